@@ -1,4 +1,4 @@
 """The commands.
 
-Law: this room prints; nothing below it does.
+Law: only this package prints.
 """

@@ -1,4 +1,4 @@
-"""`trimtab compact`: a request body as it would be forwarded, without any network."""
+"""`trimtab compact`: compacts request bodies without any network."""
 
 from pathlib import Path
 from typing import IO
@@ -16,16 +16,18 @@ from proxy.wire.codec import Request
 
 @click.command()
 @file_argument
-@click.option("--jsonl", is_flag=True, help="One request in each line, in and out.")
-@click.option("--explain", is_flag=True, help="Say on standard error what each rule did.")
+@click.option("--jsonl", is_flag=True, help="Read one request per line and write one body per line.")
+@click.option("--explain", is_flag=True, help="Print on standard error what each rule did.")
 @config_option
 @set_option
 def compact(
     file: IO[bytes], *, jsonl: bool, explain: bool, config_path: Path | None, settings: tuple[str, ...]
 ) -> None:
-    """Compact a request body from FILE (or standard input) without any network.
+    """Compact the request body in FILE (or standard input). No network is used.
 
-    The body as it would be forwarded goes to standard output; the digest stands where a summary would.
+    The compacted body goes to standard output. It has a digest, made without a model, in the place of the summary that
+    the proxy would ask a model for. With --jsonl, a line that cannot be compacted is written unchanged; the status is
+    then 1.
     """
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)

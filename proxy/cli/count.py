@@ -1,4 +1,4 @@
-"""`trimtab count`: a request's tokens by section, as JSON or as a table."""
+"""`trimtab count`: counts a request's tokens by section, and prints them as JSON or as a table."""
 
 import sys
 from dataclasses import asdict, dataclass, fields
@@ -20,7 +20,11 @@ from rules.tokens.sections import Sections
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One request's tokens, as its model is expected to count them; `vocabulary` names what counted."""
+    """The tokens of one request, as its model is expected to count them.
+
+    vocabulary: name of the vocabulary that counted, or `heuristic`.
+    tokens: the sum of all sections.
+    """
 
     model: str
     vocabulary: str
@@ -29,15 +33,15 @@ class Tally:
 
     @classmethod
     def of(cls, request: Request, model: str, config: Config, compactors: Compactors) -> "Tally":
-        """Count a request as this model would."""
+        """Count a request as `model` would, whatever model the request names."""
         family, settings = find_family(model), config.policy_for(model)
         raw = compactors.choose(settings, model).count_sections(request)
         scaled = Sections(**{key: round(family.ratio * tokens) for key, tokens in asdict(raw).items()})
         return cls(model, compactors.name_vocabulary(settings, model), scaled.tokens, scaled)
 
     def print_table(self) -> None:
-        """A row for each section, and their sum."""
-        from rich.console import Console  # noqa: PLC0415 - of no use to `serve`
+        """Print a row for each section and one for the sum."""
+        from rich.console import Console  # noqa: PLC0415 - `serve` does not need it
         from rich.table import Table  # noqa: PLC0415 - the same
 
         table = Table("section", "tokens", "share", title=f"{self.model or 'no model'}, counted by {self.vocabulary}")
@@ -53,8 +57,8 @@ class Tally:
 
 @click.command()
 @file_argument
-@click.option("--jsonl", is_flag=True, help="One request in each line; one line of JSON out for each.")
-@click.option("--model", help="Count for this model instead of the one that the request names.")
+@click.option("--jsonl", is_flag=True, help="Read one request per line and write one line of JSON for each.")
+@click.option("--model", help="Count as for this model instead of the one in the request.")
 @table_option
 @config_option
 @set_option
@@ -67,7 +71,11 @@ def count(
     config_path: Path | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Count the tokens of a request body from FILE (or standard input), by section. No network."""
+    """Count the tokens of a request body, by section. No network is used.
+
+    FILE (or standard input) holds the body. The sections are: system, tools, memory, summary, user, assistant, tool
+    results and format.
+    """
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)
     configure_log()
@@ -80,4 +88,4 @@ def count(
         else:
             click.echo(orjson.dumps(asdict(tally)))
 
-    for_each_request(file, work, lambda _: b'{"error":"no chat request"}', jsonl=jsonl)
+    for_each_request(file, work, lambda _: b'{"error":"not a chat request"}', jsonl=jsonl)

@@ -1,6 +1,6 @@
-"""`trimtab forget`: what was learned of a model counts no more, for any client.
+"""`trimtab forget`: forgets, for every client, what was learned about a model.
 
-Law: it writes to the store and asks no running proxy. Each that shares the store notices when it looks there again.
+Law: it writes to the store and calls no running proxy. Each proxy that shares the store notices when it next reads it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from rules.tokens.families import find_family
 
 
 class NothingKeptError(Exception):
-    """There is no store to forget from, or it cannot be written; the message says what to do."""
+    """There is no store to forget from, or it cannot be written. The message says what to do."""
 
 
 @click.command()
@@ -29,9 +29,10 @@ class NothingKeptError(Exception):
 @config_option
 @set_option
 def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> None:
-    """Forget what was learned of MODEL: its window, and its ratio of tokens.
+    """Forget what trimtab learned about MODEL.
 
-    Say the name as requests do, and the configuration of `serve`. What upstreams tell when asked is not forgotten.
+    That is its context window and its token ratio, for all clients. Write MODEL as requests name it, and give the same
+    --config and --set as to `serve`. The proxy goes on using a window that the upstream reports when asked.
     """
     with wrong_use():
         config = load_file(config_path, settings)
@@ -41,17 +42,17 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
             click.echo(f"trimtab: {error}", err=True)
             sys.exit(1)
     for host in sorted({urlsplit(name.base_url).netloc for name in names}):
-        click.echo(f"{model} at {host}: what was learned is forgotten")
+        click.echo(f"{model} at {host}: forgot what was learned")
     click.echo(f"running proxies notice within {REFRESH_SECONDS:g} seconds of the next request")
 
 
 async def forget_model(config: Config, model: str) -> list[ModelName]:
-    """Forget a model at every upstream of the configuration; under which names it was kept.
+    """Forget a model at every upstream of the configuration. Return the names under which facts may have been kept.
 
-    Raises NothingKeptError, and ConfigError for a store that cannot be.
+    Raises NothingKeptError; ConfigError if the configured store can never be opened.
     """
     if config.store == "memory":
-        message = "store: memory keeps nothing; restart the proxy, and it has forgotten"
+        message = "store: memory keeps nothing on disk; restart the proxy to make it forget"
         raise NothingKeptError(message)
     configure_log("error")
     failures: list[str] = []
@@ -63,13 +64,16 @@ async def forget_model(config: Config, model: str) -> list[ModelName]:
     finally:
         await store.close()
     if failures:
-        message = "the store cannot be opened, read or written, so nothing was forgotten; see trimtab doctor"
+        message = "the store cannot be opened, read or written, so nothing was forgotten; trimtab doctor says why"
         raise NothingKeptError(message)
     return names
 
 
 def list_names(config: Config, model: str) -> list[ModelName]:
-    """The names under which facts about a model may be kept: at each upstream, by each way of counting."""
+    """All names under which facts about a model may be kept: one for each upstream and way of counting.
+
+    The names of the main upstream come first.
+    """
     upstreams = (config.upstream, *config.upstreams.values())
     policies = (config.defaults, *map(config.over_defaults, (*config.models, *config.profiles.values())))
     counted = dict.fromkeys(policy.count for policy in policies)

@@ -1,7 +1,7 @@
-"""`trimtab healthcheck`: whether the proxy on this machine takes requests, for the runtimes of containers.
+"""`trimtab healthcheck`: tells container runtimes whether the proxy on this machine accepts requests.
 
-It imports no more than it needs, as it runs again and again: `python -m proxy.cli.healthcheck` takes a third of the
-time of the same command behind `trimtab`.
+Imports only what it needs, because runtimes call it every few seconds: `python -m proxy.cli.healthcheck` takes a third
+of the time of `trimtab healthcheck`.
 """
 
 import http.client
@@ -16,28 +16,29 @@ from proxy.config.values import own_host, site_url, split_address
 
 PATH = "/trimtab/ready"
 TIMEOUT_SECONDS = 2.0
+"""For the connection and for each read. Chosen: below the five seconds that the Dockerfile's HEALTHCHECK allows."""
 READY = b'{"status":"ready"}'
 DRAINING = b'{"status":"draining"}'
 
 
 class UnwellError(Exception):
-    """The proxy takes no requests, or is not there; the message says why."""
+    """The proxy does not accept requests, or does not run. The message says why."""
 
 
 @click.command()
-@click.option("--listen", metavar="HOST:PORT", help="Where `serve` listens, if it was told so by --listen.")
+@click.option("--listen", metavar="HOST:PORT", help="The address of `serve`, if it was started with --listen.")
 @click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
     envvar="TRIMTAB_CONFIG",
-    help="The YAML file of `serve`; also TRIMTAB_CONFIG.",
+    help="The configuration file of `serve`; also TRIMTAB_CONFIG.",
 )
-@click.option("--set", "settings", multiple=True, metavar="DOTTED.KEY=VALUE", help="The settings of `serve`.")
+@click.option("--set", "settings", multiple=True, metavar="DOTTED.KEY=VALUE", help="The --set options of `serve`.")
 def healthcheck(listen: str | None, config_path: Path | None, settings: tuple[str, ...]) -> None:
-    """Ask the proxy that runs on this machine whether it takes requests. Status 0 if so, else 1.
+    """Ask the proxy on this machine whether it accepts requests. The status is 0 if it does, else 1.
 
-    It asks at the address that `serve` takes from the same configuration and environment.
+    Give it the configuration of `serve`: it finds the address in the same options, environment variables and file.
     """
     try:
         ask_readiness(load_address(config_path, (*settings, *([f"listen={listen}"] if listen else ()))))
@@ -49,17 +50,17 @@ def healthcheck(listen: str | None, config_path: Path | None, settings: tuple[st
 
 
 def ask_readiness(listen: str) -> None:
-    """Ask the proxy that listens there, past any proxy of the network. Raises UnwellError unless it is ready."""
+    """Ask the proxy that listens at `listen`, never through a forward proxy. Raises UnwellError unless it is ready."""
     host, port = split_address(listen)
     if port == 0:
-        message = "listen has port 0, which stands for any; say which one was taken: --listen HOST:PORT"
+        message = "listen has port 0, which means any free port; name the port that serve logged: --listen HOST:PORT"
         raise UnwellError(message)
     url = f"{site_url(own_host(host), port)}{PATH}"
     try:
         said = read_page(listen, PATH)
     except (OSError, http.client.HTTPException) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "no answer in time, or none that is HTTP"
-        advice = "if serve listens elsewhere by --listen or --set, say the same here; TRIMTAB_LISTEN is read by both"
+        reason = (error.strerror if isinstance(error, OSError) else None) or "no answer in time, or not an HTTP answer"
+        advice = "if serve got its address by --listen or --set, give the same option here; both read TRIMTAB_LISTEN"
         message = f"{url} does not answer: {reason.lower()}; {advice}"
         raise UnwellError(message) from error
     if said != READY:
@@ -68,9 +69,9 @@ def ask_readiness(listen: str) -> None:
 
 
 def read_page(listen: str, path: str) -> bytes:
-    """The beginning of a page of whatever listens there. Blocks for a few seconds at most.
+    """Return the first 64 bytes of a page of the server at `listen`. Blocks for a few seconds at most.
 
-    Raises OSError, or HTTPException for what is no HTTP.
+    Raises OSError; HTTPException if the answer is not HTTP.
     """
     host, port = split_address(listen)
     connection = http.client.HTTPConnection(own_host(host), port, timeout=TIMEOUT_SECONDS)

@@ -1,6 +1,6 @@
 """The command line: `trimtab serve`, `check`, `doctor`, `compact`, `evaluate` and others.
 
-Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
+Wrong arguments and a wrong configuration end a command with status 2 and with messages that say what is allowed.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """A proxy that keeps long LLM sessions inside the context window.
 
-    Point OPENAI_BASE_URL at it; what it need not touch passes through byte for byte.
+    Start it with `trimtab serve` and point OPENAI_BASE_URL at it. What it need not shorten passes through unchanged,
+    byte for byte.
     """
 
 
@@ -45,26 +46,31 @@ for command in (serve, healthcheck, compact, count, forget):
 @click.argument("file", type=click.Path(path_type=Path))
 @set_option
 def check(file: Path, settings: tuple[str, ...]) -> None:
-    """Validate a configuration FILE; every mistake is named."""
+    """Validate the configuration in FILE and report every error."""
     with wrong_use():
         config = load_file(file, settings, is_online=False)
-    if (fault := find_route_fault(config)) is not None:  # of the machine that checks, not of the file
+    if (fault := find_route_fault(config)) is not None:  # concerns the machine that checks, not the file
         click.echo(f"trimtab: warning: {fault}", err=True)
     click.echo(f"{file}: valid; {len(config.models)} model entries, upstream {config.upstream.base_url}")
 
 
 @main.command()
 def schema() -> None:
+<<<<<<< HEAD
     """Print the JSON Schema of the configuration, for editors."""
     click.echo(orjson.dumps(make_schema(), option=orjson.OPT_INDENT_2))
+=======
+    """Print the JSON Schema of the configuration. Editors use it to complete and check YAML."""
+    click.echo(orjson.dumps(Config.model_json_schema(), option=orjson.OPT_INDENT_2))
+>>>>>>> h18-p1
 
 
 @main.command()
-@click.option("--model", "models", multiple=True, metavar="NAME", help="A model to look at; may be given again.")
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Also report this model. Repeatable.")
 @click.option(
     "--key-from-env",
     metavar="NAME",
-    help="Show the key in this environment variable to the main upstream, where the configuration has none for it.",
+    help="Environment variable with a key for the main upstream, if clients bring their own keys.",
 )
 @table_option
 @config_option
@@ -77,14 +83,18 @@ def doctor(
     config_path: Path | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Look whether the proxy will work here: upstreams, windows, counting, store, address. What to do is said."""
-    from rich.console import Console  # noqa: PLC0415 - of no use to `serve`
+    """Check whether the proxy will work here. For each problem, say what to do.
+
+    It checks the upstreams, the models' context windows, how tokens are counted, the listen address, the store, the
+    number of processes and the limit of open files. The status is 1 if something will fail, else 0.
+    """
+    from rich.console import Console  # noqa: PLC0415 - `serve` does not need it
 
     from proxy.cli.doctor.report import examine  # noqa: PLC0415 - the same
 
     key = os.environ.get(key_from_env, "") if key_from_env is not None else None
     if key is not None and not (key.isascii() and key.isprintable() and key.strip()):
-        message = "there is no key in this variable of the environment"
+        message = "this environment variable holds no key"
         raise click.BadParameter(message, param_hint="--key-from-env")
     with wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         config = load_file(config_path, settings)
@@ -97,10 +107,14 @@ def doctor(
 
 
 @main.command()
-@click.option("--keep", is_flag=True, help="Leave the proxy and the simulated upstream running.")
+@click.option("--keep", is_flag=True, help="Keep the proxy and the simulated upstream running until Ctrl-C.")
 def demo(*, keep: bool) -> None:
-    """Replay a long agent session through the proxy, against a simulated upstream. No key, no network."""
-    from proxy.cli.demo.command import run_demo  # noqa: PLC0415 - rich and the session are of no use to `serve`
+    """Replay a long agent session to a simulated upstream. It needs no key and no network.
+
+    The session goes through a real proxy. The command prints the tokens, the refused requests and the cost, each with
+    and without trimtab.
+    """
+    from proxy.cli.demo.command import run_demo  # noqa: PLC0415 - `serve` needs neither rich nor the session
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_demo(keep=keep))
@@ -108,36 +122,54 @@ def demo(*, keep: bool) -> None:
 
 @main.command()
 @file_argument
-@click.option("--questions", type=click.IntRange(1, 200), default=15, show_default=True, help="How many are asked.")
+@click.option("--questions", type=click.IntRange(1, 200), default=15, show_default=True, help="Number of questions.")
 @click.option(
     "--arms",
     default="none,trimtab,digest,truncate",
     show_default=True,
-    help="Which ways are compared: none (all of it, if that fits), trimtab (with its summaries), digest (without a"
-    " model), truncate (the newest messages, in as many tokens).",
+    help="Prompts to compare, separated by commas: none (the whole session, if it fits the window), trimtab (with a"
+    " model's summaries), digest (without a model), truncate (only the newest messages, in as many tokens).",
 )
-@click.option("--model", metavar="NAME", help="Instead of the one that the session names.")
-@click.option("--judge", metavar="NAME", help="The model that grades the answers; the same one if not given.")
-@click.option("--upstream", metavar="URL", help="Who is asked; short for --set upstream.base_url=URL.")
-@click.option("--api-key-env", metavar="NAME", help="The variable with the key; OPENAI_API_KEY if not given.")
-@click.option("--window", type=click.IntRange(min=1024), metavar="TOKENS", help="Compact for this context window.")
-@click.option("--line", type=click.IntRange(min=1), help="The line of the session; the longest if not given.")
+@click.option("--model", metavar="NAME", help="Evaluate this model instead of the one in the session.")
+@click.option("--judge", metavar="NAME", help="Model that grades the answers. Default: the evaluated model.")
+@click.option("--upstream", metavar="URL", help="Upstream to ask; short for --set upstream.base_url=URL.")
 @click.option(
-    "--cache", type=click.Path(path_type=Path, dir_okay=False), help="A file that keeps the questions for other runs."
+    "--api-key-env",
+    metavar="NAME",
+    help="Environment variable with the API key. Default: OPENAI_API_KEY, unless the configuration has a key.",
 )
-@click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Calls at once.")
-@click.option("--timeout", type=click.FloatRange(1, 3600), default=300.0, show_default=True, help="Seconds an answer.")
-@click.option("--yes", is_flag=True, help="Do not ask whether the price is agreed to.")
-@click.option("--details", is_flag=True, help="Show each question with its answers: words of the session.")
+@click.option(
+    "--window",
+    type=click.IntRange(min=1024),
+    metavar="TOKENS",
+    help="Compact for a context window of this size instead of the model's own.",
+)
+@click.option("--line", type=click.IntRange(min=1), help="Line of FILE to evaluate. Default: the longest line.")
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that keeps the questions for later runs. It contains text of the session.",
+)
+@click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Calls at the same time.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    default=300.0,
+    show_default=True,
+    help="Longest time for one answer in seconds, including waits for a busy server.",
+)
+@click.option("--yes", is_flag=True, help="Go on without asking whether the price is acceptable.")
+@click.option("--details", is_flag=True, help="Also print each question with its answers. They quote the session.")
 @table_option
 @config_option
 @set_option
 def evaluate(file: IO[bytes], **given: "Unpack[Given]") -> None:
-    """Measure what a model still knows of the session in FILE once it was compacted. Asks the upstream.
+    """Measure what a model still knows after compaction.
 
-    Questions are made of what was removed, answered from what is forwarded alone, and graded. FILE is a request body,
-    or has a session in each line. The price is told before anything is asked.
+    FILE (or standard input) holds a session: one request body, or one in each line. A model writes questions about what
+    compaction removes from it. The model answers them from what would be forwarded, and a judge grades the answers.
+    This calls the upstream. Before that, the command prints the price and asks whether to go on.
     """
-    from proxy.cli.evaluate.command import run_command  # noqa: PLC0415 - of no use to `serve`
+    from proxy.cli.evaluate.command import run_command  # noqa: PLC0415 - `serve` does not need it
 
     run_command(file, **given)

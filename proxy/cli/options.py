@@ -1,4 +1,4 @@
-"""What several commands share: options, how they end on wrong use, and how they read request bodies."""
+"""Shared by several commands: options, the exit after wrong use, and the reading of request bodies."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ from proxy.wire.dialects import DEFAULT
 from rules.pipeline.exceeded import LimitExceededError
 
 WRONG_USE = 2
+"""Exit status. Source: click, which uses it for wrong arguments."""
 
 file_argument = click.argument("file", type=click.File("rb"), default="-")
 config_option = click.option(
@@ -22,33 +23,37 @@ config_option = click.option(
     "config_path",
     type=click.Path(path_type=Path),
     envvar="TRIMTAB_CONFIG",
-    help="The YAML file; also TRIMTAB_CONFIG. Every key has a default.",
+    help="YAML configuration file; also TRIMTAB_CONFIG. Every key has a default.",
 )
 set_option = click.option(
-    "--set", "settings", multiple=True, metavar="DOTTED.KEY=VALUE", help="Set one key; wins over the file."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="DOTTED.KEY=VALUE",
+    help="Set one key of the configuration; wins over the file and the environment. Repeatable.",
 )
 table_option = click.option(
-    "--table/--json", "as_table", default=None, help="A table is for terminals, JSON for all else."
+    "--table/--json", "as_table", default=None, help="Print a table or JSON. Default: a table on a terminal, else JSON."
 )
 log_level_option = click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
     envvar="TRIMTAB_LOG_LEVEL",
-    help="The least level that is logged; also TRIMTAB_LOG_LEVEL. The default is info.",
+    help="Lowest level to log; also TRIMTAB_LOG_LEVEL. Default: info.",
 )
 log_format_option = click.option(
     "--log-format",
     type=click.Choice(FORMATS, case_sensitive=False),
     default="auto",
     envvar="TRIMTAB_LOG_FORMAT",
-    help="auto: text on a terminal, else JSON; also TRIMTAB_LOG_FORMAT.",
+    help="Format of log lines; also TRIMTAB_LOG_FORMAT. Default: auto, which is text on a terminal, else JSON.",
 )
 
 
 @contextmanager
 def wrong_use() -> Iterator[None]:
-    """Says what is wrong with the configuration, a line each, and ends with status 2."""
+    """Context manager: on ConfigError, print each error on a line of its own and exit with status 2."""
     try:
         yield
     except ConfigError as error:
@@ -60,10 +65,12 @@ def wrong_use() -> Iterator[None]:
 def for_each_request(
     file: IO[bytes], work: Callable[[Request, str], None], stand_in: Callable[[bytes], bytes], *, jsonl: bool
 ) -> NoReturn:
-    """Do the work for the request in the file, or for that in each line of it, and end: with status 1 if one failed.
+    """Call `work` for the request in the file, or with `jsonl` for the one in each line, and exit.
 
-    `work` also takes what names the line in messages. A line that is no request, or cannot be compacted, is named; what
-    `stand_in` makes of it is printed in its place, so that lines out answer to lines in.
+    The status is 1 if a request could not be decoded or compacted, else 0.
+
+    work: its second argument is a prefix for messages that names the line; empty without `jsonl`.
+    stand_in: makes the output of a line that cannot be decoded or compacted, so that each line in gives a line out.
     """
     failed = False
     bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
@@ -72,7 +79,7 @@ def for_each_request(
         try:
             work(DEFAULT.read(body), place)
         except (UndecodableError, LimitExceededError) as error:
-            reason = "no chat request" if isinstance(error, UndecodableError) else str(error)
+            reason = "not a chat request" if isinstance(error, UndecodableError) else str(error)
             click.echo(f"trimtab: {place}{reason}", err=True)
             if jsonl:
                 click.echo(stand_in(body))

@@ -1,4 +1,4 @@
-"""`trimtab serve`: the proxy as a process: signals, limits of the system, the log."""
+"""`trimtab serve`: runs the proxy as a process, with its signals, its limit of open files and its log."""
 
 import asyncio
 import os
@@ -31,8 +31,16 @@ from proxy.telemetry.logs import configure_log, get_log
 
 
 @click.command()
-@click.option("--upstream", metavar="URL", help="Where requests go; short for --set upstream.base_url=URL.")
-@click.option("--listen", metavar="HOST:PORT", help="Short for --set listen=HOST:PORT.")
+@click.option(
+    "--upstream",
+    metavar="URL",
+    help="Server that requests go to; short for --set upstream.base_url=URL. Default: https://api.openai.com/v1.",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen on; short for --set listen=HOST:PORT. Default: 127.0.0.1:8790.",
+)
 @config_option
 @set_option
 @log_level_option
@@ -45,11 +53,12 @@ def serve(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Run the proxy until it is stopped. SIGTERM or Ctrl-C drains it, a second one ends it at once.
+    """Run the proxy until a signal stops it.
 
-    SIGHUP has it read the --config file again.
+    SIGTERM or Ctrl-C lets requests in flight finish, for at most limits.drain_seconds (default: 20). A second signal
+    ends the process at once. SIGHUP makes it read the --config file again.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop takes it
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its default would end the process before the loop handles it
     short = {"upstream.base_url": upstream, "listen": listen}
     everything = (*settings, *(f"{key}={value}" for key, value in short.items() if value))
     with wrong_use():
@@ -75,20 +84,19 @@ def serve(
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run the loop of this process to its end."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
 
 
 def _raise_file_limit() -> None:
-    """Take all the file descriptors that the system allows: a connection needs two."""
+    """Raise the limit of open files to the most that the system allows: each request needs two connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # macOS calls unlimited what it does not grant
+    with suppress(ValueError, OSError):  # macOS reports an unlimited maximum that it then refuses
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) -> None:
-    """Be the one process that serves, until a signal ends it."""
+    """Serve in this process alone, until a signal stops it."""
     stop, reload = asyncio.Event(), asyncio.Event()
     loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -104,9 +112,10 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
 
 
 async def _serve_as_worker(start: Start) -> None:
-    """Be one process of several, until the supervisor ends it, or is gone. Each line of the log says which.
+    """Serve as one process of several, until the supervisor stops it or is gone. Each log line names the worker.
 
-    A first SIGTERM may come twice: from systemd or a terminal, and from the supervisor.
+    The first SIGTERM may come twice: from systemd or a terminal, and from the supervisor. So a second SIGTERM does not
+    end a worker at once; END_AT_ONCE does.
     """
     worker = start.worker
     log = WorkerLog(get_log(), worker.number)
@@ -126,7 +135,7 @@ async def _serve_as_worker(start: Start) -> None:
 async def _serve_until(
     stop: asyncio.Event, reload: asyncio.Event, proxy: Proxy, load: Callable[[], Config] | None, log: Any
 ) -> None:
-    """Read the configuration again when told to, and collect garbage in pauses, until it is time to stop."""
+    """Until `stop` is set: read the configuration again each time `reload` is set, and collect garbage when idle."""
     sys.setswitchinterval(SWITCH_SECONDS)
     collecting = Tasks(lambda error: log.error("collecting_failed", error=type(error).__name__))
     _ = collecting.start(collect_when_idle(proxy.services.lifecycle.idle.is_set))
@@ -140,16 +149,16 @@ async def _serve_until(
 
 
 def _stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycle, log: Any) -> None:
-    """At the first signal, have the proxy drain; at the second, end the process."""
+    """At the first signal, make the proxy drain; at the second, end the process."""
     if stop.is_set():
         _end_at_once(number, lifecycle, log)
     stop.set()
 
 
 def _end_at_once(number: signal.Signals, lifecycle: Lifecycle, log: Any) -> None:
-    """End the process: nothing that still runs may hold it.
+    """End the process, whatever still runs. Its status is 128 plus the signal's number, as in shells.
 
-    The status is 128 and the signal's number, as shells have it.
+    Connections are reset first, so that no client takes a broken-off response for a complete one.
     """
     try:
         log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)

@@ -1,6 +1,6 @@
-"""`trimtab serve` with several workers: what is loaded once for all, and what is said once.
+"""`trimtab serve` with several workers: loads once what they share, and logs once what concerns all of them.
 
-Law: what workers only read is loaded before they are forked, so that the memory is shared.
+Law: what workers only read is loaded before they are forked, so that they share its memory.
 """
 
 import gc
@@ -22,7 +22,11 @@ Load = Callable[[], Config]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a worker begins with. `config` is its own part, and `load` reads it again; None if there is no file."""
+    """What a worker starts with.
+
+    config: the worker's share of the configuration.
+    load: reads this share again; None without a configuration file.
+    """
 
     worker: Worker
     config: Config
@@ -31,7 +35,7 @@ class Start:
 
 
 class WorkerLog:
-    """The log, each line of which says which worker wrote it."""
+    """A log that adds the worker's number to each line."""
 
     def __init__(self, log: Any, worker: int) -> None:
         self._log = log
@@ -55,7 +59,7 @@ class WorkerLog:
 
 
 class _Told:
-    """The configuration by which workers begin, and what the log says of it once for all of them."""
+    """The configuration that new workers start with, and the log lines about it that are written once for all."""
 
     def __init__(self, config: Config, load: Load | None, log: Any) -> None:
         self.config = config
@@ -63,7 +67,7 @@ class _Told:
         self._log = log
 
     def reload(self) -> bool:
-        """Read the configuration again; whether it is one that workers are to take over."""
+        """Read the configuration again. Return whether it is valid, so that workers should read it, too."""
         if self._load is None:
             self._log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
             return False
@@ -71,21 +75,25 @@ class _Told:
             config = self._load()
         except ConfigError as error:
             for problem in str(error).splitlines():
-                self._log.error("configuration_invalid", problem=problem, meaning="the one before stays in force")
+                self._log.error(
+                    "configuration_invalid", problem=problem, meaning="the previous configuration stays in force"
+                )
             return False
         except (OSError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
-            # By its type alone: what it says may quote a key.
-            self._log.error("reload_failed", error=type(error).__name__, meaning="the one before stays in force")
+            # Only the type: the text of the error may quote a key.
+            self._log.error(
+                "reload_failed", error=type(error).__name__, meaning="the previous configuration stays in force"
+            )
             return False
         self.config, _ = keep_fixed(self.config, config)
         return True
 
     def drain_seconds(self) -> float:
-        """What a worker may take to end."""
+        """Longest time that a worker may take to stop, in seconds."""
         return self.config.limits.shutdown_delay_seconds + self.config.limits.drain_seconds
 
     def tell_ready(self, ground: Ground) -> None:
-        """All workers take requests."""
+        """Log that all workers accept requests."""
         config, url = self.config, ground.requests.url
         metrics = (ground.pages or ground.requests).url + config.metrics_path
         upstream = config.upstream.base_url
@@ -97,20 +105,21 @@ class _Told:
 
 
 def start_workers(config: Config, load: Load | None, count: int, log: Any) -> Start | int:
-    """Run so many workers. In the process of a worker, what it begins with; else the status to end with, in the end.
+    """Run `count` workers.
 
-    Raises OSError if it cannot listen, in this process, before there is any worker.
+    Returns twice: in each worker's process at once, with what the worker starts with; in this process when all workers
+    have ended, with the exit status. Raises OSError before the first worker starts if it cannot listen.
     """
     told, ground = _Told(config, load, log), Ground.open(config, count)
     warn_of_open_addresses(config, log)
     if config.store == "memory":
-        meaning = "each worker keeps its own summaries, asks for them itself, and learns alone; see store"
+        meaning = "workers do not share their summaries, nor what they learn about models; see store"
         log.warning("store_not_shared", store=config.store, meaning=meaning)
     limits = config.as_worker_of(count).limits
     compactors = Compactors(log, caches_bytes=bound_caches(limits.max_memory_bytes, CACHES_BYTES))
     program = Program(told.reload, told.drain_seconds, lambda: told.tell_ready(ground))
     gc.collect()
-    gc.freeze()  # a collection in a worker would write to memory that all of them share
+    gc.freeze()  # else a collection in a worker would write to, and so copy, the shared memory
     worker = Supervisor(ground, program, log).run()
     if isinstance(worker, int):
         return worker

@@ -89,14 +89,14 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
 
 def _tell_fault(log: Any, error: BaseException) -> None:
     """Log the error's type only: its text may quote a key."""
-    log.error("reload_failed", error=type(error).__name__, meaning="the one before stays in force")
+    log.error("reload_failed", error=type(error).__name__, meaning="the previous configuration stays in force")
 
 
 async def _reload(current: Current, load: Callable[[], Config], log: Any) -> None:
     config = await asyncio.to_thread(_read, load)
     if isinstance(config, ConfigError):
         for problem in str(config).splitlines():
-            log.error("configuration_invalid", problem=problem, meaning="the one before stays in force")
+            log.error("configuration_invalid", problem=problem, meaning="the previous configuration stays in force")
         return
     for key in adopt(current, config):
         log.warning(

@@ -1,4 +1,4 @@
-"""`trimtab demo`: a session of our own making, replayed through a real proxy to a simulated upstream.
+"""`trimtab demo`: an invented session, replayed through a real proxy to a simulated upstream.
 
-Law: the proxy and its figures are real; only the session and the upstream are made up.
+Law: the proxy and its figures are real. Only the session and the upstream are invented.
 """

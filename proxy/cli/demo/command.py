@@ -1,6 +1,6 @@
-"""`trimtab demo`: the replay as a person sees it, a bar while it runs and a table when it is done.
+"""`trimtab demo` on the terminal: a progress bar during the replay, a table after it.
 
-Law: shows what replay.py measured; computes only sums and shares of it.
+Law: it shows what replay.py measured, and computes only sums and shares of that.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from proxy.cli.demo.upstream import Cost
 from proxy.telemetry.logs import configure_log
 
 CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
-"""Per prompt token that is cached, one that is not, and a completion token. Source: the usual ratios of list prices."""
+"""Prices of a cached prompt token, an uncached one and a completion token. Source: usual ratios of list prices."""
 
 
 async def run_demo(*, keep: bool) -> None:
-    """Replay the session and show what came of it; `keep` serves on until SIGINT or SIGTERM."""
+    """Replay the session and print the result. With `keep`, go on serving until SIGINT or SIGTERM."""
     configure_log("warning")
     console = Console(highlight=False)
     session = make_session()
     console.print(
-        f"A coding agent's session of {len(session.turns)} requests, through trimtab to a simulated upstream with a"
-        f" window of {WINDOW_TOKENS:,} tokens.\n"
+        f"Sending a coding agent's session of {len(session.turns)} requests through trimtab to a simulated upstream"
+        f" with a window of {WINDOW_TOKENS:,} tokens.\n"
     )
     async with run_stage(session) as (url, upstream):
-        # Where nobody watches, a bar is but a line of noise.
+        # Without a terminal, a progress bar would only clutter the output.
         turns = track(session.turns, "replaying", console=console, disable=not console.is_terminal)
         replay = await replay_session(url, upstream, session, turns)
         show_replay(console, replay)
@@ -40,7 +40,7 @@ async def run_demo(*, keep: bool) -> None:
 
 
 def show_replay(console: Console, replay: Replay) -> None:
-    """Print the table and the sentences below it."""
+    """Print the table and, below it, three sentences."""
     requests, answered = len(replay.exchanges), {one.answer_hash for one in replay.served if one.is_stream}
     refused = sum(one.original.prompt_tokens > WINDOW_TOKENS for one in replay.exchanges)
     intact = sum(one.answer_hash in answered for one in replay.exchanges)
@@ -49,7 +49,7 @@ def show_replay(console: Console, replay: Replay) -> None:
     console.print(_write_table(replay, refused))
     console.print(f"\nWithout trimtab the upstream would have refused {refused} of {requests} requests.", style="bold")
     acted = ", ".join(f"{rule} in {times}" for rule, times in rules) or "none"
-    console.print(f"Rules that acted, in how many requests: {acted}.")
+    console.print(f"Rules that changed requests: {acted}.")
     console.print(
         f"{intact} of {requests} answers reached the client byte for byte as the upstream sent them;"
         f" trimtab added {overhead_ms:.1f} ms to a request (median)."
@@ -59,8 +59,8 @@ def show_replay(console: Console, replay: Replay) -> None:
 def _write_table(replay: Replay, refused: int) -> Table:
     prices = f"input {INPUT_PRICE:g}, cached {CACHED_INPUT_PRICE:g}, output {OUTPUT_PRICE:g}"
     caption = (
-        f"Cost by {prices}, summaries included. The costs without trimtab are those of an upstream with a boundless"
-        " window and a perfect prompt cache."
+        f"Cost at the prices {prices}, summaries included. The cost without trimtab is that of an upstream with an"
+        " unlimited window and a perfect prompt cache."
     )
     table = Table("", caption=caption, caption_justify="left")
     table.add_column("without trimtab", justify="right")
@@ -77,19 +77,19 @@ def _write_table(replay: Replay, refused: int) -> Table:
     table.add_row(f"largest prompt (window {WINDOW_TOKENS:,})", f"{largest:,}", f"{largest_sent:,}")
     table.add_row("prefix kept (cached)", f"{share_cached(original):.1%}", f"{share_cached(sent):.1%}")
     table.add_row("summaries made", "", f"{sum(not one.is_stream for one in replay.served)}")
-    table.add_row("their prompt tokens", "", f"{summaries.prompt_tokens:,}")
-    table.add_row("their completion tokens", "", f"{summaries.completion_tokens:,}")
+    table.add_row("summary prompt tokens", "", f"{summaries.prompt_tokens:,}")
+    table.add_row("summary completion tokens", "", f"{summaries.completion_tokens:,}")
     table.add_row("cost", "100.0%", f"{price(sent + summaries) / price(original):.1%}")
     return table
 
 
 def share_cached(cost: Cost) -> float:
-    """The share of the prompt tokens that the upstream had seen before."""
+    """The share of the prompt tokens that were cached, from 0 to 1."""
     return cost.cached_tokens / max(cost.prompt_tokens, 1)
 
 
 def price(cost: Cost) -> float:
-    """In the price of one uncached prompt token."""
+    """The cost in units of one uncached prompt token."""
     uncached_tokens = cost.prompt_tokens - cost.cached_tokens
     input_price = uncached_tokens * INPUT_PRICE + cost.cached_tokens * CACHED_INPUT_PRICE
     return input_price + cost.completion_tokens * OUTPUT_PRICE
@@ -100,6 +100,6 @@ async def _serve_on(console: Console, url: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     console.print(f"\nexport OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=demo\n", soft_wrap=True)
-    more = f"The model is {MODEL}; what the proxy counts is at {url}/metrics. Ctrl-C ends both servers."
+    more = f"The model is {MODEL}; the proxy's metrics are at {url}/metrics. Ctrl-C stops both servers."
     console.print(more, soft_wrap=True)
     await stop.wait()

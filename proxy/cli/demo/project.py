@@ -1,7 +1,7 @@
-"""The repository that the demo's agent works in: a ferry line's booking service that exists nowhere else.
+"""The repository that the demo's agent works in: the invented booking service of a ferry line.
 
-Law: deterministic, and in memory. The agent's tools really do what they say, but for the tests, which are judged by
-whether a module and its tests agree on what an amount is.
+Law: deterministic, and in memory. The agent's tools really do what they say. Only `run_tests` runs nothing: a test
+passes if its file and the tested module use the same type for amounts.
 """
 
 import re
@@ -13,6 +13,7 @@ PACKAGES = {
     "desk": ("quotes", "orders", "webhooks", "reports", "kiosk", "agents"),
 }
 SEARCH_HITS = 40
+"""Chosen. The description of the tool `search` names the same number."""
 
 _VERBS = ("compute", "apply", "split", "check", "merge", "settle", "quote", "reverse", "carry", "cap", "share", "post")
 _NOUNS = ("fare", "deposit", "fee", "balance", "surcharge", "credit", "rebate", "toll", "total", "refund", "levy")
@@ -37,7 +38,10 @@ def test_{name}(sailing, ledger) -> None:
 
 
 class Project:
-    """`files` are texts by their paths. Each public method is a tool of the agent, described by its docstring."""
+    """The repository and the agent's tools: each public method is a tool, and its docstring the tool's description.
+
+    files: text by path.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -90,7 +94,7 @@ class Project:
 
 
 def _choose_words(place: int, number: int) -> dict[str, object]:
-    """The words that a function and its test are made of; its name is its own within the module."""
+    """The words that a function and its test are made of. The function's name is unique within its module."""
     verb = _VERBS[(place * 5 + number) % len(_VERBS)]
     noun = _NOUNS[(place * 3 + number * 2) % len(_NOUNS)]
     party = _PARTIES[(place + number * 4) % len(_PARTIES)]

@@ -1,6 +1,6 @@
-"""The demo's replay: a session sent through the real proxy over real sockets, and what was measured on the way.
+"""The demo's replay: sends a session through the real proxy over real sockets, and measures it.
 
-Law: every number comes from this run, from what the upstream received and from what the client was answered.
+Law: every number comes from this run: from what the upstream received, or from the responses that the client got.
 """
 
 import hashlib
@@ -21,7 +21,9 @@ from proxy.server.app import listen_at, run_proxy
 from proxy.telemetry.logs import get_log
 
 WINDOW_TOKENS = 32_000
+"""Chosen: the whole session is more than three times as long, so that many requests need compaction."""
 RESERVE_TOKENS = 4_000
+"""Room for the completion. Chosen: above every completion of the session."""
 
 _RULE = re.compile(r"([a-z_]+);saved=")
 _OVERHEAD_MS = re.compile(r"\btrimtab;dur=([\d.]+)")
@@ -29,9 +31,13 @@ _OVERHEAD_MS = re.compile(r"\btrimtab;dur=([\d.]+)")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request of the client, and its answer through the proxy; `original` is the prompt as the client sent it.
+    """One request of the client, and its response through the proxy.
 
-    Its cached tokens are those that an upstream with a boundless window would have had. `rules` acted on it.
+    original: the prompt as the client sent it, with the cached tokens that an unlimited window would have given.
+    status: of the response.
+    answer_hash: SHA-256 of the response body that the client got.
+    rules: the rules that changed the request.
+    overhead_ms: the time that trimtab added.
     """
 
     original: Cost
@@ -43,13 +49,13 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What was measured; `served` is what the upstream was asked, summaries and all."""
+    """What was measured. `served` holds every request that the upstream got, those for summaries included."""
 
     exchanges: list[Exchange]
     served: list[Served]
 
     def sum_cost(self, *, is_stream: bool) -> Cost:
-        """What the upstream answered: the client's requests, which are streams, or the summaries, which are not."""
+        """Tokens of the successful requests: the client's, which are streams, or those for summaries, which are not."""
         return sum((one.cost for one in self.served if one.is_stream == is_stream and one.status == 200), Cost())
 
 
@@ -57,9 +63,11 @@ class Replay:
 async def run_stage(
     session: Session, window_tokens: int = WINDOW_TOKENS
 ) -> AsyncIterator[tuple[str, SimulatedUpstream]]:
-    """The simulated upstream, with a window of so many tokens, and the proxy in front of it, until the block is left.
+    """Run the simulated upstream and the proxy in front of it until the block is left.
 
-    Yields the proxy's address and the upstream. The proxy takes the window for WINDOW_TOKENS.
+    window_tokens: the upstream's real window. The proxy always assumes WINDOW_TOKENS.
+
+    Yields the proxy's URL and the upstream.
     """
     log = get_log()
     compactors = Compactors(log)
@@ -74,7 +82,7 @@ async def run_stage(
 
 
 async def replay_session(url: str, upstream: SimulatedUpstream, session: Session, turns: Iterable[int]) -> Replay:
-    """Send the requests that these turns of the session answer to `url`, one behind the other, as its client would."""
+    """Send the requests before these turns of the session to `url`, one after the other, as the client would."""
     exchanges: list[Exchange] = []
     endless = PromptCache(upstream.count)
     headers = {"Authorization": "Bearer demo", "Content-Type": "application/json"}

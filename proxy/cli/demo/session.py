@@ -1,6 +1,6 @@
-"""The demo's session: a coding agent turns amounts from floats into integer cents, module by module.
+"""The demo's session: a coding agent changes amounts from floats to integer cents, module by module.
 
-Law: deterministic. A valid transcript: every call is answered right behind it, and the assistant speaks last.
+Law: deterministic. A valid transcript: the results of each call follow it at once, and the assistant speaks last.
 """
 
 import inspect
@@ -30,25 +30,29 @@ _FOLLOW_UP = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A transcript, oldest message first, as the JSON of each message and of the tools."""
+    """A transcript.
+
+    tools: the JSON of all tools.
+    messages: the JSON of each message, oldest first.
+    """
 
     tools: bytes
     messages: tuple[bytes, ...]
 
     @property
     def turns(self) -> tuple[int, ...]:
-        """The indexes of the assistant's messages: each of them answers a request of all that stands before it."""
+        """Indexes of the assistant's messages. Each answers a request that holds all messages before it."""
         return tuple(index for index, message in enumerate(self.messages) if message.startswith(b'{"role":"assistant"'))
 
     def request_body(self, turn: int) -> bytes:
-        """The request that the assistant's message at `turn` answers."""
+        """The body of the request that the assistant's message at index `turn` answers."""
         head = b'{"model":"%b","stream":true,"stream_options":{"include_usage":true}' % MODEL.encode()
         return b'%b,"tools":%b,"messages":[%b]}' % (head, self.tools, b",".join(self.messages[:turn]))
 
 
 @dataclass(slots=True)
 class _Agent:
-    """Writes the transcript as it works in the project."""
+    """Writes the transcript while it works in the project."""
 
     project: Project = field(default_factory=Project)
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -57,7 +61,7 @@ class _Agent:
         self.messages.append({"role": role, "content": text})
 
     def act(self, text: str, *steps: tuple[str, dict[str, str]]) -> None:
-        """Say something and call tools, each step one with its arguments; all at once, and then come their results."""
+        """Say something and call tools in parallel, then append their results. A step is a tool and its arguments."""
         calls: list[dict[str, Any]] = []
         results: list[dict[str, Any]] = []
         for tool, arguments in steps:
@@ -69,7 +73,7 @@ class _Agent:
         self.messages += [{"role": "assistant", "content": text, "tool_calls": calls}, *results]
 
     def migrate(self, package: str, module: str) -> None:
-        """One module: search, read source and tests at once, edit, fail, mend the tests, pass."""
+        """Change one module: search, read source and tests in parallel, edit, fail, fix the tests, pass."""
         source, tests = f"ferry/{package}/{module}.py", f"tests/{package}/test_{module}.py"
         self.act(f"Next is {module}. Who uses it?", ("search", {"pattern": rf"\b{module}\b|: float", "path": "ferry"}))
         reads = [("read_file", {"path": path}) for path in (source, tests)]
@@ -83,7 +87,7 @@ class _Agent:
 
 
 def make_session(modules: int = 24) -> Session:
-    """The session, as long as its first `modules` modules take: all 24 fill a window of 32,000 tokens several times."""
+    """The session for the first `modules` modules. All 24 fill a window of 32,000 tokens several times."""
     agent = _Agent()
     names = [(package, module) for package, names in PACKAGES.items() for module in names][:modules]
     agent.say("system", _SYSTEM)

@@ -1,7 +1,7 @@
-"""The demo's upstream: a chat completions server that answers from a script and keeps a simulated prompt cache.
+"""The demo's upstream: a chat completions server with scripted answers and a simulated prompt cache.
 
-Law: what it reports is what it received. It refuses what OpenAI refuses: a prompt larger than the window, a tool call
-that is not answered right behind it.
+Law: it reports exactly what it received. Like OpenAI, it refuses a prompt larger than the window, and a tool call that
+its result does not follow at once.
 """
 
 import re
@@ -23,8 +23,9 @@ from rules.results.pairing import pair_tool_calls
 from rules.tokens.messages import MESSAGE_TOKENS
 
 PIECE_CHARS = 48
-"""Of an answer in one event of a stream."""
+"""Characters of an answer in one event of a stream. Chosen: any size works."""
 NOTE_PATHS = 60
+"""Paths that a handoff note names at most. Chosen: the project has 48 files."""
 _PATH = re.compile(r"\b(?:[\w-]+/)+[\w-]+\.\w{1,4}\b")
 
 _Json = dict[str, Any]
@@ -33,7 +34,7 @@ _FRAME: _Json = {"id": "chatcmpl-demo", "object": "chat.completion", "created": 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What requests took of an upstream, in tokens."""
+    """Tokens that requests used at an upstream. The cached tokens are part of the prompt tokens."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -44,14 +45,14 @@ class Cost:
 
 
 class PromptCache:
-    """Knows with what an earlier prompt began, message by message and byte for byte. It never forgets."""
+    """A prompt cache that never forgets. It compares beginnings of prompts by whole messages, byte for byte."""
 
     def __init__(self, count: CountTokens) -> None:
         self._counting = Counting(count, make_known())
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes, window_tokens: float = inf) -> Cost:
-        """The size of a prompt, which is kept if the window holds it. Raises UndecodableError."""
+        """A prompt's tokens, and how many are cached. Caches it if it fits the window. Raises UndecodableError."""
         request = CHAT.read(body)
         conversation = CHAT.decode(request, self._counting)
         sizes = [conversation.fixed_tokens, *(message.tokens for message in conversation.messages)]
@@ -66,7 +67,7 @@ class PromptCache:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One request as the upstream saw it; `answer_hash` is that of the answer's body."""
+    """One request as the upstream saw it. `answer_hash` is the SHA-256 of the response body."""
 
     is_stream: bool
     status: int
@@ -75,7 +76,10 @@ class Served:
 
 
 class SimulatedUpstream:
-    """Answers each prompt of the session with what follows it there; `served` is the record, oldest first."""
+    """Answers each prompt of the session with the message that follows it there.
+
+    served: the requests, oldest first.
+    """
 
     def __init__(self, session: Session, window_tokens: int, count: CountTokens) -> None:
         self.served: list[Served] = []
@@ -94,7 +98,7 @@ class SimulatedUpstream:
         try:
             cost, chat = self._cache.read(body, self._window_tokens), orjson.loads(body)
         except (UndecodableError, orjson.JSONDecodeError):
-            return _refuse("the body is no chat request", "invalid_json")
+            return _refuse("the body is not a chat request", "invalid_json")
         is_stream, response = chat.get("stream") is True, self._judge(cost, body)
         if response is None:
             cost, response = self._answer(cost, chat["messages"], is_stream=is_stream)
@@ -103,7 +107,7 @@ class SimulatedUpstream:
         return response
 
     def _judge(self, cost: Cost, body: bytes) -> web.Response | None:
-        """What OpenAI answers to a prompt that it does not take; None for one that it does."""
+        """The error that OpenAI sends for such a prompt; None if it accepts the prompt."""
         conversation = CHAT.decode(CHAT.read(body), self._counting)
         if cost.prompt_tokens > self._window_tokens:
             most = f"This model's maximum context length is {self._window_tokens} tokens."
@@ -114,7 +118,7 @@ class SimulatedUpstream:
         return _refuse("An assistant message with 'tool_calls' must be followed by tool messages.", None)
 
     def _answer(self, cost: Cost, messages: list[_Json], *, is_stream: bool) -> tuple[Cost, web.Response]:
-        """What the prompt and its answer cost, and the answer: the script's to a stream, else a handoff note."""
+        """The cost, and the response: the script's to a stream that it knows, else a handoff note."""
         answer = (self._script.get(_name(messages[-1])) if is_stream else None) or _write_note(messages)
         functions = [call["function"] for call in answer.get("tool_calls", ())]
         written = [answer["content"], *(function["name"] + function["arguments"] for function in functions)]
@@ -129,19 +133,19 @@ class SimulatedUpstream:
 
 
 def _name(message: _Json) -> str:
-    """What tells the last message of a prompt from all others of the session: ids and requests come once."""
+    """Identifies a prompt of the session by its last message: each call id and each user message occurs only once."""
     return str(message.get("tool_call_id") or message.get("content"))
 
 
 def _write_note(messages: list[_Json]) -> _Json:
-    """A handoff note, as a model might write it, that names the files of the prompt."""
+    """A handoff note as a model might write it. It names the files that the prompt mentions."""
     paths = list(dict.fromkeys(_PATH.findall("\n".join(str(message.get("content")) for message in messages))))
     done = "1. Progress: the files below, in order.\n2. Constraints: as the task says.\n3. Remaining: the other files."
     return {"role": "assistant", "content": f"{done}\n4. Exact data: {', '.join(paths[-NOTE_PATHS:]) or 'none'}."}
 
 
 def _write_stream(answer: _Json, usage: _Json) -> str:
-    """The answer as server-sent events, the usage in the last."""
+    """The answer as server-sent events; the usage is in the last one before `[DONE]`."""
     text, calls = answer["content"], answer.get("tool_calls", ())
     deltas: list[_Json] = [{"content": text[start : start + PIECE_CHARS]} for start in range(0, len(text), PIECE_CHARS)]
     deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]

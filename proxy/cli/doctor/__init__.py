@@ -1,4 +1,4 @@
-"""`trimtab doctor`: whether the proxy will work here.
+"""`trimtab doctor`: checks whether the proxy will work here.
 
-Law: every finding says what to do.
+Law: each problem that a check finds comes with advice.
 """

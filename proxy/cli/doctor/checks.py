@@ -1,7 +1,7 @@
-"""The checks of `trimtab doctor`: upstreams, the address, the store, the processes and their limit of open files.
+"""The checks of `trimtab doctor`: upstreams, listen address, store, number of processes, limit of open files.
 
-Law: they ask what `trimtab serve` would ask, and change only what opening a store changes. No key and no password
-is repeated; a key goes to its own upstream and to no other.
+Law: a check asks only what `trimtab serve` would ask, and changes only what opening a store changes. No key and no
+password is shown. A key goes only to its own upstream.
 """
 
 import asyncio
@@ -31,9 +31,11 @@ from proxy.state.stores import FILE_NAME, SummaryStore, data_directory
 
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0
+"""For an upstream's list of models. Chosen: as long as the discovery of context windows may take."""
 FILES_PER_REQUEST = 2
 """The client's connection and the upstream's."""
 OTHER_FILES = 64
+"""Open files apart from requests, such as listeners and the store. Chosen: more than there are."""
 
 _ERROR_TYPE = re.compile("[A-Za-z]+(?:Error|Exception)")
 
@@ -42,7 +44,12 @@ Level = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that was looked at; an error is what will fail, and `advice` says what to do about it."""
+    """The result of a check.
+
+    level: `error` if something will fail.
+    found: what is so, as a phrase that follows `subject`.
+    advice: what to do about it.
+    """
 
     subject: str
     level: Level
@@ -52,18 +59,26 @@ class Finding:
 
 @dataclass(slots=True)
 class Heard:
-    """Stands for the log: what it would have said is a finding."""
+    """Used instead of the log. Warnings and errors become findings.
+
+    engines: the program that counts, by vocabulary.
+    store_fault: why the store fails; None if it works.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     engines: dict[str, str] = field(default_factory=dict)
+    store_fault: str | None = None
 
     def info(self, event: str, **fields: Any) -> None:
-        """Only the engine's name is of interest."""
+        """Keep the name of the engine; other events are not needed."""
         if event == "engine":
             self.engines[fields["vocabulary"]] = fields["engine"]
 
     def warning(self, event: str, **fields: Any) -> None:
-        """As `serve` would warn, but for the types of errors: those are for the log."""
+        """Keep a warning as `serve` would log it, without types of Python errors, which do not help an operator."""
+        if event == "store_unreachable":  # check_store reports it
+            self.store_fault = str(fields["reason"])
+            return
         told = ", ".join(f"{key} {value}" for key, value in fields.items() if not _ERROR_TYPE.fullmatch(str(value)))
         self.findings.append(Finding("log", "warning", f"{event}: {told}"))
 
@@ -72,7 +87,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an upstream said when it was asked for its models."""
+    """What an upstream answered when it was asked for its models."""
 
     finding: Finding
     names: tuple[str, ...] = ()
@@ -82,10 +97,12 @@ class Answer:
 async def ask_upstream(
     client: UpstreamClient, upstream: UpstreamConfig, key: str | None, path: str = MAIN_UPSTREAM
 ) -> Answer:
-    """Ask an upstream for its models; `key` is shown where the configuration has none for it.
+    """Ask an upstream for its models.
 
-    `path` is where the configuration has the upstream. The finding says through which proxy it was asked, if there is
-    one in the configuration or the environment.
+    key: sent if clients bring their own keys to this upstream.
+    path: the upstream's place in the configuration.
+
+    The finding names the forward proxy that was used, if the configuration or the environment has one.
     """
     headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
     answer = await _ask_for_models(client, upstream, headers, path)
@@ -101,7 +118,7 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
     subject = f"{path} {upstream.base_url}"
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
-    where = "check base_url, and whether the server runs and can be reached from here"
+    where = "check base_url, and that the server runs and can be reached from here"
     try:
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
@@ -112,80 +129,79 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
         proxy = upstream.route.proxy
         if proxy is not None:
             told_by = proxy.told_by.replace(SETTING, f"{path}.proxy")
-            where = f"check {told_by}, and base_url; one of the two may hang, or not be reached from here"
+            where = f"check {told_by} and base_url; the proxy or the server may hang, or cannot be reached from here"
         return Answer(Finding(subject, "error", f"does not answer within {TIMEOUT_SECONDS:g} seconds", where))
     except ProxyError as error:
         found, _, advice = str(error).partition("; ")
         return Answer(Finding(subject, "error", found, advice.replace("upstream.", f"{path}.") or where))
     except (aiohttp.ClientError, OSError):
-        return Answer(Finding(subject, "error", "breaks off its answer", where))
+        return Answer(Finding(subject, "error", "broke off its answer", where))
     names = tuple(await asyncio.to_thread(read_names, body)) if answer.status == 200 else ()
     finding = _judge(upstream, answer.status, len(names), path, shows_key="Authorization" in asked)
     return Answer(finding, names, await discover(client, upstream, headers))
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:
-    """What the answer to the question for models means, and whether a proxy may have given it in no tunnel."""
+    """What the answer to the question for models means. Over plain HTTP, a forward proxy may have given it."""
     subject = f"{path} {upstream.base_url}"
     if status in {401, 403} and not listed:
         finding = _judge_key(subject, status, path, shows_key=shows_key)
         if upstream.shown == "none":
-            advice = f"set {path}.api_key; or {path}.credential: client, if clients' own keys are for it"
-            finding = Finding(subject, "error", f"wants a key ({status}), and is shown none", advice)
+            advice = f"set {path}.api_key, or {path}.credential: client if the clients' own keys are meant for it"
+            finding = Finding(subject, "error", f"requires a key ({status}), but trimtab sends none", advice)
     else:
         finding = _judge_list(subject, status, listed)
     proxy = upstream.route.proxy
     if proxy is None or not upstream.base_url.startswith("http:") or not (status == 403 or status >= 500):
         return finding
-    return replace(finding, advice=f"{finding.advice}; or {proxy} refuses it")
+    return replace(finding, advice=f"{finding.advice}; or {proxy} refused the request")
 
 
 def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Finding:
-    """What it means that an upstream wants a key, or another one; --key-from-env is for the main upstream alone."""
+    """What it means that an upstream requires a key, or another one. --key-from-env is only for the main upstream."""
     is_main = path == MAIN_UPSTREAM
     if shows_key:
         advice = f"check {path}.api_key" + (", or the variable that --key-from-env names" if is_main else "")
         return Finding(subject, "error", f"refuses the key ({status})", advice)
     look = "trimtab doctor --key-from-env OPENAI_API_KEY" if is_main else f"set {path}.api_key"
-    advice = f"clients bring their own; to look at its models: {look}"
-    return Finding(subject, "warning", f"answers; wants a key ({status})", advice)
+    advice = f"nothing if clients bring their own key; to see its models: {look}"
+    return Finding(subject, "warning", f"answers; requires a key ({status})", advice)
 
 
 def _judge_list(subject: str, status: int, listed: int) -> Finding:
-    """What the answer to the question for models means."""
     if listed:
         return Finding(subject, "ok", f"answers; lists {listed} models")
     if 300 <= status < 400:
-        advice = "set base_url to where it points; redirects are not followed"
-        return Finding(subject, "warning", f"points elsewhere ({status})", advice)
-    found = "answers with something that is no list of models" if status == 200 else f"lists no models ({status})"
-    advice = "is base_url right? most servers want /v1 at its end; if it is, say context_window for its models"
+        advice = "set base_url to the URL that it redirects to; trimtab follows no redirects"
+        return Finding(subject, "warning", f"redirects elsewhere ({status})", advice)
+    found = "answers, but not with a list of models" if status == 200 else f"lists no models ({status})"
+    advice = "check base_url: most servers need /v1 at its end; if it is right, set context_window for its models"
     return Finding(subject, "warning", found, advice)
 
 
 def find_bare_credentials(config: Config) -> list[Finding]:
-    """Upstreams on other machines that are shown a credential without TLS."""
+    """A finding for each upstream on another machine that gets a credential without TLS."""
     named = {MAIN_UPSTREAM: config.upstream} | {f"upstreams.{name}": one for name, one in config.upstreams.items()}
-    advice = "use https://, or say credential: none if it wants no key"
+    advice = "use https://, or set credential: none if it needs no key"
     return [
-        Finding(f"{path} {upstream.base_url}", "warning", "is shown a credential without TLS", advice)
+        Finding(f"{path} {upstream.base_url}", "warning", "gets a credential without TLS", advice)
         for path, upstream in named.items()
         if upstream.bares_credential
     ]
 
 
 async def check_address(config: Config) -> Finding:
-    """Whether the proxy can listen where it is told to."""
+    """Whether the proxy can listen on the configured address."""
     subject, (host, port) = f"listen {config.listen}", split_address(config.listen)
     fault = await asyncio.to_thread(_try_to_listen, host, port)
     is_taken = fault is not None and fault.errno == errno.EADDRINUSE
     if is_taken and await asyncio.to_thread(_is_trimtab, config.listen):
-        return Finding(subject, "ok", "in use, by a trimtab that runs")
+        return Finding(subject, "ok", "in use by a running trimtab")
     if fault is not None:
-        found = f"cannot be listened on: {(fault.strerror or 'no reason given').lower()}"
-        return Finding(subject, "error", found, "end what listens there, or choose another address: --set listen=...")
+        found = f"not available: {(fault.strerror or 'no reason given').lower()}"
+        return Finding(subject, "error", found, "stop what listens there, or choose another address: --set listen=...")
     if config.listen in config.open_addresses():
-        advice = "listen on 127.0.0.1, or say client_keys"
+        advice = "listen on 127.0.0.1, or set client_keys"
         return Finding(subject, "warning", "free; anyone who reaches it can use the proxy", advice)
     return Finding(subject, "ok", "free")
 
@@ -209,23 +225,26 @@ def _is_trimtab(listen: str) -> bool:
         return False
 
 
-async def check_store(config: Config, store: SummaryStore, failures: list[str]) -> Finding:
-    """Whether it opens and takes what is written; what is written is a lease that ends by itself."""
+async def check_store(config: Config, store: SummaryStore, heard: Heard) -> Finding:
+    """Whether the store opens and can be written. Writes only a lease, which ends by itself.
+
+    heard: the log that the store was opened with.
+    """
     subject = f"store {_describe_store(config)}"
     probe = f"doctor-{secrets.token_hex(8)}"
     lease = await store.claim(probe, 1.0)
     if lease is not None:
         await store.release(probe, lease)
     if config.store == "memory":
-        return Finding(subject, "warning", "works; summaries are lost with the process", "store: sqlite")
-    if failures:
-        advice = "memory stands in while it is out; check the path, its owner and the space left, or the server"
-        return Finding(subject, "error", "cannot be opened, read or written", advice)
-    return Finding(subject, "ok", "opens and takes what is written")
+        return Finding(subject, "warning", "works; summaries are lost when the process ends", "set store: sqlite")
+    if heard.store_fault is not None:
+        advice = "check the path, its owner and the free space, or the server; until it works, memory is used instead"
+        return Finding(subject, "error", f"fails: {heard.store_fault}", advice)
+    return Finding(subject, "ok", "opens and can be written")
 
 
 def _describe_store(config: Config) -> str:
-    """Its kind and place, without a password."""
+    """The store's kind and place, without a password."""
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
         return "memory"
@@ -240,12 +259,14 @@ def _describe_store(config: Config) -> str:
 
 
 def check_workers(config: Config) -> Finding:
-    """How many processes there would be, and how many `auto` gives here; whether they share what one has written."""
+    """How many processes `serve` starts, how many `auto` would give here, and whether they share their summaries."""
     subject, workers = f"workers {config.workers}", count_workers(config)
     automatic = count_workers(config.model_copy(update={"workers": "auto"}))
-    found = f"{_count(workers, 'process', 'processes')}; auto is {automatic} here, of {_count(count_cores(), 'core')}"
+    found = (
+        f"{_count(workers, 'process', 'processes')}; auto gives {automatic} here, with {_count(count_cores(), 'core')}"
+    )
     if workers > 1 and config.store == "memory":
-        return Finding(subject, "warning", f"{found}; each asks for its own summaries", "store: sqlite")
+        return Finding(subject, "warning", f"{found}; each makes its own summaries", "set store: sqlite")
     return Finding(subject, "ok", found)
 
 
@@ -254,15 +275,17 @@ def _count(number: int, one: str, many: str | None = None) -> str:
 
 
 def check_open_files(config: Config) -> Finding:
-    """Whether as many requests as a process lets in may have their connections.
+    """Whether a process may open the connections of all requests that it admits.
 
-    The limit is each process's own, and `serve` takes all that the system grants.
+    Each process has its own limit. `serve` raises it to the most that the system allows, so that limit counts here.
     """
     workers = count_workers(config)
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = FILES_PER_REQUEST * config.as_worker_of(workers).limits.max_concurrent_requests + OTHER_FILES
-    found = f"{needed} may be needed{' by each process' if workers > 1 else ''}; the limit is {allowed}"
+    found = f"up to {needed} needed{' by each process' if workers > 1 else ''}; the limit is {allowed}"
     if allowed in {resource.RLIM_INFINITY, -1} or allowed >= needed:
         return Finding("open files", "ok", found)
-    advice = f"raise it (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
+    advice = (
+        f"raise the limit (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
+    )
     return Finding("open files", "warning", found, advice)

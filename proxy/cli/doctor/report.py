@@ -1,4 +1,4 @@
-"""What `trimtab doctor` finds: whether this configuration will work here, and what to do where it will not."""
+"""The report of `trimtab doctor`: whether this configuration will work here, and what to do if it will not."""
 
 import asyncio
 import time
@@ -35,16 +35,20 @@ from proxy.state.tenancy import Tenancy, Tenant
 from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
-"""Models that an upstream lists and nobody asked for."""
+"""Most models in the report that upstreams list and nobody named. Chosen: a table that fits on a screen."""
 MAX_NAMED = 5
+"""Most models that one finding names. Chosen: keeps it readable."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFinding:
-    """What a model's requests are compacted by, where its window comes from, and what of it was learned.
+    """How a model's requests are compacted, for the client whose key `examine` got, or for one without a key.
 
-    Of a client that shows the key which `examine` is given, or none.
+    window_from: configured, learned, discovered, store, catalogue or default.
+    token_ratio: the model's own tokens for one token of `vocabulary`.
+    ratio_from: calibrated, exact, expected or characters.
+    learned: what was learned about the model; first for this client, then for all.
     """
 
     model: str
@@ -59,7 +63,7 @@ class ModelFinding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was found; `unlisted` models were left out."""
+    """All findings. `unlisted` is the number of models that are left out."""
 
     findings: tuple[Finding, ...]
     models: tuple[ModelFinding, ...]
@@ -67,15 +71,15 @@ class Report:
 
     @property
     def will_fail(self) -> bool:
-        """Whether something will not work."""
+        """Whether something will fail."""
         return any(finding.level == "error" for finding in self.findings)
 
     def write_json(self) -> bytes:
-        """All of it, as one line of JSON."""
+        """Everything as one line of JSON."""
         return orjson.dumps(asdict(self))
 
     def print_tables(self, console: Console) -> None:
-        """What was found, and the models; what upstreams say is shown without what moves a terminal's cursor."""
+        """Print the findings and the models. Control characters in what upstreams say are shown as `?`."""
         table = Table("", "what", "found", "what to do", show_lines=True)
         for each in self.findings:
             row = (each.subject, each.found, each.advice or "")
@@ -90,7 +94,7 @@ class Report:
         if self.models:
             console.print(table)
         if self.unlisted:
-            console.print(f"and {self.unlisted} more that upstreams list; name one with --model")
+            console.print(f"and {self.unlisted} more that upstreams list; report one with --model")
 
 
 def _tell(learned: dict[str, object]) -> str:
@@ -105,19 +109,19 @@ _Asked = tuple[str | None, ...]
 
 
 def _tell_apart(upstream: UpstreamConfig) -> _Asked:
-    """By its address, the key that it is shown and the way to it: each key has its own models, and may be wrong."""
+    """Identifies a question for models. Another key may be wrong or see other models; another route may be broken."""
     files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
     return (upstream.base_url, upstream.shown, upstream.api_key, upstream.proxy, *files)
 
 
 async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:
-    """Look at everything. Raises ConfigError for a store that cannot be.
+    """Run all checks. Raises ConfigError if the configured store can never be opened.
 
-    `models` are described first; `key` is shown to the main upstream where the configuration has none for it.
+    models: are described before all others.
+    key: sent to the main upstream if clients bring their own keys.
     """
     heard = Heard()
-    failures: list[str] = []
-    store = open_store(config, failures.append, heard)
+    store = open_store(config, lambda _: None, heard)  # `heard` gets the reason of a failure
     client = UpstreamClient()
     try:
         upstreams = {_tell_apart(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}
@@ -126,11 +130,11 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         answers = await asyncio.gather(*(ask_upstream(client, *one) for one in upstreams.values()))
         heard_of = dict(zip(upstreams, answers, strict=True))
         listening = await check_address(config)
-        stored = await check_store(config, store, failures)
         chosen, unlisted = _choose_models(config, models, heard_of)
         compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
         tenant = await asyncio.to_thread(_identify, config, key)
         described = [await _describe(config, name, heard_of, Kept(store, tenant), compactors) for name in chosen]
+        stored = await check_store(config, store, heard)  # last: reading the models' records may fail, too
     finally:
         await store.close()
         await client.close()
@@ -144,13 +148,13 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
     unknown = [model.model for model in models if model.window_from == "default"]
     if not unknown:
         return []
-    found = f"not known of {', '.join(unknown[:MAX_NAMED])}{' and others' if unknown[MAX_NAMED:] else ''}"
-    advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are taken; say context_window for them"
+    found = f"unknown for {', '.join(unknown[:MAX_NAMED])}{' and others' if unknown[MAX_NAMED:] else ''}"
+    advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
     return [Finding("windows", "warning", found, advice)]
 
 
 def _check_counting(config: Config, models: list[str], heard: Heard) -> tuple[Compactors, Finding]:
-    """What counts for these models, and which program does; that a vocabulary is missing is heard."""
+    """The compactors, and which program counts for these models. `heard` gets a warning for a missing vocabulary."""
     compactors = Compactors(heard)
     used = set()
     for model in models or ("",):
@@ -162,7 +166,7 @@ def _check_counting(config: Config, models: list[str], heard: Heard) -> tuple[Co
 
 
 def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, Answer]) -> tuple[list[str], int]:
-    """Those asked for, those that the configuration names, and some of those that the upstreams list; and the rest."""
+    """Models that are asked for, that the configuration names, and that upstreams list; and how many are left out."""
     named = [entry.match for entry in config.models if not set(entry.match) & set("*?[")]
     summarisers = [policy.summary.model for policy in (config.defaults, *config.models)]
     first = dict.fromkeys([*asked, *named, *filter(None, summarisers)])
@@ -176,7 +180,7 @@ def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, A
 
 
 def _identify(config: Config, key: str | None) -> Tenant:
-    """The client that shows this key, or none: what it has met is in the store under its name."""
+    """The client with this key, or without one. What was learned from its requests is in the store under its name."""
     key_file = find_key_file(config)
     own_key = key_file.read_bytes() if key_file is not None and key_file.is_file() else b""
     headers = [("Authorization", f"Bearer {key}")] if key else []
@@ -185,16 +189,17 @@ def _identify(config: Config, key: str | None) -> Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of models for all, and for one client."""
+    """What the store knows about models: for one client, and for all."""
 
     store: SummaryStore
     tenant: Tenant
 
     async def read(self, name: ModelName, ratio: float) -> tuple[Record, Record]:
-        """The records of a model, of the client and of all; `ratio` is its family's."""
+        """A model's records: the client's, then the one for all. `ratio` is used for a missing record."""
         records = Records(self.store)
         (_, own), (_, of_all) = await records.read(name), await records.read(name.of_all)
         of_all = of_all or Record(ratio)
+        # A client's record from before the last `trimtab forget` is forgotten, too.
         return own if own is not None and own.forgotten >= of_all.forgotten else Record(ratio), of_all
 
 
@@ -225,8 +230,8 @@ async def _describe(
 
 
 def _name_accuracy(family: Family, vocabulary: str) -> str:
-    """How good counts are before an upstream has reported any."""
+    """How good our counts are before the upstream has reported any."""
     if vocabulary == HEURISTIC:
         return "characters"
-    # OpenAI's alone read tools as TypeScript.
+    # Only OpenAI's models read tools as TypeScript, and so only they are counted exactly.
     return "exact" if family.costs.reads_typescript and vocabulary == family.vocabulary else "expected"

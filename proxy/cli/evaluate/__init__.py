@@ -1,5 +1,5 @@
-"""`trimtab evaluate`: what a model still knows of a session once it was compacted.
+"""`trimtab evaluate`: measures what a model still knows of a session after compaction.
 
-Law: nothing is asked of a model before its price was told and agreed to. What stands in a session is data in every
-prompt. No text of the session is written anywhere unless the user names the file, or asks to see it.
+Law: no model is asked before the user has seen the price and agreed. The text of a session is data in every prompt. It
+is written only to a file that the user names, and printed only if the user asks for it.
 """

@@ -1,7 +1,7 @@
-"""The arms of an evaluation: the ways in which a session may have been brought into the window.
+"""The arms of an evaluation: the ways to bring a session into the window.
 
-Law: pure. Every arm holds the client's own last request; each is asked in the same form, and in one that the strictest
-server takes: calls are paired, and an assistant's line stands before the question.
+Law: pure. Every arm is made from the client's own last request. All are asked in the same form, which the strictest
+server accepts: each call has its result, and an assistant message comes before the question.
 """
 
 from dataclasses import dataclass, replace
@@ -12,15 +12,17 @@ from rules.results.pairing import pair_tool_calls
 from rules.tokens.messages import finish_message
 
 NAMES = ("none", "trimtab", "digest", "truncate")
-"""Nothing is done; a summary by a model; the digest in its place; only the newest messages that fit."""
+"""`none`: the whole session. `trimtab`: compacted, with a model's summaries. `digest`: compacted, without a model.
+`truncate`: only the newest messages that fit."""
 PAUSED = "The work is paused here."
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What a model sees of the session, by one way; `tokens` are the model's own, without a question.
+    """What a model sees of the session in one arm.
 
-    `problem` says why it cannot be asked, if it cannot.
+    tokens: the model's own, without a question.
+    problem: why the arm cannot be asked; None if it can.
     """
 
     name: str
@@ -30,7 +32,11 @@ class Arm:
 
 
 def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_tokens: int) -> Arm:
-    """One of NAMES. `forwarded` is what compaction leaves, `room_tokens` what the model's window has for a prompt."""
+    """Make the arm with this name, one of NAMES.
+
+    forwarded: what compaction leaves.
+    room_tokens: largest prompt that the window holds, in the model's own tokens.
+    """
     count, ratio = rehearsal.compactor.count, rehearsal.policy.token_ratio
     whole = pair_tool_calls(rehearsal.planned.original, count=count).conversation
     conversation = forwarded
@@ -39,12 +45,12 @@ def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_toke
     elif name == "truncate":
         conversation = truncate(whole, forwarded.tokens)
     tokens = round(ratio * conversation.tokens)
-    problem = f"does not fit the window: {room_tokens:,} tokens are left for it" if tokens > room_tokens else None
+    problem = f"does not fit the window, which has room for {room_tokens:,} tokens" if tokens > room_tokens else None
     return Arm(name, _pause(conversation, count), tokens, problem)
 
 
 def truncate(conversation: Conversation, max_tokens: int) -> Conversation:
-    """Leading system messages, and of all others the newest whole steps that fit; the last step in any case."""
+    """Keep the leading system messages and the newest whole steps that fit. The last step is always kept."""
     messages = conversation.messages
     leading = count_leading(messages)
     left = max_tokens - conversation.fixed_tokens - sum(message.tokens for message in messages[:leading])
@@ -65,7 +71,7 @@ def _pick(conversation: Conversation, indexes: list[int]) -> Conversation:
 
 
 def _pause(conversation: Conversation, count: CountTokens) -> Conversation:
-    """The conversation with a line of the assistant behind it, if it does not end with one."""
+    """Append a message of the assistant, unless the conversation ends with one that calls no tool."""
     messages = conversation.messages
     if messages and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls:
         return conversation

@@ -1,7 +1,7 @@
-"""A model is asked: one question at a time, again if its server is busy, never longer than is allowed.
+"""Asks a model: one question at a time, again if its server is busy, and for a bounded time.
 
-Law: every wait is bounded, and the calls under way are. What a server writes of its errors is not repeated: it may
-quote the session, or the key. What no later question would change ends the whole run.
+Law: every wait is bounded, and so is the number of calls in flight. The text of a server's error is never shown: it may
+quote the session or the key. An error that every later question would meet, too, ends the whole run.
 """
 
 import asyncio
@@ -27,24 +27,26 @@ from proxy.wire.dialects import DEFAULT
 from rules.conversation import Conversation, CountTokens
 
 BUSY = frozenset({429, 503, 529})
-"""Statuses behind which waiting helps. Source: RFC 6585, RFC 9110; 529 is Anthropic's for overload."""
+"""Statuses after which a later attempt may succeed. Source: RFC 6585, RFC 9110; 529 is Anthropic's for overload."""
 BUSY_ATTEMPTS = 5
+"""Chosen: without `Retry-After`, the pauses between them add up to 15 seconds."""
 LONGEST_PAUSE_SECONDS = 60.0
-"""A server that wants a longer one is not waited for."""
+"""A server that asks for a longer pause is not asked again. Chosen: a person waits for the run."""
 FIRST_PAUSE_SECONDS = 1.0
-"""Doubled with each further one, if the server does not say how long."""
+"""The first pause if the server names none; each further one is twice as long. Chosen."""
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
+"""Chosen: far above any answer to a question."""
 THINKING_TOKENS = 4096
-"""More room for models that think within their completion."""
+"""Added to the completion's maximum for models that think within their completion. Chosen."""
 CHANGES = 3
-"""Of a question that is refused for a parameter, or whose answer its limit has cut off."""
+"""Attempts at one question. Chosen: the first, and one each after a change of temperature and of the maximum."""
 REFUSED_KEY = frozenset({401, 403})
 
 Pause = Callable[[float], Awaitable[None]]
 
 
 class AskError(Exception):
-    """There is no answer; the message says why in a few words, and quotes nothing."""
+    """There is no answer. The message says why in a few words, and quotes nothing from the server."""
 
 
 class TooLongError(AskError):
@@ -52,12 +54,12 @@ class TooLongError(AskError):
 
 
 class FatalError(AskError):
-    """No other question would be answered either; the message says what to do."""
+    """No other question would be answered either. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model at an upstream, and the credential headers that are shown to it."""
+    """A model at an upstream, with the credential headers to send."""
 
     upstream: UpstreamConfig
     url: URL
@@ -66,7 +68,7 @@ class Server:
 
 
 class PatientClient(UpstreamClient):
-    """Sends requests again that a busy server has put off. `pause` waits so many seconds."""
+    """An upstream client that sends a request again if the server is busy. `pause` waits the given seconds."""
 
     def __init__(self, pause: Pause = asyncio.sleep) -> None:
         super().__init__()
@@ -76,7 +78,7 @@ class PatientClient(UpstreamClient):
     async def send(
         self, method: str, url: URL, headers: CIMultiDict[str], body: Body | None, upstream: UpstreamConfig
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """As `UpstreamClient.send`; the last of BUSY_ATTEMPTS answers is the answer, whatever it is."""
+        """As `UpstreamClient.send`. The last of BUSY_ATTEMPTS responses is yielded whatever its status."""
         for attempt in range(BUSY_ATTEMPTS):
             async with super().send(method, url, headers, body, upstream) as response:
                 seconds = find_pause(response.status, response.headers.get("Retry-After"), attempt)
@@ -87,7 +89,7 @@ class PatientClient(UpstreamClient):
 
 
 def find_pause(status: int, retry_after: str | None, attempt: int) -> float | None:
-    """The seconds until a request is sent again, of which `attempt` others were put off; None if it is not."""
+    """Seconds until the request is sent again; None if it is not. `attempt` counts from 0."""
     if status not in BUSY or attempt + 1 >= BUSY_ATTEMPTS:
         return None
     seconds = FIRST_PAUSE_SECONDS * 2**attempt if retry_after is None else _read_retry_after(retry_after)
@@ -95,7 +97,7 @@ def find_pause(status: int, retry_after: str | None, attempt: int) -> float | No
 
 
 def _read_retry_after(value: str) -> float | None:
-    """Seconds, or a date (RFC 9110 section 10.2.3); None if it is neither."""
+    """Seconds from now; None for an invalid value. Source: RFC 9110 section 10.2.3 (seconds, or a date)."""
     try:
         return float(value)
     except ValueError:
@@ -108,10 +110,12 @@ def _read_retry_after(value: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How all askers of a run ask, and what that has cost.
+    """What all askers of a run share.
 
-    `gate` bounds the calls under way. One answer takes `timeout_seconds` at most, the waiting for a busy server
-    included. `count` counts tokens as we do.
+    count: our own count of tokens, for calls that report no usage.
+    gate: bounds the calls in flight.
+    spent: what the calls have cost so far.
+    timeout_seconds: longest time for one answer, including waits for a busy server.
     """
 
     client: UpstreamClient
@@ -122,7 +126,7 @@ class Calls:
 
 
 class Asker:
-    """Asks one model; what was learned of its parameters holds for later questions."""
+    """Asks one model. Remembers which parameters the model refuses, for later questions."""
 
     def __init__(self, server: Server, calls: Calls) -> None:
         self._server = server
@@ -131,17 +135,17 @@ class Asker:
         self._question = Question(server.model, 0, temperature=0.0)
 
     async def ask(self, prompt: str, *, max_tokens: int) -> str:
-        """What the model writes to a prompt alone. Raises AskError."""
+        """The model's answer to a prompt alone. Raises AskError."""
         tokens = self._calls.count(prompt)
         return await self._ask(lambda question: DEFAULT.ask(question, prompt), tokens, max_tokens)
 
     async def ask_behind(self, request: Request, before: Conversation, prompt: str, *, max_tokens: int) -> str:
-        """What it writes to a prompt behind a conversation, which stands for that of the request. Raises AskError."""
+        """The model's answer to a prompt after a conversation, which replaces the request's own. Raises AskError."""
 
         def write(question: Question) -> bytes:
             body = DEFAULT.ask_behind(request, before, question, prompt)
             if body is None:
-                message = "cannot be asked behind this request"
+                message = "the question cannot be asked after this request"
                 raise AskError(message)
             return body
 
@@ -163,11 +167,11 @@ class Asker:
             except TimeoutError:
                 message = f"no answer within {self._calls.timeout_seconds:g} seconds"
                 raise AskError(message) from None
-        message = "nothing but thinking, or a parameter that is refused"
+        message = "only thinking and no answer, or a refused parameter"
         raise AskError(message)
 
     def _record(self, completion: Completion, prompt_tokens: int) -> None:
-        """What a call has cost, as the upstream reports it; else as we count it."""
+        """Add what a call has cost, as the upstream reports it; we count what it does not report."""
         usage = completion.usage
         self._calls.spent.add(
             prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
@@ -175,7 +179,7 @@ class Asker:
         )
 
     async def _send(self, body: bytes, question: Question) -> Completion | None:
-        """One answer; None if the question is to be asked in another way. Raises AskError."""
+        """One answer; None if the question must be asked again with other parameters. Raises AskError."""
         headers = request_headers(self._server.headers, self._server.upstream, identity=True)
         headers["Content-Type"] = headers["Accept"] = "application/json"
         try:
@@ -191,7 +195,7 @@ class Asker:
             message = "the answer broke off"
             raise AskError(message) from error
         if answer is None:
-            message = "an answer of megabytes"
+            message = "the answer is too large"
             raise AskError(message)
         if response.status != 200:
             self._refused(response.status, answer, question)
@@ -199,23 +203,23 @@ class Asker:
         try:
             return await asyncio.to_thread(DEFAULT.read_completion, answer)
         except UndecodableError:
-            message = "an answer that is no completion"
+            message = "the answer is not a chat completion"
             raise AskError(message) from None
 
     def _refused(self, status: int, answer: bytes, question: Question) -> None:
-        """Learn from a refusal how to ask; raises AskError if nothing is to be learned."""
+        """Learn from a refusal which parameter to change. Raises AskError if it names none that can change."""
         if DEFAULT.read_refusal(status, answer) is not None:
-            message = "longer than the model's window"
+            message = "the prompt is longer than the model's window"
             raise TooLongError(message)
         host = name_host(self._server.url)
         if status in REFUSED_KEY:
-            message = f"{host} answered {status}: it wants another key; set OPENAI_API_KEY, or see --api-key-env"
+            message = f"{host} answered {status}: it requires another key; set OPENAI_API_KEY, or use --api-key-env"
             raise FatalError(message)
         if status == 404:
-            message = f"{host} answered 404: it has no model {self._server.model}, or no chat completions; see --model"
+            message = f"{host} answered 404: it has no model {self._server.model}, or no chat completions; use --model"
             raise FatalError(message)
         if status in BUSY:
-            message = f"{host} answered {status} again and again: ask later, or with less --concurrency"
+            message = f"{host} keeps answering {status}; try again later, or with a lower --concurrency"
             raise FatalError(message)
         parameter = DEFAULT.read_refused_parameter(answer)
         if parameter == "temperature" and question.temperature is not None:

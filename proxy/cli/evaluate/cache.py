@@ -1,7 +1,7 @@
-"""Questions kept in a file that the user has named, so that they need not be made again.
+"""Keeps questions in a file that the user has named, so that later runs need not make them again.
 
-Law: the file holds words of the session, so nobody but its owner may read it (mode 0600), and it is written whole or
-not at all. A file that is none of ours is never written over.
+Law: the file holds text of the session, so only its owner may read it (mode 0600). It is written whole or not at all.
+A file of another kind is never overwritten.
 """
 
 import os
@@ -20,7 +20,7 @@ KIND = "trimtab evaluate: questions"
 
 
 class CacheError(Exception):
-    """The file cannot be used; the message says what to do."""
+    """The file cannot be used. The message says what to do."""
 
 
 class _File(msgspec.Struct):
@@ -29,22 +29,22 @@ class _File(msgspec.Struct):
 
 
 def name_set(session_sha256: str, model: str, questions: int) -> str:
-    """The name of a set: another session, model, number or prompt has another one."""
+    """The name of a set of questions; it differs if the session, the model, the number or the prompt differs."""
     told = "\0".join((PROMPT_VERSION, session_sha256, model, str(questions)))
     return sha256(told.encode("utf-8", "replace")).hexdigest()
 
 
 def read_questions(path: Path, name: str) -> list[ExamQuestion]:
-    """The questions of a set; none if the file or the set is not there. Raises CacheError."""
+    """The questions of a set; empty if there is no such file or set. Raises CacheError."""
     return _read(path).sets.get(name, [])
 
 
 def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> None:
-    """Keep a set beside those that are there. Raises CacheError."""
+    """Write a set to the file. The file's other sets stay. Raises CacheError."""
     kept = _read(path)
     kept.sets[name] = list(questions)
     try:
-        # mkstemp gives the file to its owner alone.
+        # mkstemp creates a file that only its owner can read.
         number, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(number, "wb") as file:
@@ -70,6 +70,6 @@ def _read(path: Path) -> _File:
     except DECODE_ERRORS:
         found = _File("")
     if found.kind != KIND:
-        message = f"{path}: is no file of questions, and stays as it is; name another one with --cache"
+        message = f"{path}: not a file of questions, so it is left unchanged; name another file with --cache"
         raise CacheError(message)
     return found

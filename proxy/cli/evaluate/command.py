@@ -1,7 +1,7 @@
-"""`trimtab evaluate`: the protocol as a person starts it, from a file to a table.
+"""`trimtab evaluate` on the terminal: from the file to the table.
 
-Law: no model is asked before its price was told and agreed to. A key is never shown. Ctrl-C ends it, and what was
-spent is told.
+Law: no model is asked before the user has seen the price and agreed. A key is never shown. After an error or Ctrl-C,
+the command still prints what was spent.
 """
 
 import asyncio
@@ -39,11 +39,12 @@ from proxy.telemetry.metrics import Metrics
 from rules.pipeline.exceeded import LimitExceededError
 
 INTERRUPTED = 128 + signal.SIGINT
+"""Exit status after Ctrl-C, as in shells."""
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 class Given(TypedDict):
-    """The command's options as click reads them."""
+    """The command's options as click passes them."""
 
     questions: int
     arms: str
@@ -64,11 +65,11 @@ class Given(TypedDict):
 
 
 class StoppedError(Exception):
-    """The evaluation cannot go on; the message says why, and what to do."""
+    """The evaluation cannot go on. The message says why, and what to do."""
 
 
 def run_command(file: IO[bytes], **given: Unpack[Given]) -> None:
-    """The whole command. Ends the process with status 2 for wrong use, and 1 if nothing was measured."""
+    """Run the whole command. Exits with 2 for wrong use, 1 if nothing was measured, 130 after Ctrl-C, else 0."""
     short = () if given["upstream"] is None else (f"upstream.base_url={given['upstream']}",)
     with wrong_use():
         config = load_file(given["config_path"], (*given["settings"], *short))
@@ -82,7 +83,7 @@ def run_command(file: IO[bytes], **given: Unpack[Given]) -> None:
     except (StoppedError, AskError, CacheError, LimitExceededError) as error:
         _end(str(error), 1, spent)
     except UndecodableError:
-        _end(f"{file.name}: a message of the session is no object with a role", WRONG_USE)
+        _end(f"{file.name}: a message of the session is not an object with a role", WRONG_USE)
     except (asyncio.CancelledError, KeyboardInterrupt):
         _end("stopped", INTERRUPTED, spent)
     else:
@@ -95,10 +96,10 @@ def run_command(file: IO[bytes], **given: Unpack[Given]) -> None:
 
 
 def _read_options(config: Config, given: Given) -> Options:
-    """What the user wants, checked. Raises click's own errors."""
+    """The user's options, checked. Raises click.BadParameter."""
     arms = tuple(dict.fromkeys(name.strip() for name in given["arms"].split(",") if name.strip()))
     if not arms or not set(arms) <= set(NAMES):
-        message = f"one or more of {','.join(NAMES)}, with commas between them"
+        message = f"it must be one or more of {','.join(NAMES)}, separated by commas"
         raise click.BadParameter(message, param_hint="--arms")
     return Options(
         given["judge"],
@@ -112,7 +113,7 @@ def _read_options(config: Config, given: Given) -> Options:
 
 
 def _find_key(config: Config, variable: str | None) -> str | None:
-    """The user's key, for upstreams that are shown a client's; None if there is none. Raises click's own errors."""
+    """The user's key, for upstreams that get a client's key; None if there is none. Raises click.BadParameter."""
     if variable is None and config.upstream.api_key is not None:
         return None
     key = os.environ.get(variable or KEY_VARIABLE, "").strip()
@@ -120,16 +121,16 @@ def _find_key(config: Config, variable: str | None) -> str | None:
         return key
     if variable is None and not key:
         return None
-    message = f"there is no key in the variable {variable or KEY_VARIABLE} of the environment"
+    message = f"the environment variable {variable or KEY_VARIABLE} holds no key"
     raise click.BadParameter(message, param_hint="--api-key-env")
 
 
 def _evaluate(config: Config, options: Options, data: bytes, given: Given, spent: Tokens) -> Result:
-    """Prepare, tell the price, ask whether to go on, and run."""
+    """Prepare, print the price, ask whether to go on, and run."""
     console = Console(stderr=True, highlight=False)
     session = read_session(data, line=given["line"], model=given["model"])
     if session.lines > 1:
-        console.print(f"Line {session.line} of {session.lines} is evaluated; --line names another one.")
+        console.print(f"Evaluating line {session.line} of {session.lines}; choose another one with --line.")
     model = session.request.model
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         view = runner.run(find_view(config, model, given["window"], options.key))
@@ -145,13 +146,13 @@ def _evaluate(config: Config, options: Options, data: bytes, given: Given, spent
 
 
 def _check(setup: Setup) -> None:
-    """Raises StoppedError if there is nothing to ask about."""
+    """Raises StoppedError if compaction removes nothing that could be asked about."""
     if setup.parts:
         return
     policy = setup.view.policy
     message = (
-        f"nothing is removed of this session: it has {setup.original_tokens:,} tokens, and the window is"
-        f" {policy.context_window:,} ({setup.view.window_from}); take a longer one, or a smaller window with --window"
+        f"compaction removes nothing from this session: it has {setup.original_tokens:,} tokens, and the window is"
+        f" {policy.context_window:,} ({setup.view.window_from}); use a longer session, or a smaller --window"
     )
     raise StoppedError(message)
 
@@ -161,28 +162,28 @@ def _ask_to_go_on(*, is_agreed: bool) -> None:
     if is_agreed:
         return
     if not sys.stdin.isatty():
-        message = "nobody can be asked whether to go on, as there is no terminal; nothing was asked; see --yes"
+        message = "no model was asked, because there is no terminal to confirm on; to go on without, use --yes"
         raise StoppedError(message)
     if not click.confirm("Go on?", default=False, err=True):
-        message = "not agreed to; nothing was asked"
+        message = "stopped at your request; no model was asked"
         raise StoppedError(message)
 
 
 class _Calls(SummaryCalls):
-    """Calls for summaries, which count among what was spent."""
+    """Calls for summaries. Their tokens are added to what was spent."""
 
     def __init__(self, spent: Tokens) -> None:
         super().__init__(Metrics(), get_log())
         self._spent = spent
 
     def end(self, call: SummaryCall) -> None:
-        """Count a call that has ended."""
+        """End a call, and add its tokens to what was spent."""
         super().end(call)
         self._spent.add(call.prompt_tokens, call.completion_tokens)
 
 
 async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
-    """The work's result. Ctrl-C cancels it: ended at once, the process would leave its bar on the terminal."""
+    """The work's result. Ctrl-C cancels the work; a process that ends at once would leave its bar on the terminal."""
     is_main = threading.current_thread() is threading.main_thread()
     task = asyncio.current_task()
     if is_main and signal.getsignal(signal.SIGINT) != signal.SIG_IGN and task is not None:
@@ -191,7 +192,7 @@ async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
 
 
 async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Result:
-    """The protocol, from the first summary to the last grade. Raises AskError, CacheError and LimitExceededError."""
+    """Run the protocol. Raises AskError, StoppedError, CacheError and LimitExceededError."""
     options, model = setup.options, setup.model
     client, gate = PatientClient(), asyncio.Semaphore(options.concurrency)
     calls = Calls(client, setup.rehearsal.compactor.count, gate, spent, options.timeout_seconds)
@@ -224,12 +225,12 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
 
 
 async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestion, ...]:
-    """New questions, kept if the user has named a file for them. Raises AskError, StoppedError and CacheError."""
+    """Make questions; write them to the file that the user named, if any. Raises AskError, StoppedError, CacheError."""
     questions, options = tuple(await examiner.make_questions(setup.parts)), setup.options
     if not questions:
         message = (
-            f"{setup.model} wrote no question in the form asked for that quotes the session; another model may, see"
-            " --model"
+            f"{setup.model} wrote no usable question: one that has the requested form and quotes the session; try"
+            " another --model"
         )
         raise StoppedError(message)
     if options.cache is not None:
@@ -239,8 +240,8 @@ async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestio
 
 
 def _end(message: str, status: int, spent: Tokens | None = None) -> NoReturn:
-    """End the process with a sentence, and with what was spent so far."""
+    """Print a message and what was spent so far, and exit."""
     click.echo(f"trimtab: {message}", err=True)
     if spent is not None and spent.calls:
-        click.echo(f"trimtab: asked of models so far: {tell_tokens(spent)}", err=True)
+        click.echo(f"trimtab: spent so far: {tell_tokens(spent)}", err=True)
     sys.exit(status)

@@ -1,8 +1,8 @@
-"""The words of the exam: how questions are asked for, how they are put, and how answers are graded.
+"""The texts of the exam: prompts that make questions, put them, and grade answers; and how replies are read.
 
-Law: pure. Whatever comes from a session, or from a model that has read one, stands between lines whose name is made of
-a hash of what they enclose, and is called data. What a model writes in another form than the one asked for is
-None, or left out: never guessed.
+Law: pure. Text from a session, or from a model that has read one, is enclosed in lines whose name contains a hash of
+that text, and is called data. What a model writes in another form than requested becomes None or is left out. Nothing
+is guessed.
 
 Source: the protocol of Hermes's evaluation of compaction (questions from what was removed, answers from what is left,
 grades 2, 1 and 0), github.com/NousResearch/hermes-agent, evals/compaction.
@@ -20,17 +20,23 @@ from proxy.cli.evaluate.removed import Part
 from proxy.wire.json.repair import DECODE_ERRORS
 
 PROMPT_VERSION = "1"
-"""Of the prompt for questions: those that another one has made are not found in a cache."""
+"""Version of the prompt for questions. Questions of another version are not found in a cache."""
 QUESTION_TOKENS = 160
-"""Room for one question with its answer and its quotation."""
+"""Room for one question with its answer and its quotation. Chosen: a few times what the prompt asks for."""
 ANSWER_TOKENS = 200
+"""Chosen: a few times the thirty words that the prompt allows."""
 GRADE_TOKENS = 40
+"""Chosen: a few times what `{"grade": 0}` takes."""
 MAX_QUESTION_CHARS = 600
+"""A longer question is left out; a longer quotation is cut. Chosen: longer than useful ones."""
 MAX_ANSWER_CHARS = 400
+"""Chosen: longer than useful answers."""
 MAX_WRITTEN_CHARS = 200_000
+"""Part of a reply that is searched for questions. Chosen: far above what the prompt asks for; bounds the work."""
 LEAST_QUOTE_SIGNS = 4
-"""Letters and digits without which a quotation proves nothing."""
+"""Fewer letters and digits prove nothing about a quotation. Chosen."""
 BEST_GRADE = 2
+"""Source: the protocol named above."""
 UNKNOWN = "NOT IN CONTEXT"
 
 _MAKE = """\
@@ -87,7 +93,7 @@ names several possibilities has 1 at most.
 Write one JSON object and nothing else: {{"grade": 0}}"""
 
 _OBJECT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
-"""A JSON object that holds no other; braces may stand in its strings."""
+"""A JSON object that contains no other object. Its strings may contain braces."""
 _GRADED = re.compile(r'"?grade"?\s{0,3}[:=]\s{0,3}"?([0-2])(?![\d.])', re.IGNORECASE)
 _BARE_GRADE = re.compile(r"[\s*`\"']{0,8}([0-2])[\s*`\"'.]{0,8}\Z")
 
@@ -103,7 +109,12 @@ _decode_one = msgspec.json.Decoder(_Written).decode
 
 @dataclass(frozen=True, slots=True)
 class ExamQuestion:
-    """A question about what was removed, its right answer, and the words that hold it; `depth` as in `Part`."""
+    """A question about what was removed.
+
+    answer: the right one.
+    quote: the words of the session that contain it.
+    depth: as in `Part`.
+    """
 
     question: str
     answer: str
@@ -112,14 +123,14 @@ class ExamQuestion:
 
 
 def ask_for_questions(part: Part) -> str:
-    """The prompt that has a model make a part's questions."""
+    """The prompt that asks a model for questions about a part."""
     return _MAKE.format(fence=part.fence, text=part.text, number=part.questions)
 
 
 def read_questions(written: str, part: Part) -> list[ExamQuestion]:
-    """The questions that a model has written of a part, as many as were wanted at most.
+    """The questions that a model has written about a part, at most as many as were requested.
 
-    Left out is what is not in the form, what is too long, what comes twice, and what quotes words that do not stand in
+    A question is left out if it has another form, is too long, repeats another one, or quotes words that are not in
     the part: those were made up.
     """
     source = _signs(part.text)
@@ -134,17 +145,17 @@ def read_questions(written: str, part: Part) -> list[ExamQuestion]:
 
 
 def put_question(question: ExamQuestion) -> str:
-    """The message behind a conversation that has a model answer a question from it."""
+    """The message after a conversation that asks a model a question about it."""
     return _PUT.format(fence=_fence("question", question.question), question=question.question, unknown=UNKNOWN)
 
 
 def read_answer(written: str) -> str:
-    """A model's answer without its thinking."""
+    """A model's answer without its thinking, cut at MAX_ANSWER_CHARS."""
     return drop_thinking(written)[:MAX_ANSWER_CHARS]
 
 
 def grade_plainly(question: ExamQuestion, answer: str) -> int | None:
-    """The grade of an answer that needs no judge: nothing, not knowing, or the right words; else None."""
+    """The grade of an answer that needs no judge: empty, `UNKNOWN`, or equal to the right one. None for others."""
     signs = _signs(answer)
     if not signs or signs.startswith(_signs(UNKNOWN)):
         return 0
@@ -152,13 +163,13 @@ def grade_plainly(question: ExamQuestion, answer: str) -> int | None:
 
 
 def ask_for_grade(question: ExamQuestion, answer: str) -> str:
-    """The prompt that has a judge grade an answer."""
+    """The prompt that asks a judge to grade an answer."""
     told = {"question": question.question, "right": question.answer, "quote": question.quote, "answer": answer}
     return _GRADE.format(fence=_fence("exam", *told.values()), **told)
 
 
 def read_grade(written: str) -> int | None:
-    """The grade that a judge has written, 2, 1 or 0; None if it has written none, or more than one."""
+    """The grade that a judge has written: 2, 1 or 0. None if there is no grade, or several that differ."""
     text = drop_thinking(written)
     grades = set(_GRADED.findall(text))
     if len(grades) == 1:
@@ -168,20 +179,20 @@ def read_grade(written: str) -> int | None:
 
 
 def drop_thinking(written: str) -> str:
-    """What stands behind a model's thinking, if its server has left that in the text; nothing if it came to no end."""
+    """The text after the thinking, if the server left that in the text. Empty if the thinking does not end."""
     text = written.rpartition("</think>")[2].strip()
     return "" if text.startswith("<think>") else text
 
 
 def _decode_objects(written: str) -> Iterator[_Written]:
-    """The objects in a text, whatever stands around them: the marks of a list, a fence, words."""
+    """The objects of the requested form in a text, whatever is around them: list marks, a code fence, words."""
     for found in _OBJECT.finditer(written):
         with suppress(*DECODE_ERRORS):
             yield _decode_one(found[0])
 
 
 def _signs(text: str) -> str:
-    """Letters and digits alone: models change blanks, quotation marks and escapes if they copy."""
+    """Only letters and digits, in lower case: models change blanks, quotation marks and escapes when they copy."""
     return "".join(char for char in text.casefold() if char.isalnum())
 
 

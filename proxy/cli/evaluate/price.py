@@ -1,7 +1,7 @@
-"""What an evaluation will cost, told before anything is asked, and what it has cost.
+"""What an evaluation will cost, estimated before a model is asked; and what it has cost.
 
-Law: tokens are the model's own, as far as its ratio is known. Completions are counted as long as they may be. Money is
-named only if the catalogue knows the price of that model at that very upstream.
+Law: tokens are the model's own, as far as its ratio is known. A completion counts with its maximum length. Dollars are
+named only if the catalogue knows the price of this model at this upstream.
 """
 
 from collections.abc import Iterable
@@ -13,26 +13,30 @@ from proxy.state.models.catalogue import is_local
 
 @dataclass(slots=True)
 class Tokens:
-    """Calls, and what they cost in tokens."""
+    """A number of calls, and the tokens of all of them together."""
 
     calls: int = 0
     prompt: int = 0
     completion: int = 0
 
     def add(self, prompt: int, completion: int, calls: int = 1) -> None:
-        """Count calls, with the tokens of all of them together."""
+        """Add calls. The tokens are those of all of these calls together."""
         self.calls += calls
         self.prompt += prompt
         self.completion += completion
 
     def weigh(self, prices: PricesConfig) -> int:
-        """What they cost in uncached prompt tokens."""
+        """The cost in units of one uncached prompt token, at these prices."""
         return round(self.prompt + self.completion * prices.output / prices.input)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What one kind of question costs, at most; whose model answers it, and at which base URL."""
+    """The most that one kind of call costs.
+
+    what: summaries, questions, answers or grades.
+    model, base_url: the model that is called, and its upstream.
+    """
 
     what: str
     model: str
@@ -41,7 +45,7 @@ class Item:
 
 
 def add_up(items: Iterable[Item]) -> Tokens:
-    """All items together."""
+    """The sum of all items."""
     everything = Tokens()
     for item in items:
         everything.add(item.tokens.prompt, item.tokens.completion, item.tokens.calls)
@@ -49,7 +53,7 @@ def add_up(items: Iterable[Item]) -> Tokens:
 
 
 def find_dollars(items: Iterable[Item]) -> float | None:
-    """What the items cost at list price, without any cache; None if the price of one is not known."""
+    """US dollars for the items at list prices, without any prompt cache; None if a price is not known."""
     dollars = [_find_price(item) for item in items if item.tokens.calls]
     known = [price for price in dollars if price is not None]
     return sum(known) if len(known) == len(dollars) else None
@@ -58,9 +62,9 @@ def find_dollars(items: Iterable[Item]) -> float | None:
 def _find_price(item: Item) -> float | None:
     if is_local(item.base_url):
         return None
-    from genai_prices import Usage, calc_price  # noqa: PLC0415 - slow, and of no use to local servers
+    from genai_prices import Usage, calc_price  # noqa: PLC0415 - slow, and not needed for local servers
 
-    # One call's tokens: prices may depend on a prompt's length.
+    # The price of one call, times the calls: prices may depend on the length of a prompt.
     calls = item.tokens.calls
     usage = Usage(input_tokens=item.tokens.prompt // calls, output_tokens=item.tokens.completion // calls)
     try:

@@ -1,7 +1,7 @@
-"""The protocol: questions of what was removed, answers from what each arm holds, grades.
+"""The protocol: questions about what was removed, answers from what each arm holds, grades.
 
-Law: an arm is asked one question at a time by itself; no answer sees another, and no judge sees an arm's name. What got
-no answer, or no grade, is counted as such and never as a miss.
+Law: each question is a call of its own, so that no answer depends on another. No judge sees an arm's name. A question
+without an answer or a grade counts as such, never as a wrong answer.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer and its grade: 2, 1 or 0. A `grade` of None is none, and `problem` says why."""
+    """An answer and its grade: 2, 1 or 0. If there is no grade, `problem` says why."""
 
     question: ExamQuestion
     answer: str = ""
@@ -31,7 +31,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """What came of an arm; `problem` says why it was not asked, or not to the end."""
+    """The result of an arm.
+
+    tokens: its size in the model's own tokens.
+    problem: why it was not asked; None if it was.
+    """
 
     name: str
     tokens: int
@@ -40,32 +44,35 @@ class ArmResult:
 
     @property
     def recall(self) -> float | None:
-        """The share of the best grades that it got, of what was graded; None if nothing was."""
+        """Sum of the grades as a share of the best possible, over graded answers; None if nothing was graded."""
         grades = self.grades
         return sum(grades) / (exam.BEST_GRADE * len(grades)) if grades else None
 
     @property
     def problems(self) -> list[str]:
-        """Why it was not asked, or what kept answers from getting a grade; each once."""
+        """Why the arm was not asked, or why answers have no grade. Each reason once."""
         found = (self.problem, *(one.problem for one in self.answered))
         return list(dict.fromkeys(problem for problem in found if problem is not None))
 
     @property
     def grades(self) -> list[int]:
-        """The grades, without what got none."""
+        """The grades of all graded answers."""
         return [one.grade for one in self.answered if one.grade is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Examiner:
-    """Who is asked, and who grades; `on_step` is called with each call that is over, or is not needed."""
+    """Puts the questions to `asker` and the answers to `judge`.
+
+    on_step: called after each planned call, and for each that turns out not to be needed.
+    """
 
     asker: Asker
     judge: Asker
     on_step: Callable[[], None]
 
     async def make_questions(self, parts: Sequence[Part]) -> list[ExamQuestion]:
-        """The questions of all parts, oldest first. A part of which none can be made has none. Raises FatalError."""
+        """The questions about all parts, oldest part first. A part may yield no question. Raises FatalError."""
         found = await run_all(self._make(part) for part in parts)
         return [question for questions in found for question in questions]
 
@@ -83,7 +90,7 @@ class Examiner:
         return exam.read_questions(written, part)
 
     async def examine(self, request: Request, arm: Arm, questions: Sequence[ExamQuestion]) -> ArmResult:
-        """Ask an arm all questions. The first goes alone: those behind it find its prompt in the upstream's cache.
+        """Ask an arm all questions. The first goes alone, so that the others find its prompt in the upstream's cache.
 
         Raises FatalError.
         """
@@ -110,7 +117,7 @@ class Examiner:
         except (TooLongError, FatalError):
             raise
         except AskError as error:
-            self.on_step()
+            self.on_step()  # no grade is needed
             return Answered(question, problem=str(error))
         finally:
             self.on_step()
@@ -132,7 +139,7 @@ class Examiner:
 
 
 async def run_all(works: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Their results in order. If one ends with an error, the others are given up, and it is raised."""
+    """Run all at once. Return the results in order. If one raises, cancel the others and raise its error."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]

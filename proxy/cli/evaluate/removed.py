@@ -1,7 +1,7 @@
-"""What a client's messages lost on their way, as a model is shown it to make questions of.
+"""What compaction removes from a session, in the form in which a model gets it to write questions.
 
-Law: pure. A message counts as removed if it stands before the cut, or was pruned, and its text is in no message that
-stays. What is shown is data: a name encloses it that is made of its hash, so that no text can forge it.
+Law: pure. A message counts as removed if it is before the cut or was pruned, and its text is in no message that stays.
+The text is data: lines named by its hash enclose it, so that no text can forge them.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,18 @@ from rules.text.head_tail import truncate_text
 from rules.window.prune import is_prunable
 
 ITEM_TOKENS = 2000
-"""Of one message; longer ones are shown with head and tail. The same as what a summariser is shown."""
+"""Longest text of one message; of a longer one, its beginning and end are shown. The same as for summaries."""
 PART_TOKENS = 8000
-"""Of what is shown at a time: more, and small models ask about its beginning and its end alone."""
+"""Largest part. Chosen: in a larger one, small models ask only about the beginning and the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of what was removed, as it is shown. `questions` are wanted of it.
+    """A stretch of what was removed.
 
-    `depth` is where its middle stands among all that was removed: 0 for the oldest, 1 for the newest.
+    text: the stretch, or its beginning if it is too long.
+    questions: how many are wanted about it.
+    depth: the position of its middle among everything removed, from 0 (oldest) to 1 (newest).
     """
 
     text: str
@@ -38,7 +40,7 @@ class Part:
 
 
 def find_removed(plan: Plan) -> list[Message]:
-    """The client's own messages that give way by a plan, oldest first, whatever text comes in their place."""
+    """The client's own messages that a plan removes, oldest first, whatever text takes their place."""
     messages, window = plan.conversation.messages, plan.window
     leading, at = count_leading(messages), window.cut.at if window.cut else 0
     stays = {*range(leading), window.task, *(window.cut.kept if window.cut else ())}
@@ -60,9 +62,10 @@ def find_removed(plan: Plan) -> list[Message]:
 def split_removed(
     messages: Sequence[Message], questions: int, *, count: CountTokens, part_tokens: int = PART_TOKENS
 ) -> list[Part]:
-    """What was removed in parts of about `part_tokens` at most, spread over its whole depth.
+    """Split what was removed into parts of at most about `part_tokens`, spread over its whole depth.
 
-    There are at most as many parts as questions; if these cannot hold everything, each begins at its own depth.
+    There are at most as many parts as questions. If they cannot hold everything, each holds the beginning of its
+    stretch.
     """
     items = [_render(message, count) for message in messages]
     sizes = [count(item) for item in items]
@@ -86,7 +89,7 @@ def split_removed(
 
 
 def _take(stretch: Sequence[int], sizes: Sequence[int], max_tokens: int) -> list[int]:
-    """The first messages that fit; never none."""
+    """Indexes of the first messages that fit; at least one."""
     taken: list[int] = []
     for index in stretch:
         max_tokens -= sizes[index]

@@ -1,8 +1,8 @@
-"""The session replayed: what the proxy would cut, and the summaries that it would ask for.
+"""Replays the session: finds what the proxy would cut, and asks for the summaries that it would ask for.
 
-Law: decided by the library's face, request by request, before a model is asked: cuts depend on no summary's words. A
-summary is asked for as the proxy asks (behind what was forwarded, or as a transcript, going on from the one before);
-each is taken to be there in time. Where none is to be had, the digest stands in, and that is told.
+Law: the library's interface plans every request before a model is asked, because no cut depends on a summary's text. A
+summary is asked for as the proxy does: after what was forwarded, or with a transcript, continuing the previous one.
+Each is assumed to be ready in time. If one fails, the digest replaces it, and the result says so.
 """
 
 import asyncio
@@ -23,7 +23,11 @@ from rules.summary.request import Summary, SummaryRequest, make_digest
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A cut's text: `stop` messages are there when it is first asked for, and about `prompt_tokens` are sent then."""
+    """The text that a cut needs.
+
+    stop: number of messages in the request that first asks for it.
+    prompt_tokens: about how many tokens the question for it sends.
+    """
 
     request: SummaryRequest
     stop: int
@@ -32,7 +36,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What will be done with a session: the plan of its last request, and the texts wanted on the way, oldest first."""
+    """A session with all its requests planned.
+
+    planned: the plan of the last request.
+    wanted: the texts that the requests need on the way, oldest first.
+    """
 
     session: Session
     compactor: Compactor
@@ -41,7 +49,7 @@ class Rehearsal:
     wanted: tuple[Wanted, ...]
 
     def apply(self, texts: Mapping[str, Summary]) -> Compacted:
-        """What is forwarded in the end with these texts, the digest for one that lacks. Raises LimitExceededError."""
+        """What is forwarded in the end with these texts; a digest replaces a missing one. Raises LimitExceededError."""
         request = self.planned.plan.request
         return self.compactor.apply(self.planned, None if request is None else texts.get(request.key))
 
@@ -52,7 +60,7 @@ def rehearse(session: Session, compactor: Compactor, policy: Policy) -> Rehearsa
     wanted: dict[str, Wanted] = {}
     planned: Planned | None = None
     for stop in session.stops():
-        # Its body is read only if something is written.
+        # Its body is still that of the whole session; planning does not read it.
         planned = compactor.plan(replace(session.request, raws=session.request.raws[:stop]), policy)
         for request in (planned.plan.prefetch, planned.plan.request):
             if request is not None and request.key not in first_seen:
@@ -60,14 +68,14 @@ def rehearse(session: Session, compactor: Compactor, policy: Policy) -> Rehearsa
         request = planned.plan.request
         if request is not None and request.key not in wanted:
             wanted[request.key] = Wanted(request, *first_seen[request.key])
-    assert planned is not None  # a session has a request at least  # noqa: S101
+    assert planned is not None  # a session has at least one request  # noqa: S101
     planned = replace(planned, request=session.request)
     return Rehearsal(session, compactor, policy, planned, tuple(wanted.values()))
 
 
 @dataclass(slots=True)
 class Written:
-    """The texts of a session's cuts by their key, and why models have not written some of them."""
+    """The texts of a session's cuts by key, and why models failed to write some of them."""
 
     texts: dict[str, Summary] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -80,7 +88,10 @@ async def write_summaries(
     calls: SummaryCalls,
     on_written: Callable[[], None],
 ) -> Written:
-    """Have the texts written that a session wants, one after the other: each goes on from the one before."""
+    """Have the texts of a session written, one after the other, as each continues the previous one.
+
+    on_written: called after each call to a model.
+    """
     written = Written()
     count = rehearsal.compactor.count
     for one in rehearsal.wanted:
@@ -105,7 +116,7 @@ async def write_summaries(
 def _find_inline(
     rehearsal: Rehearsal, one: Wanted, texts: Mapping[str, Summary], summariser: Summariser
 ) -> Inline | None:
-    """The question behind what was forwarded before the cut; None if the transcript must be written out."""
+    """The question that follows what was forwarded before the cut; None if it must contain a transcript instead."""
     request, wanted = rehearsal.session.request_of(one.stop), one.request
     if summariser.settings.upstream is not None or summariser.model != request.model:
         return None

@@ -1,7 +1,7 @@
-"""What an evaluation shows: its price before, its result behind.
+"""What an evaluation prints: its price before it starts, its result after it.
 
-Law: shows what was measured, and computes only sums and shares of it. Words of the session, or of a model, are shown
-only if they are asked for, and never with what moves a terminal's cursor.
+Law: it shows what was measured, and computes only sums and shares of that. Text of the session or of a model is shown
+only on request, and without control characters.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,9 @@ from proxy.telemetry.logs import escape
 class Result:
     """An evaluation's result. Tokens are the model's own, as far as its ratio is known.
 
-    `questions` were asked of each arm, of `wanted`. `failures` are why summaries were not written by a model, of
-    `summaries`: the digest stands in their place.
+    wanted, questions: how many questions were requested, and how many each arm was asked.
+    summaries: how many summaries a model was asked for.
+    failures: why some of them were not written. The digest replaces those.
     """
 
     model: str
@@ -40,12 +41,12 @@ class Result:
     spent: Tokens
 
     def write_json(self, *, details: bool) -> bytes:
-        """All of it, as one line of JSON; questions and answers with `details` alone."""
+        """Everything as one line of JSON; questions and answers only with `details`."""
         told = {**asdict(self), "arms": [_describe(arm, details=details) for arm in self.arms]}
         return orjson.dumps(told)
 
     def print_table(self, console: Console, *, details: bool) -> None:
-        """A row for each arm; each question with its answers if `details` are wanted."""
+        """Print a row for each arm; with `details` also each question with its answers."""
         title = (
             f"{self.questions} questions about {self.removed_messages} removed messages, window {self.window_tokens:,}"
         )
@@ -62,8 +63,10 @@ class Result:
             console.print(f"{self.wanted - self.questions} of {self.wanted} questions could not be used.")
         if self.failures:
             reasons = ", ".join(dict.fromkeys(self.failures))
-            console.print(_show(f"{len(self.failures)} of {self.summaries} summaries are digests: {reasons}"))
-        console.print(f"Asked of models: {tell_tokens(self.spent)}.")
+            console.print(
+                _show(f"{len(self.failures)} of {self.summaries} summaries failed and are digests: {reasons}")
+            )
+        console.print(f"Spent: {tell_tokens(self.spent)}.")
         if details:
             self._print_details(console)
 
@@ -100,7 +103,7 @@ def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
 
 
 def print_price(console: Console, items: Sequence[Item], prices: PricesConfig) -> None:
-    """What is going to be asked, and what that costs; completions as long as they may be."""
+    """Print what will be asked, and what it costs if every completion has its maximum length."""
     table = Table("what", "model", title="What will be asked", title_justify="left")
     for name in ("calls", "prompt tokens", "completion tokens"):
         table.add_column(name, justify="right")
@@ -112,15 +115,17 @@ def print_price(console: Console, items: Sequence[Item], prices: PricesConfig) -
     table.add_row("all", "", *_row(everything))
     console.print(table)
     ratios = f"input {prices.input:g}, output {prices.output:g}"
-    console.print(f"As much as {everything.weigh(prices):,} prompt tokens, by the configuration's prices ({ratios}).")
+    console.print(
+        f"This costs as much as {everything.weigh(prices):,} prompt tokens at the configured prices ({ratios})."
+    )
     dollars = find_dollars(items)
     if dollars is not None:
         console.print(f"About ${dollars:.2f} at list price; less if the upstream's prompt cache helps.")
-    console.print("More if models think before they answer, or refuse a question at first.")
+    console.print("It costs more if a model thinks before it answers, or refuses a question at first.")
 
 
 def tell_tokens(tokens: Tokens) -> str:
-    """Calls and tokens in words."""
+    """Calls and tokens as a phrase."""
     return f"{tokens.calls} calls, {tokens.prompt:,} prompt tokens, {tokens.completion:,} completion tokens"
 
 

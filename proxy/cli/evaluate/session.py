@@ -1,6 +1,6 @@
-"""The session that is evaluated: read from a file, and as the requests that its client has sent.
+"""The session to evaluate: read from a file, and as the requests that its client has sent.
 
-Law: no I/O. A file with several lines has a session in each; the requests of one session are beginnings of its last.
+Law: no I/O. In a file with several lines, each line is a session. A session's requests are beginnings of its last one.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from proxy.wire.dialects import DEFAULT
 from proxy.wire.json.repair import DECODE_ERRORS, mend
 
 _ANSWER_SHAPE = frozenset({"response_format", "tool_choice", "function_call", "stream", "stream_options"})
-"""What says how an answer must look: the questions are asked behind the same messages, for a plain answer."""
+"""Members that prescribe the form of an answer. They are dropped: the questions need plain answers."""
 
 
 class NoSessionError(ValueError):
-    """The file holds no session that could be evaluated; the message says what to do."""
+    """The file holds no session that can be evaluated. The message says what to do."""
 
 
 class _Speaker(msgspec.Struct):
@@ -31,7 +31,12 @@ _decode_speaker = msgspec.json.Decoder(_Speaker).decode
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A recorded session; `line` of `lines` in its file, counted from 1. `sha256` names the bytes of that line."""
+    """A recorded session.
+
+    sha256: of the bytes of its line.
+    line: its line in the file, from 1.
+    lines: number of lines in the file.
+    """
 
     request: Request
     sha256: str
@@ -39,28 +44,31 @@ class Session:
     lines: int
 
     def stops(self) -> Iterator[int]:
-        """How many messages each of its client's requests held: those before each of the model's answers, and all."""
+        """Number of messages of each request: all before one of the model's answers; for the last request, all."""
         raws = self.request.raws
         yield from (stop for stop in range(1, len(raws)) if _decode_speaker(raws[stop]).role == "assistant")
         yield len(raws)
 
     def request_of(self, stop: int) -> Request:
-        """The request that holds the messages before `stop`."""
+        """The request with the first `stop` messages."""
         raws = self.request.raws[:stop]
         members = {**_decode_members(self.request.body), "messages": _join(raws)}
         return replace(self.request, raws=raws, body=msgspec.json.encode(members), beginning=None)
 
 
 def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:
-    """The session in a file: a request's body, or a line of many; the longest if no `line` is named.
+    """The session in a file that holds one request body, or one in each line.
 
-    `model` stands in the place of the one that it names. Raises NoSessionError.
+    line: which line to read, from 1; None for the longest.
+    model: replaces the model that the session names.
+
+    Raises NoSessionError.
     """
     lines = [data] if _is_request(data) else [each for each in data.splitlines() if each.strip()]
     if line is None:
         line = max(range(len(lines)), key=lambda index: len(lines[index]), default=0) + 1
     if not 0 < line <= len(lines):
-        message = f"there is no line {line}: the file has {len(lines)}; name one of these with --line"
+        message = f"there is no line {line}: the file has {len(lines)}; choose another one with --line"
         raise NoSessionError(message)
     body = lines[line - 1]
     try:
@@ -68,10 +76,10 @@ def read_session(data: bytes, *, line: int | None = None, model: str | None = No
         for raw in request.raws:
             _decode_speaker(raw)
     except (UndecodableError, *DECODE_ERRORS) as error:
-        message = f"line {line} is no chat request; each line must be a JSON object with `messages`"
+        message = f"line {line} is not a chat request; each line must be a JSON object with `messages`"
         raise NoSessionError(message) from error
     if not request.model:
-        message = "the session names no model; name one with --model"
+        message = "the session names no model; choose one with --model"
         raise NoSessionError(message)
     return Session(request, sha256(body).hexdigest(), line, len(lines))
 
@@ -85,7 +93,7 @@ def _is_request(data: bytes) -> bool:
 
 
 def _read_request(body: bytes, model: str | None) -> Request:
-    """The request in a line, without what would bind the form of an answer."""
+    """The request in a line, without members that prescribe the form of an answer."""
     try:
         members = _decode_members(body)
     except DECODE_ERRORS:

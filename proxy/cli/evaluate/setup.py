@@ -1,7 +1,7 @@
-"""What an evaluation is made of, before anything is asked: the model, the replayed session, questions, the price.
+"""Everything that an evaluation needs before a model is asked: the model, the replayed session, parts, the price.
 
-Law: a model's window is asked of its upstream (which costs nothing) only if none is configured. A key is shown to an
-upstream by the same rules as a client's is.
+Law: the upstream is asked for the model's window (which is free) only if none is configured. The user's key goes to an
+upstream only if a client's key would.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,15 +31,16 @@ from rules.summary.request import Summary
 from rules.tokens.families import find_family
 
 PROMPT_TOKENS = 400
-"""What a prompt has around the text that it is about."""
+"""Tokens of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest in exam.py."""
 GRADE_PROMPT_TOKENS = 500
+"""Tokens of a prompt for a grade. Chosen: 200 for its own text (o200k_base), and room for question and answers."""
 PART_SHARE = 0.5
-"""Of the model's window, at most, for a part that questions are made of."""
+"""Largest part that questions are made of, as a share of the model's window. Chosen: leaves room for the questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user wants. `key` is shown to upstreams that are to be shown a client's."""
+    """What the user wants. `key` goes to upstreams that get a client's key."""
 
     judge: str | None
     arms: tuple[str, ...]
@@ -52,10 +53,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """All that is known before anything is asked.
+    """Everything that is known before a model is asked.
 
-    `removed` messages gave way; questions are made of their `parts`, if there are no `questions` in the cache.
-    `room_tokens` is what the model's window holds beside an answer.
+    room_tokens: largest prompt that the model's window holds beside an answer, in the model's own tokens.
+    removed: number of messages that compaction removes.
+    parts: what questions are made of.
+    questions: those in the cache; empty if they must be made.
     """
 
     config: Config
@@ -73,25 +76,25 @@ class Setup:
         return self.view.name.model
 
     def find_server(self, model: str) -> Server:
-        """Where a model is asked."""
+        """The server that answers for a model."""
         upstream = self.config.upstream_for(self.config.policy_for(model).upstream)
         url = target_url(upstream, DEFAULT.path, is_api=True)
         return Server(upstream, url, model, show_key(upstream, self.options.key))
 
     @property
     def original_tokens(self) -> int:
-        """The whole session's, in the model's own."""
+        """Size of the whole session in the model's own tokens."""
         return round(self.view.policy.token_ratio * self.rehearsal.planned.original.tokens)
 
     @property
     def summaries(self) -> list[Wanted]:
-        """The texts that a model is asked for."""
+        """The texts that a model is asked for; none without the arm `trimtab`."""
         return (
             [one for one in self.rehearsal.wanted if one.request.asks_model] if "trimtab" in self.options.arms else []
         )
 
     def make_arms(self, texts: Mapping[str, Summary]) -> list[Arm]:
-        """The arms in the order in which they were named, with these texts for cuts. Raises LimitExceededError."""
+        """The arms in the order in which the user named them. `texts`: for cuts, by key. Raises LimitExceededError."""
         digest, compacted = self.rehearsal.apply({}).forwarded, self.rehearsal.apply(texts).forwarded
         forwarded = {"digest": digest}
         return [
@@ -100,7 +103,7 @@ class Setup:
         ]
 
     def estimate(self, arms: Sequence[Arm]) -> list[Item]:
-        """What is going to be asked, each kind of question by itself; completions as long as they may be."""
+        """The most that each kind of call costs: every completion counts with its maximum length."""
         ratio, summariser = self.view.policy.token_ratio, self.find_summariser()
         summaries, making, answers, grades = Tokens(), Tokens(), Tokens(), Tokens()
         for one in self.summaries:
@@ -124,7 +127,7 @@ class Setup:
         ]
 
     def find_summariser(self) -> Summariser:
-        """Who writes the summaries."""
+        """The model that writes the summaries, with what it needs for that."""
         settings = self.view.settings.summary
         model = settings.model or self.model
         upstream = self.config.upstream_for(
@@ -147,14 +150,14 @@ class Setup:
 
 
 def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
-    """The headers by which the user's key is shown to an upstream that is to be shown it."""
+    """The headers with the user's key; none for an upstream that does not get a client's key."""
     return [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
 
 
 async def find_view(config: Config, model: str, window_tokens: int | None, key: str | None) -> ModelView:
-    """The model as the proxy would serve it; in a window of so many tokens, if they are given.
+    """The model as the proxy would serve it, or in a window of `window_tokens` if that is not None.
 
-    What the upstream tells of its own window stands in the view's facts all the same.
+    The window that the upstream reports is in the view's facts either way.
     """
     settings = config.policy_for(model)
     facts, upstream = Facts(find_family(model).ratio), config.upstream_for(settings.upstream)
@@ -172,7 +175,7 @@ async def find_view(config: Config, model: str, window_tokens: int | None, key: 
 
 
 def prepare(config: Config, options: Options, view: ModelView, session: Session, compactor: Compactor) -> Setup:
-    """Replay the session, and find what was removed: seconds for a long one. Raises UndecodableError, CacheError."""
+    """Replay the session and find what is removed; seconds for a long one. Raises UndecodableError, CacheError."""
     rehearsal = rehearse(session, compactor, view.policy)
     window_tokens = max(view.facts.window_tokens or 0, view.policy.context_window)
     model = view.name.model

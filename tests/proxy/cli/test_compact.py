@@ -29,7 +29,7 @@ def test_compact_leaves_a_body_alone_that_needs_nothing(tmp_path: Path) -> None:
 
 
 def test_compact_compacts_what_is_too_long() -> None:
-    """The digest stands where a summary would; --explain says on standard error what was done."""
+    """A digest replaces the summary. --explain prints on standard error what was done."""
     body = _long_body()
     result = run_trimtab("compact", "--explain", *SMALL, input_bytes=body)
     quiet = run_trimtab("compact", *SMALL, input_bytes=body)
@@ -54,14 +54,14 @@ def test_compact_compacts_what_is_too_long() -> None:
     ],
 )
 def test_compact_takes_the_window_from_the_catalogue(settings: tuple[str, ...], limit: int) -> None:
-    """Where the configuration leaves it open and the upstream is one that the catalogue knows."""
+    """If none is configured and the catalogue knows the upstream."""
     body = b'{"model":"gpt-3.5-turbo","messages":[{"role":"user","content":"hi"}]}'
     result = run_trimtab("compact", "--explain", *settings, "-", input_bytes=body)
     assert f", limit {limit}" in result.stderr
 
 
 def test_compact_takes_one_request_a_line() -> None:
-    """A line for each; one that is no request stays as it is, is named by its number and ends with status 1."""
+    """One line for each. A line that is not a request stays unchanged and is reported; the status is 1."""
     small = b'{"messages":[ {"role":"user"} ]}'
     result = run_trimtab(
         "compact", "--jsonl", "--explain", *SMALL, input_bytes=small + b"\nnonsense\n" + _long_body() + b"\n" + small
@@ -71,7 +71,7 @@ def test_compact_takes_one_request_a_line() -> None:
     assert result.exit_code == 1
     assert [lines[0], lines[1], lines[3]] == [small, b"nonsense", small]
     assert orjson.loads(lines[2])["messages"][0]["content"].startswith("Fix the bug.")
-    assert "trimtab: line 2: no chat request" in result.stderr.splitlines()
+    assert "trimtab: line 2: not a chat request" in result.stderr.splitlines()
     assert {line.partition(":")[0] for line in result.stderr.splitlines()} == {"line 1", "line 3", "line 4", "trimtab"}
 
 
@@ -91,7 +91,7 @@ def test_compact_of_no_chat_request_ends_with_status_1(body: bytes) -> None:
     """And says so; nothing goes to standard output."""
     result = run_trimtab("compact", *SMALL, input_bytes=body)
 
-    assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", "trimtab: no chat request\n")
+    assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", "trimtab: not a chat request\n")
 
 
 def test_compact_of_what_cannot_fit_ends_with_status_1() -> None:
@@ -105,7 +105,7 @@ def test_compact_of_what_cannot_fit_ends_with_status_1() -> None:
 
 
 def test_the_configuration_file_comes_from_option_or_environment(tmp_path: Path) -> None:
-    """TRIMTAB_CONFIG stands for --config; --set wins over either."""
+    """TRIMTAB_CONFIG has the effect of --config; --set wins over either."""
     file = tmp_path / "small.yaml"
     file.write_text("models: [{match: m, context_window: 4000, count: heuristic}]")
     body = _long_body()

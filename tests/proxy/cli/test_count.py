@@ -52,7 +52,7 @@ def test_the_cookbooks_formula_comes_out() -> None:
 
 
 def test_every_section_has_its_share() -> None:
-    """Of a request that has them all; they add up."""
+    """For a request that has all of them; they add up."""
     session = make_session(3)
     memory = "<relevant_context>The harbour is closed on Sundays.</relevant_context>"
     messages = [*session["messages"][:-1], {"role": "user", "content": f"{memory} Go on."}]
@@ -67,7 +67,7 @@ def test_every_section_has_its_share() -> None:
 
 
 def test_another_model_may_be_asked_for(tmp_path: Path) -> None:
-    """Its vocabulary, its costs and what is expected of its tokens; the file's own model does not matter."""
+    """Its vocabulary, costs and ratio count. The model in the file does not matter."""
     file = tmp_path / "body.json"
     file.write_bytes(orjson.dumps({**HELLO, "messages": [{"role": "user", "content": "我喜欢猫。" * 50}]}))
     counted = {
@@ -80,13 +80,13 @@ def test_another_model_may_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_lines_answer_to_lines() -> None:
-    """One line of JSON for each request, in order; what is none is said so, and the status tells."""
+    """One line of JSON for each request, in order. A line that is not a request gives an error, and the status is 1."""
     lines = b"\n".join((orjson.dumps(HELLO), b"nonsense", orjson.dumps({**HELLO, "model": "gpt-4"}), b""))
     result = _count("--jsonl", input_bytes=lines)
     answers = [orjson.loads(line) for line in result.stdout.splitlines()]
 
-    assert [answer.get("model", answer.get("error")) for answer in answers] == ["gpt-4o", "no chat request", "gpt-4"]
-    assert result.stderr == "trimtab: line 2: no chat request\n"
+    assert [answer.get("model", answer.get("error")) for answer in answers] == ["gpt-4o", "not a chat request", "gpt-4"]
+    assert result.stderr == "trimtab: line 2: not a chat request\n"
     assert result.exit_code == 1
 
 
@@ -123,7 +123,7 @@ def test_the_configuration_says_how_to_count() -> None:
 def test_what_counted_is_named(
     lost: tuple[str, ...], settings: tuple[str, ...], model: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A vocabulary that cannot be loaded has a stand-in: the name is the stand-in's, as the tokens are."""
+    """If a vocabulary cannot be loaded, another one counts, and its name is shown."""
 
     def load(name: str) -> tiktoken.Encoding:
         if name in lost:
@@ -144,7 +144,7 @@ def test_what_counted_is_named(
 
 @pytest.mark.parametrize("arguments", [("/no/such/file",), ("--set", "defaults.count=magic"), ("--nonsense",)])
 def test_wrong_use_ends_with_status_2(arguments: tuple[str, ...]) -> None:
-    """And a sentence."""
+    """And with a message."""
     result = _count(*arguments)
 
     assert (result.exit_code, result.stdout) == (2, "")

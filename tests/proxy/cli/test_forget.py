@@ -1,4 +1,4 @@
-"""`trimtab forget`: what was learned of a model counts no more."""
+"""`trimtab forget`: what was learned about a model is forgotten."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def _config(*settings: str):
 
 
 async def test_what_was_learned_for_all_is_gone_and_what_clients_learned_is_older(log) -> None:
-    """The record says how often it was forgotten: whatever a client has from before counts no more."""
+    """The record counts how often it was forgotten, so a client's older record no longer counts."""
     config, name = _config(), ModelName(URL, "qwen3", "auto")
     for times in (1, 2):
         store = open_store(config, lambda _: None, log)
@@ -48,14 +48,14 @@ async def test_a_store_in_memory_has_nothing_to_forget() -> None:
 @pytest.mark.parametrize(
     ("settings", "status", "sentence"),
     [
-        ((), 0, "m at 127.0.0.1:9: what was learned is forgotten\nrunning proxies notice within 10 seconds"),
+        ((), 0, "m at 127.0.0.1:9: forgot what was learned\nrunning proxies notice within 10 seconds"),
         (("--set", "store=memory"), 1, "trimtab: store: memory keeps nothing"),
         (("--set", "store=redis://127.0.0.1:9/0"), 1, "trimtab: the store cannot be opened, read or written"),
         (("--set", "mode=maybe"), 2, "mode: 'maybe' must be"),
     ],
 )
 def test_the_command_says_what_it_did(settings, status, sentence, tmp_path: Path) -> None:
-    """Or what keeps it from that."""
+    """Or why it did nothing."""
     done = run_trimtab("forget", "m", "--set", f"upstream.base_url={URL}", *settings, HOME=str(tmp_path))
 
     assert done.exit_code == status

@@ -1,4 +1,4 @@
-"""Whether the proxy on this machine takes requests: a status for containers, and a sentence for people."""
+"""Whether the proxy on this machine accepts requests: a status for containers, and a message for people."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ async def run(*arguments: str, **environment: str) -> Result:
 
 
 async def test_a_proxy_that_is_ready_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked by its own address, whatever proxy of the network the environment names."""
+    """It is asked directly, even if the environment names a forward proxy."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     async with run_raw_upstream() as upstream:
         upstream.answer = answer(READY)
@@ -36,7 +36,7 @@ async def test_a_proxy_that_is_ready_is_well(monkeypatch: pytest.MonkeyPatch) ->
         (answer(DRAINING, b"503 Service Unavailable"), r"/trimtab/ready is draining"),
         (answer(b"<html>"), r"/trimtab/ready is not answered by trimtab; check listen"),
         (answer(READY + b" and more"), r"/trimtab/ready is not answered by trimtab; check listen"),
-        (b"no HTTP\r\n\r\n", r"/trimtab/ready does not answer: no answer in time, or none that is http; if serve"),
+        (b"no HTTP\r\n\r\n", r"/trimtab/ready does not answer: no answer in time, or not an http answer; if serve"),
     ],
     ids=["draining", "another server", "another answer", "no HTTP"],
 )
@@ -59,13 +59,13 @@ def test_nobody_there_is_told() -> None:
 
 
 def test_a_port_that_stands_for_any_cannot_be_asked() -> None:
-    """The operator says which one was taken."""
+    """The operator must name the port."""
     with pytest.raises(UnwellError, match="--listen HOST:PORT"):
         ask_readiness("127.0.0.1:0")
 
 
 async def test_the_address_is_the_one_that_serve_takes(tmp_path: Path) -> None:
-    """--listen before --set, that before the environment, that before the file."""
+    """--listen wins over --set, --set over the environment, the environment over the file."""
     file = tmp_path / "trimtab.yaml"
     async with run_raw_upstream() as upstream:
         upstream.answer = answer(READY)
@@ -79,7 +79,7 @@ async def test_the_address_is_the_one_that_serve_takes(tmp_path: Path) -> None:
 
 
 async def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """Each mistake on a line of its own; one that is not about the address is no matter."""
+    """Each error on a line of its own. Errors in other keys do not matter."""
     file = tmp_path / "trimtab.yaml"
     file.write_text("listen: 8790\n")
     result = await run("--config", str(file))

@@ -85,7 +85,7 @@ def test_check_names_every_mistake(tmp_path: Path) -> None:
 
 
 def test_check_of_a_file_that_is_no_text(tmp_path: Path) -> None:
-    """Bytes that are no UTF-8 are said to be none."""
+    """The message says that the file is not UTF-8."""
     file = tmp_path / "binary.yaml"
     file.write_bytes(b"a: \xff")
 
@@ -102,7 +102,7 @@ def test_the_schema_is_printed_as_json() -> None:
 
 @pytest.mark.parametrize("variable", ["ALL_PROXY", "https_proxy"])
 def test_check_is_about_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    """A proxy of the environment that cannot be used is a warning to `check`, and refused by `doctor` and `serve`."""
+    """An unusable proxy in the environment is a warning for `check`; `doctor` and `serve` refuse it."""
     monkeypatch.setenv(variable, "socks5://u:PLANTED@127.0.0.1:1")
     file = tmp_path / "right.yaml"
     file.write_text("upstream: {base_url: https://upstream.test/v1}")
@@ -116,7 +116,7 @@ def test_check_is_about_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_check_refuses_a_proxy_of_the_file(tmp_path: Path) -> None:
-    """What the file itself says is no matter of the environment."""
+    """An unusable proxy in the file is an error."""
     file = tmp_path / "wrong.yaml"
     file.write_text("upstream: {proxy: 'socks5://127.0.0.1:1'}")
     assert run_trimtab("check", file).exit_code == 2

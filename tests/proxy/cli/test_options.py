@@ -1,4 +1,4 @@
-"""What commands share: how they end on wrong use, and how they go through request bodies."""
+"""What commands share: the exit after wrong use, and the reading of request bodies."""
 
 import io
 
@@ -15,7 +15,7 @@ TOO_LONG = LimitExceededError(9, 9, 5, window=6, decisions=())
 
 
 def _run(text: bytes, *, jsonl: bool, too_long: str = "") -> Result:
-    """Print the model of each request; that of the name `too_long` does not fit."""
+    """Print the model of each request; the request of the model `too_long` does not fit."""
 
     @click.command()
     def command() -> None:
@@ -30,7 +30,7 @@ def _run(text: bytes, *, jsonl: bool, too_long: str = "") -> Result:
 
 
 def test_a_file_is_one_request_unless_each_line_is_one() -> None:
-    """Line ends and all; lines are named by their numbers, from 1."""
+    """Whatever its line ends. Lines are named by their numbers, from 1."""
     pretty = GOOD.replace(b",", b",\n")
 
     assert (_run(pretty, jsonl=False).stdout, _run(pretty, jsonl=False).exit_code) == ("m\n", 0)
@@ -38,16 +38,16 @@ def test_a_file_is_one_request_unless_each_line_is_one() -> None:
 
 
 def test_what_is_no_request_has_a_stand_in_in_its_line() -> None:
-    """And is named; the others are done all the same, and the status tells."""
+    """It is reported, the other lines are processed, and the status is 1."""
     result = _run(GOOD + b"\nno\n" + GOOD, jsonl=True)
 
     assert result.stdout == "line 1: m\n<no>\nline 3: m\n"
-    assert (result.stderr, result.exit_code) == ("trimtab: line 2: no chat request\n", 1)
+    assert (result.stderr, result.exit_code) == ("trimtab: line 2: not a chat request\n", 1)
 
 
 @pytest.mark.parametrize("jsonl", [False, True])
 def test_what_does_not_fit_is_said_in_its_own_words(jsonl: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Without lines nothing stands in for it."""
+    """Without `jsonl`, there is no output in its place."""
     result = _run(GOOD, jsonl=jsonl, too_long="m")
 
     assert result.stdout == (f"<{GOOD.decode()}>\n" if jsonl else "")

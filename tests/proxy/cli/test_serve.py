@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
 @pytest.mark.parametrize("name", ["TRIMTAB_LOG_LEVEL", "TRIMTAB_LOG_FORMAT"])
 def test_the_environment_of_the_log_is_checked_like_its_options(name: str) -> None:
-    """The sentence names the option that the variable stands for, and what it may be."""
+    """The message names the option for the variable, and its allowed values."""
     result = run_trimtab("serve", "--listen", "nowhere", **{name: "nonsense"})
 
     assert result.exit_code == 2

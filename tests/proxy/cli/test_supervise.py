@@ -1,4 +1,4 @@
-"""`trimtab serve` with several workers: what the supervisor says once for all; the rest is tested end to end."""
+"""`trimtab serve` with several workers: what the supervisor logs for all. The rest is tested end to end."""
 
 from collections.abc import Callable
 from unittest.mock import Mock, call
@@ -28,7 +28,7 @@ def fail_with(error: Exception) -> Callable[[], Config]:
 
 
 def test_workers_to_come_begin_with_what_was_reloaded() -> None:
-    """But for what takes effect with a restart only."""
+    """Except for keys that take effect only with a restart."""
     told = _Told(make("workers=2"), lambda: make("workers=3", "mode=off", "limits.drain_seconds=7"), ListLog())
     assert told.reload()
     assert (told.config.mode, told.config.workers) == ("off", 2)
@@ -44,7 +44,7 @@ def test_workers_to_come_begin_with_what_was_reloaded() -> None:
     ],
 )
 def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
-    """It is said, without a word that may be a key, and the one before stays."""
+    """The error is logged without text that may be a key, and the previous configuration stays."""
     log, before = ListLog(), make("mode=off")
     told = _Told(before, load, log)
     assert not told.reload()
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_line_of_a_worker_says_whose_it_is(level: str) -> None:
-    """At every level, beside what it says."""
+    """At every level, with its own fields."""
     log = Mock()
     getattr(WorkerLog(log, 2), level)("event", key=1)
     assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]

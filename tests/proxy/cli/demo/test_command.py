@@ -38,7 +38,7 @@ REPLAY = Replay(
 
 
 def test_table_shows_what_was_measured() -> None:
-    """Each figure of a report stands in the output, and lines fit a narrow terminal."""
+    """Each figure is in the output, and lines fit a narrow terminal."""
     out = StringIO()
     show_replay(Console(file=out, width=80), REPLAY)
     text = " ".join(out.getvalue().split())
@@ -54,8 +54,8 @@ def test_table_shows_what_was_measured() -> None:
         "largest prompt (window 32,000)": ["191,389", "40,000"],
         "prefix kept (cached)": ["54.9%", "43.4%"],
         "summaries made": ["", "1"],
-        "their prompt tokens": ["", "40,000"],
-        "their completion tokens": ["", "5,000"],
+        "summary prompt tokens": ["", "40,000"],
+        "summary completion tokens": ["", "5,000"],
         "cost": ["100.0%", "61.0%"],
     }
     assert max(map(len, out.getvalue().splitlines())) <= 80
@@ -98,7 +98,7 @@ async def test_demo_shows_a_bar_on_a_terminal(
 
 
 class Output(StringIO):
-    """What is printed; `url` is done once the address of the proxy was."""
+    """Keeps what is printed. `url` has a result as soon as the URL of the proxy is printed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Output(StringIO):
 async def test_demo_that_is_kept_serves_until_it_is_stopped(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """The address that is printed answers, and a signal ends both servers, whoever is still connected."""
+    """The printed URL answers. A signal ends both servers, even if a client is connected."""
     out = Output()
     monkeypatch.setattr("proxy.cli.demo.command.make_session", lambda: make_session(1))
     monkeypatch.setattr("proxy.cli.demo.command.Console", lambda **_: Console(file=out, width=80))

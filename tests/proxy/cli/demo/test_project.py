@@ -21,7 +21,7 @@ def test_functions_of_a_module_have_names_of_their_own() -> None:
 
 
 def test_tools_do_what_they_say() -> None:
-    """What is written is found and read; a search shows so many lines and counts the rest."""
+    """What is written is found and read. A search shows a bounded number of lines and counts all."""
     project = Project()
     assert project.write_file(SOURCE, "one: float\ntwo") == f"{SOURCE}: 2 lines written"
     assert project.read_file(SOURCE) == "    1  one: float\n    2  two"
@@ -31,7 +31,7 @@ def test_tools_do_what_they_say() -> None:
 
 
 def test_tests_fail_while_a_module_and_its_tests_disagree() -> None:
-    """All of the module's, none of another's; and they pass again when both say cents."""
+    """All tests of the module fail and no others. They pass again when both files use cents."""
     project = Project()
     assert "FAILED" not in project.run_tests("tests")
     project.write_file(SOURCE, re.sub(r"\bfloat\b", "Cents", project.files[SOURCE]))

@@ -9,7 +9,7 @@ from proxy.cli.demo.session import make_session
 from proxy.cli.demo.upstream import Cost
 
 MODULES = 10
-"""As many as make the session more than twice as large as the window."""
+"""Chosen: the session is then more than twice as large as the window."""
 
 
 async def test_replay_keeps_a_long_session_inside_the_window() -> None:
@@ -36,7 +36,7 @@ async def test_replay_keeps_a_long_session_inside_the_window() -> None:
 
 
 async def test_what_the_client_was_refused_is_not_paid_for() -> None:
-    """Where the upstream refuses everything, each request counts as refused and none as paid for."""
+    """If the upstream refuses everything, each request counts as refused, and none costs anything."""
     session = make_session(1)
     async with run_stage(session, window_tokens=100) as (url, upstream):
         replay = await replay_session(url, upstream, session, session.turns)

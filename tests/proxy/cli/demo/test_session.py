@@ -14,7 +14,7 @@ from rules.tokens.families import GENERIC
 
 
 def test_session_is_a_valid_transcript_of_several_windows() -> None:
-    """Every call is answered right behind it, and the whole is larger than three windows and than 120,000 tokens."""
+    """Results follow their calls at once. The whole is larger than three windows and than 120,000 tokens."""
     session = make_session()
     count = make_counter(count_pieces(load_encoding("o200k_base")))
     request = CHAT.read(session.request_body(len(session.messages)))
@@ -31,7 +31,7 @@ def test_session_is_a_valid_transcript_of_several_windows() -> None:
 
 
 def test_session_is_the_same_every_time() -> None:
-    """Two sessions of one length are equal, and a shorter one is the beginning of a longer one but for its end."""
+    """Two sessions of one length are equal. All but the last message of a shorter one begin a longer one."""
     assert make_session(7) == make_session(7)
     short, long = make_session(5), make_session(7)
     assert long.messages[: len(short.messages) - 1] == short.messages[:-1]

@@ -28,7 +28,7 @@ def run(upstream: SimulatedUpstream) -> AbstractAsyncContextManager[tuple[web.TC
 
 
 async def ask(session: Session, *bodies: bytes, window_tokens: int = 1000) -> tuple[SimulatedUpstream, list[bytes]]:
-    """The upstream that took the bodies, one behind the other, and its answers."""
+    """The upstream after it got these bodies, one after the other, and its answers."""
     upstream = SimulatedUpstream(session, window_tokens, count_by_heuristic)
     answers = []
     async with run(upstream) as (_, url), aiohttp.ClientSession() as client:
@@ -51,7 +51,7 @@ def join_stream(body: bytes) -> dict[str, object]:
 
 
 def test_cached_tokens_are_the_longest_prefix_of_any_earlier_prompt() -> None:
-    """A prefix counts message by message and byte for byte, whichever earlier prompt it is of."""
+    """A prefix counts by whole messages, byte for byte, whichever earlier prompt had it."""
     cache = PromptCache(count_by_heuristic)
     system, one, two = ({"role": role, "content": role * 50} for role in ("system", "user", "assistant"))
 
@@ -69,7 +69,7 @@ def test_cached_tokens_are_the_longest_prefix_of_any_earlier_prompt() -> None:
 
 
 def test_a_prompt_that_the_window_does_not_hold_is_not_cached() -> None:
-    """To look at a prompt is not to read it."""
+    """Only the second read, without a window, caches it."""
     cache = PromptCache(count_by_heuristic)
     body = chat({"role": "user", "content": "once"})
     assert cache.read(body, 2) == cache.read(body)
@@ -89,7 +89,7 @@ async def test_upstream_streams_the_scripted_answer() -> None:
 
 
 async def test_upstream_refuses_what_exceeds_its_window() -> None:
-    """OpenAI's 400, and the refused prompt warms no cache."""
+    """It gets OpenAI's 400, and is not cached."""
     body = chat({"role": "user", "content": "many words " * 1000})
     upstream, answers = await ask(make_session(1), body, body)
     error = msgspec.json.decode(answers[0])["error"]
@@ -114,13 +114,13 @@ async def test_upstream_refuses_what_exceeds_its_window() -> None:
     ],
 )
 async def test_upstream_takes_valid_transcripts_only(messages: list[dict[str, object]], status: int) -> None:
-    """Every call has one result right behind it, or the upstream refuses as OpenAI does."""
+    """Each call needs one result directly after it, or the upstream refuses as OpenAI does."""
     upstream, _ = await ask(make_session(1), chat(*messages))
     assert [served.status for served in upstream.served] == [status]
 
 
 async def test_upstream_writes_notes_and_refuses_what_it_cannot_read() -> None:
-    """A request that is no stream gets a note of the paths in it; what is no chat request gets an error in JSON."""
+    """A request without stream gets a note with its paths. A body that is not a chat request gets an error in JSON."""
     _, answers = await ask(make_session(1), chat({"role": "user", "content": "read ferry/fares/tax.py\nE  Boom"}), b"{")
     assert "ferry/fares/tax.py" in msgspec.json.decode(answers[0])["choices"][0]["message"]["content"]
     assert msgspec.json.decode(answers[1])["error"]["code"] == "invalid_json"

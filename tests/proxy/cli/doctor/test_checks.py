@@ -3,7 +3,9 @@
 import asyncio
 import resource
 import socket
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -14,6 +16,8 @@ from upstreams.recording import FakeUpstream
 from proxy.cli.doctor import checks
 from proxy.cli.doctor.checks import (
     Answer,
+    Finding,
+    Heard,
     ask_upstream,
     check_address,
     check_open_files,
@@ -33,20 +37,20 @@ MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": 
 
 @pytest.fixture(autouse=True)
 def _answers_questions(upstream: FakeUpstream) -> None:
-    """Here questions are what the tests are about."""
+    """These tests are about the questions for models."""
     upstream.answers_questions = True
 
 
 @pytest.fixture
 async def asking() -> AsyncIterator[UpstreamClient]:
-    """What the doctor asks with."""
+    """The client with which doctor asks."""
     made = UpstreamClient()
     yield made
     await made.close()
 
 
 def _tell(upstream: FakeUpstream, status: int, body: bytes = b"") -> None:
-    """Answer each question for models so, and all others with 404."""
+    """Answer each question for models with this status and body, and all others with 404."""
 
     async def answer(recorded, _request):
         known = recorded.path == "/v1/models"
@@ -60,7 +64,7 @@ async def _ask(client: UpstreamClient, upstream: FakeUpstream, key: str | None =
 
 
 async def test_a_list_of_models_is_well(asking, upstream) -> None:
-    """Its names and windows are taken over."""
+    """Its names and windows are read."""
     _tell(upstream, 200, orjson.dumps(MODELS))
     answer = await _ask(asking, upstream)
 
@@ -71,16 +75,16 @@ async def test_a_list_of_models_is_well(asking, upstream) -> None:
 @pytest.mark.parametrize(
     ("status", "key", "expected"),
     [
-        (401, None, ("warning", "wants a key (401)", "--key-from-env")),
-        (403, None, ("warning", "wants a key (403)", "--key-from-env")),
+        (401, None, ("warning", "requires a key (401)", "--key-from-env")),
+        (403, None, ("warning", "requires a key (403)", "--key-from-env")),
         (401, "sk-PLANTED", ("error", "refuses the key (401)", "upstream.api_key")),
         (404, None, ("warning", "lists no models (404)", "base_url")),
         (500, None, ("warning", "lists no models (500)", "context_window")),
-        (307, None, ("warning", "points elsewhere (307)", "redirects are not followed")),
+        (307, None, ("warning", "redirects elsewhere (307)", "follows no redirects")),
     ],
 )
 async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expected) -> None:
-    """And never repeats the key."""
+    """And does not show the key."""
     _tell(upstream, status, b"no, PLANTED")
     for answer in (await _ask(asking, upstream, key), await _ask(asking, upstream, api_key=key)):
         level, found, advice = expected
@@ -92,7 +96,7 @@ async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expec
 
 @pytest.mark.parametrize("key", [None, "sk-PLANTED"])
 async def test_what_to_do_is_said_of_the_upstream_that_was_asked(asking, upstream, key) -> None:
-    """The key of the environment is for the main one, and no help with another."""
+    """--key-from-env is advised only for the main one."""
     _tell(upstream, 401)
     config = UpstreamConfig(base_url=upstream.url, api_key=key)
     finding = (await ask_upstream(asking, config, None, "upstreams.other")).finding
@@ -103,7 +107,7 @@ async def test_what_to_do_is_said_of_the_upstream_that_was_asked(asking, upstrea
 
 
 async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(asking, upstream) -> None:
-    """Clients' keys are kept from it, the doctor's own, too."""
+    """Such an upstream gets no client's key, and no key of --key-from-env."""
     _tell(upstream, 401)
     for config in (
         UpstreamConfig(base_url=upstream.url).named(),
@@ -111,13 +115,13 @@ async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(as
     ):
         finding = (await ask_upstream(asking, config, "sk-PLANTED", "upstreams.other")).finding
 
-        assert (finding.level, finding.found) == ("error", "wants a key (401), and is shown none")
+        assert (finding.level, finding.found) == ("error", "requires a key (401), but trimtab sends none")
         assert "upstreams.other.credential: client" in str(finding.advice)
     assert all(not question.header("authorization") for question in upstream.requests)
 
 
 def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> None:
-    """Not one that stays on this machine, nor an upstream that is shown none."""
+    """Not for an upstream on this machine, nor for one that gets no credential."""
     others = "a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED}, b: {base_url: 'http://b'}"
     others += ", c: {base_url: 'http://localhost', api_key: k}"
     text = f"upstream: {{base_url: 'http://main/v1'}}\nupstreams: {{{others}}}"
@@ -134,15 +138,15 @@ def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> Non
     "body", [b"", b"hello", b"[" * 9000, b"\xff\x00", b'{"data": 5}', b"[]", b'{"data": [{"id": 5}]}']
 )
 async def test_an_answer_that_is_no_list_is_a_warning(asking, upstream, body) -> None:
-    """A web page, say, where base_url leads to one."""
+    """For example a web page that base_url leads to."""
     _tell(upstream, 200, body)
     finding = (await _ask(asking, upstream)).finding
 
-    assert (finding.level, finding.found) == ("warning", "answers with something that is no list of models")
+    assert (finding.level, finding.found) == ("warning", "answers, but not with a list of models")
 
 
 async def test_a_key_goes_to_its_own_upstream_only(asking, upstream) -> None:
-    """That of the environment where the configuration has none."""
+    """The key of --key-from-env is sent only if the configuration has no key."""
     _tell(upstream, 404)
     for key, own, shown in (
         (None, None, []),
@@ -189,7 +193,7 @@ async def test_a_server_that_hangs_is_left(asking, monkeypatch, says) -> None:
 
 @pytest.mark.parametrize("says", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 async def test_a_server_that_speaks_no_http_is_an_error(asking, says) -> None:
-    """Or ends in the middle."""
+    """Or closes the connection in the middle."""
 
     async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(says)
@@ -208,7 +212,7 @@ async def _check_listen(address: str) -> tuple[str, str]:
 
 
 async def test_a_free_address_is_well() -> None:
-    """Also one that any port will do for; beyond this machine it is a warning."""
+    """Port 0 counts as free, too. An address that other machines reach is a warning."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -219,52 +223,74 @@ async def test_a_free_address_is_well() -> None:
 
 
 async def test_an_address_in_use_is_an_error(upstream, start_proxy) -> None:
-    """Unless it is a trimtab that uses it: then it runs already."""
+    """Unless a running trimtab uses it."""
     level, said = await _check_listen(upstream.url.removeprefix("http://").removesuffix("/v1"))
-    assert (level, said) == ("error", "cannot be listened on: address already in use")
+    assert (level, said) == ("error", "not available: address already in use")
     proxy = await start_proxy()
     running = await _check_listen(proxy.url.removeprefix("http://"))
-    assert running == ("ok", "in use, by a trimtab that runs")
+    assert running == ("ok", "in use by a running trimtab")
 
 
 async def test_an_address_that_is_not_of_this_machine_is_an_error() -> None:
-    """TEST-NET belongs to nobody; it is not asked."""
+    """192.0.2.0/24 (TEST-NET-1) belongs to no machine. Nothing is sent to it."""
     level, said = await _check_listen("192.0.2.1:8790")
-    assert (level, said) == ("error", "cannot be listened on: cannot assign requested address")
+    assert (level, said) == ("error", "not available: cannot assign requested address")
 
 
-async def _check_stored(url: str, log) -> tuple[str, str]:
-    failures: list[str] = []
+async def _check_stored(url: str) -> Finding:
+    heard = Heard()
     config = load_config(settings=(f"store={url}",), environment={})
-    store = open_store(config, failures.append, log)
-    finding = await check_store(config, store, failures)
+    store = open_store(config, lambda _: None, heard)
+    finding = await check_store(config, store, heard)
     await store.close()
     assert "PLANTED" not in str(finding)
-    return finding.level, finding.subject
+    assert heard.findings == []  # the finding says it already
+    return finding
 
 
-async def test_a_store_is_written_to(tmp_path: Path, log, monkeypatch) -> None:
-    """One that forgets is a warning, one that cannot be written an error; no password is said."""
+async def test_a_store_is_written_to(tmp_path: Path, monkeypatch) -> None:
+    """A store in memory is a warning."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    file, nowhere = tmp_path / "a.sqlite3", tmp_path / "file" / "a.sqlite3"
-    nowhere.parent.write_text("no directory", encoding="utf-8")
-    assert await _check_stored("memory", log) == ("warning", "store memory")
-    assert await _check_stored("sqlite", log) == ("ok", f"store sqlite {tmp_path}/trimtab/summaries.sqlite3")
-    assert await _check_stored(f"sqlite:///{file}", log) == ("ok", f"store sqlite {file}")
-    assert await _check_stored(f"sqlite:///{nowhere}", log) == ("error", f"store sqlite {nowhere}")
-    redis = await _check_stored("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", log)
-    assert redis == ("error", "store redis 127.0.0.1:1/2")
-    sentinels = await _check_stored("redis+sentinel://:PLANTED@127.0.0.1:1,127.0.0.1:2/main", log)
-    assert sentinels == ("error", "store redis+sentinel 127.0.0.1:1,127.0.0.1:2/main")
-    cluster = await _check_stored("rediss+cluster://:PLANTED@127.0.0.1:1", log)
-    assert cluster == ("error", "store rediss+cluster 127.0.0.1:1")
+    file = tmp_path / "a.sqlite3"
+    for url, level, subject in (
+        ("memory", "warning", "store memory"),
+        ("sqlite", "ok", f"store sqlite {tmp_path}/trimtab/summaries.sqlite3"),
+        (f"sqlite:///{file}", "ok", f"store sqlite {file}"),
+    ):
+        finding = await _check_stored(url)
+        assert (finding.level, finding.subject) == (level, subject)
+
+
+@pytest.mark.parametrize(
+    ("url", "subject", "reason"),
+    [
+        ("sqlite:///{folder}/file/a.sqlite3", "sqlite {folder}/file/a.sqlite3", "file exists"),
+        ("sqlite:///{folder}/file", "sqlite {folder}/file", "the file is another program's"),
+        ("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", "redis 127.0.0.1:1/2", "the server cannot be reached"),
+        (
+            "redis+sentinel://:PLANTED@127.0.0.1:1,127.0.0.1:2/main",
+            "redis+sentinel 127.0.0.1:1,127.0.0.1:2/main",
+            "no sentinel that answers",
+        ),
+        ("rediss+cluster://:PLANTED@127.0.0.1:1", "rediss+cluster 127.0.0.1:1", "the cluster cannot be reached"),
+    ],
+    ids=["no folder", "another program's file", "no server", "no sentinel", "no cluster"],
+)
+async def test_a_store_that_fails_says_why(tmp_path: Path, url: str, subject: str, reason: str) -> None:
+    """In the finding itself, without a password."""
+    with closing(sqlite3.connect(tmp_path / "file")) as other:
+        other.execute("CREATE TABLE theirs (id)")
+    finding = await _check_stored(url.format(folder=tmp_path))
+
+    assert (finding.level, finding.subject) == ("error", f"store {subject.format(folder=tmp_path)}")
+    assert reason in finding.found
 
 
 @pytest.mark.parametrize(
     ("allowed", "level"), [(264, "ok"), (263, "warning"), (resource.RLIM_INFINITY, "ok"), (1 << 20, "ok")]
 )
 def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allowed: int, level: str) -> None:
-    """Two for each, and some for the rest."""
+    """Two files for each request, and some others."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
     finding = check_open_files(load_config(settings=("limits.max_concurrent_requests=100",), environment={}))
 
@@ -275,14 +301,14 @@ def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allow
 @pytest.mark.parametrize(
     ("workers", "allowed", "expected"),
     [
-        (4, 114, ("ok", "114 may be needed by each process; the limit is 114")),
-        (4, 113, ("warning", "114 may be needed by each process; the limit is 113")),
-        ("auto", 132, ("ok", "132 may be needed by each process; the limit is 132")),
-        (1, 264, ("ok", "264 may be needed; the limit is 264")),
+        (4, 114, ("ok", "up to 114 needed by each process; the limit is 114")),
+        (4, 113, ("warning", "up to 114 needed by each process; the limit is 113")),
+        ("auto", 132, ("ok", "up to 132 needed by each process; the limit is 132")),
+        (1, 264, ("ok", "up to 264 needed; the limit is 264")),
     ],
 )
 def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers, allowed, expected) -> None:
-    """Held against its part of the requests: 25 of 100 for each of four, 34 for each of three."""
+    """It must suffice for its share of the requests: 25 of 100 for each of four, 34 for each of three."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
     monkeypatch.setattr(cores, "count_cores", lambda *_: 3)
     settings = (f"workers={workers}", "limits.max_concurrent_requests=100")
@@ -295,15 +321,15 @@ def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers,
 @pytest.mark.parametrize(
     ("settings", "level", "found"),
     [
-        (("workers=1",), "ok", "1 process; auto is 3 here, of 3 cores"),
-        (("workers=2",), "ok", "2 processes; auto is 3 here, of 3 cores"),
-        (("workers=auto",), "ok", "3 processes; auto is 3 here, of 3 cores"),
-        (("workers=auto", "limits.max_memory_bytes=536870912"), "ok", "1 process; auto is 1 here, of 3 cores"),
-        (("workers=1", "store=memory"), "ok", "1 process; auto is 3 here, of 3 cores"),
+        (("workers=1",), "ok", "1 process; auto gives 3 here, with 3 cores"),
+        (("workers=2",), "ok", "2 processes; auto gives 3 here, with 3 cores"),
+        (("workers=auto",), "ok", "3 processes; auto gives 3 here, with 3 cores"),
+        (("workers=auto", "limits.max_memory_bytes=536870912"), "ok", "1 process; auto gives 1 here, with 3 cores"),
+        (("workers=1", "store=memory"), "ok", "1 process; auto gives 3 here, with 3 cores"),
         (
             ("workers=2", "store=memory"),
             "warning",
-            "2 processes; auto is 3 here, of 3 cores; each asks for its own summaries",
+            "2 processes; auto gives 3 here, with 3 cores; each makes its own summaries",
         ),
     ],
 )

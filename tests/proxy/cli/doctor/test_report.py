@@ -31,7 +31,7 @@ async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ..
 
 
 async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
-    """Configured, learned, discovered, remembered, or nobody's."""
+    """Configured, learned, discovered, from the store, or the default."""
     store = open_store(load_config(environment={}), lambda _: None, log)
     for model in ("told", "kept"):
         await Records(store).append(ModelName(upstream.url, model, "auto"), 0, Record(1.3, 4096, calibrated=True))
@@ -58,11 +58,11 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
     assert counted["gpt-4"] == ("cl100k_base", 1.0, "exact")
     assert not report.will_fail
     unknown = next(finding for finding in report.findings if finding.subject == "windows")
-    assert (unknown.level, unknown.found) == ("warning", "not known of qwen3, gpt-4")
+    assert (unknown.level, unknown.found) == ("warning", "unknown for qwen3, gpt-4")
 
 
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
-    """Where the upstream tells nothing."""
+    """If the upstream reports no window."""
     monkeypatch.setattr(
         "proxy.state.models.facts.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
     )
@@ -74,7 +74,7 @@ async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
 
 
 async def test_what_counts_is_named(upstream, monkeypatch) -> None:
-    """Where no vocabulary can be loaded it is the heuristic, and its counts are of characters."""
+    """If no vocabulary can be loaded, the heuristic counts, by characters."""
 
     def lose(_name: str) -> None:
         message = "no such file"
@@ -90,7 +90,7 @@ async def test_what_counts_is_named(upstream, monkeypatch) -> None:
 
 
 async def test_a_long_list_is_cut(upstream) -> None:
-    """What is left out is counted."""
+    """The report says how many models it leaves out."""
     names = [f"m{number}" for number in range(MAX_LISTED + 7)]
     upstream.models = _list(*names, max_model_len=8192)
     report = await _examine(upstream, models=("m5",))
@@ -116,7 +116,7 @@ async def test_each_upstream_is_asked_once(upstream) -> None:
 
 
 async def test_an_upstream_is_asked_with_each_of_its_keys(upstream) -> None:
-    """One may be wrong; and of models that need it, what was said to this key counts."""
+    """One key may be wrong. A model's window is the one reported for the key that its requests use."""
 
     async def answer(recorded, _request):
         if recorded.header("authorization") != ["Bearer sk-PLANTED"]:
@@ -133,7 +133,7 @@ async def test_an_upstream_is_asked_with_each_of_its_keys(upstream) -> None:
 
 
 async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
-    """A name with control characters is shown without them, and is no markup."""
+    """Control characters in a name are replaced, and markup in it has no effect."""
     upstream.models = _list("a\x1b]0;b\x07[red]c", max_model_len=8192)
     report = await _examine(upstream)
     screen = io.StringIO()
@@ -159,7 +159,7 @@ async def _run(*arguments: str, **environment: str) -> tuple[int, bytes, bytes]:
 
 
 async def test_the_command_ends_with_0_when_nothing_will_fail(upstream) -> None:
-    """Warnings are allowed. The key of the environment opens the list, and is not said."""
+    """Warnings are allowed. The key of --key-from-env is sent, and not shown."""
     upstream.models = _list("m", max_model_len=8192)
     arguments = ("--set", f"upstream.base_url={upstream.url}", "--set", "listen=127.0.0.1:0", "--set", "store=memory")
     status, out, said = await _run(*arguments, "--key-from-env", "OWN_KEY", OWN_KEY="sk-PLANTED")
@@ -187,12 +187,12 @@ async def test_the_command_ends_with_1_when_something_will_fail(upstream) -> Non
     [
         (("--set", "mode=maybe"), "mode: 'maybe' must be"),
         (("--config", "no-such-file"), "cannot be read"),
-        (("--key-from-env", "NO_SUCH_VARIABLE"), "there is no key"),
-        (("--key-from-env", "TWO_LINES"), "there is no key"),
+        (("--key-from-env", "NO_SUCH_VARIABLE"), "holds no key"),
+        (("--key-from-env", "TWO_LINES"), "holds no key"),
     ],
 )
 async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> None:
-    """And a sentence."""
+    """And with a message."""
     status, out, said = await _run(*arguments, TWO_LINES="sk-PLANTED\nX: y", HOME=str(tmp_path))
 
     assert (status, out) == (2, b"")
@@ -201,10 +201,12 @@ async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> Non
 
 
 async def test_no_type_of_error_is_shown(upstream) -> None:
-    """It is for the log; here a store and an upstream that are not there are described."""
+    """A store and an upstream that cannot be reached are described in plain words."""
     nowhere = "http://127.0.0.1:9"
     gone = f"upstreams={{o: {{base_url: '{nowhere}'}}, p: {{base_url: '{upstream.url}', proxy: '{nowhere}'}}}}"
     report = await _examine(upstream, "store=redis://127.0.0.1:9/0", gone)
 
-    assert any("store_unreachable" in finding.found for finding in report.findings)
+    stored = [finding for finding in report.findings if "store" in f"{finding.subject} {finding.found}"]
+    assert [finding.subject for finding in stored] == ["store redis 127.0.0.1:9/0"]
+    assert "the server cannot be reached" in stored[0].found
     assert not re.search(rb"[A-Za-z]+Error", report.write_json())

@@ -1,4 +1,4 @@
-"""For the tests of `trimtab evaluate`: a model that takes exams, and a session that it is examined about."""
+"""For the tests of `trimtab evaluate`: a model that takes exams, and the session that they are about."""
 
 import pytest
 from upstreams.examinee import Examinee, make_session
@@ -10,7 +10,7 @@ from proxy.compaction import load_compactor
 from rules.policy import OverflowStrategy, Policy
 
 POLICY = Policy(context_window=16_000, completion_reserve=2000, overflow_strategy=OverflowStrategy.SUMMARIZE)
-"""Without pruning, so that every cut wants a summary."""
+"""Without pruning, so that every cut needs a summary."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The arms: what a model sees of the session, by each way."""
+"""The arms: what a model sees of the session in each."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def _conversation(*sizes: tuple[Role, int]) -> Conversation:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name: str) -> None:
-    """So the question behind it is taken by servers whose roles must alternate; the client's last message stays."""
+    """So servers that require alternating roles accept the question. The client's last message stays."""
     arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
     *before, last = arm.conversation.messages
     assert (last.role, last.texts) == (Role.ASSISTANT, (PAUSED,))
@@ -30,7 +30,7 @@ def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name:
 
 
 def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) -> None:
-    """Truncation has as many tokens as compaction, less than one step."""
+    """Truncation keeps as many tokens as compaction, to within one step."""
     forwarded = rehearsal.apply({}).forwarded
     arms = {name: make_arm(name, rehearsal, forwarded, ROOM) for name in NAMES}
     assert arms["none"].conversation.messages[:-1] == rehearsal.planned.original.messages
@@ -59,7 +59,7 @@ _ROLES = st.sampled_from([Role.USER, Role.ASSISTANT, Role.TOOL])
 
 @given(st.lists(st.tuples(_ROLES, st.integers(1, 50)), min_size=1, max_size=12), st.integers(0, 400))
 def test_truncation_keeps_the_newest_that_fit(sizes: list[tuple[Role, int]], max_tokens: int) -> None:
-    """A tail of the transcript that begins with a step; more than is allowed only if it is the last step alone."""
+    """The kept tail begins with a step. It exceeds the maximum only if it is just the last step."""
     conversation = _conversation((Role.SYSTEM, 5), (Role.USER, 5), *sizes)
     kept = truncate(conversation, max_tokens)
     tail = kept.messages[1:]
@@ -72,7 +72,7 @@ def test_truncation_keeps_the_newest_that_fit(sizes: list[tuple[Role, int]], max
 
 
 def test_open_calls_are_answered_in_every_arm() -> None:
-    """A session that ends in the middle of a call is one that strict servers take, too."""
+    """Strict servers accept even a session that ends in the middle of a call."""
     call = {"id": "1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
     compactor = load_compactor("m", vocabulary="heuristic")
@@ -84,7 +84,7 @@ def test_open_calls_are_answered_in_every_arm() -> None:
 
 
 def test_a_session_that_ends_with_an_answer_stays_as_it_is() -> None:
-    """Two messages of the assistant would meet otherwise."""
+    """Else two messages of the assistant would be adjacent."""
     messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
     compactor = load_compactor("m", vocabulary="heuristic")
     rehearsal = rehearse(read_session(read_messages(messages, model="m").body), compactor, Policy())

@@ -1,4 +1,4 @@
-"""Asking a model: over real sockets, of servers in all moods."""
+"""Asking a model over real sockets, at servers that behave well and badly."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ from rules.policy import Policy
 
 
 class Pauses:
-    """Waits for nothing, and keeps how long it should have been."""
+    """Does not wait, and records the seconds."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -67,7 +67,7 @@ def _spent(asker: Asker) -> Tokens:
 
 
 async def test_a_question_is_one_message_with_the_users_key(upstream: FakeUpstream, asker: Asker) -> None:
-    """It is counted as the upstream reports it."""
+    """The tokens are those that the upstream reports."""
     _answer_in_turn(upstream, completion("8443", prompt_tokens=12, completion_tokens=3))
     assert await asker.ask("Which port?", max_tokens=50) == "8443"
     (asked,) = upstream.requests
@@ -84,7 +84,7 @@ async def test_an_answer_without_usage_is_counted_as_we_count(upstream: FakeUpst
 
 
 async def test_a_question_behind_a_conversation_keeps_its_messages(upstream: FakeUpstream, asker: Asker) -> None:
-    """What was forwarded goes out byte for byte, tools too, and the question stands behind it."""
+    """What was forwarded is sent byte for byte, tools too, and the question follows it."""
     tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
     request = read_messages([{"role": "user", "content": "hello"}], model="m", tools=tools)
     before = load_compactor("m", vocabulary="heuristic").plan(request, Policy()).original
@@ -102,7 +102,7 @@ async def test_a_request_with_a_prescribed_form_cannot_be_asked_behind(asker: As
 
 
 async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
-    """`Retry-After` in seconds, as a date, or not at all: then a second, doubled each time."""
+    """By `Retry-After` in seconds or as a date; without it, one second, doubled each time."""
     busy = [web.Response(status=429, headers={"Retry-After": "7"}), web.Response(status=503)]
     busy.append(web.Response(status=529, headers={"Retry-After": formatdate(0, usegmt=True)}))
     _answer_in_turn(upstream, *busy, completion("8443"))
@@ -113,7 +113,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream,
 
 async def test_a_server_that_stays_busy_ends_the_run(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
     _answer_in_turn(upstream, *(web.Response(status=429) for _ in range(BUSY_ATTEMPTS)))
-    with pytest.raises(FatalError, match="429 again and again"):
+    with pytest.raises(FatalError, match="keeps answering 429"):
         await asker.ask("Which port?", max_tokens=50)
     assert pauses.seconds == [1, 2, 4, 8]
 
@@ -134,7 +134,7 @@ async def test_a_server_that_stays_busy_ends_the_run(upstream: FakeUpstream, ask
     ],
 )
 def test_a_pause_is_bounded(status: int, retry_after: str | None, attempt: int, seconds: float | None) -> None:
-    """A server that wants a longer one than is waited for, or says no time at all, is not asked again."""
+    """A server is not asked again if it names a pause that is too long, or an invalid one."""
     assert find_pause(status, retry_after, attempt) == seconds
 
 
@@ -142,7 +142,7 @@ def test_a_pause_is_bounded(status: int, retry_after: str | None, attempt: int, 
 async def test_what_every_question_would_meet_ends_the_run(
     upstream: FakeUpstream, asker: Asker, status: int, told: str
 ) -> None:
-    """The message says what to do, and repeats neither the key nor what the server says of it."""
+    """The message says what to do. It quotes neither the key nor the server."""
     _answer_in_turn(upstream, error(status, message="Incorrect API key: secret", type="x", code="y"))
     with pytest.raises(FatalError, match=told) as caught:
         await asker.ask("Which port?", max_tokens=50)
@@ -175,7 +175,7 @@ async def test_a_prompt_beyond_the_window_is_told_apart(upstream: FakeUpstream, 
     ],
 )
 async def test_an_answer_that_is_none_costs_one_question(upstream: FakeUpstream, asker: Asker, answer) -> None:
-    """Others may be answered: the run goes on."""
+    """Other questions may be answered, so the run goes on."""
     _answer_in_turn(upstream, answer())
     with pytest.raises(AskError) as caught:
         await asker.ask("Which port?", max_tokens=50)
@@ -210,7 +210,7 @@ async def test_an_answer_that_takes_too_long_costs_one_question(upstream: FakeUp
 
 
 async def test_parameters_that_are_refused_are_left_out_from_then_on(upstream: FakeUpstream, asker: Asker) -> None:
-    """Reasoning models take no temperature, and know the completion's limit by another name."""
+    """Reasoning models accept no temperature, and have another name for the completion's maximum."""
     refused = [
         error(400, message="no", type="invalid_request_error", param=name) for name in ("temperature", "max_tokens")
     ]
@@ -225,7 +225,7 @@ async def test_parameters_that_are_refused_are_left_out_from_then_on(upstream: F
 
 @pytest.mark.parametrize("text", ["", "<think>it may be"])
 async def test_a_model_that_only_thought_gets_more_room(upstream: FakeUpstream, asker: Asker, text: str) -> None:
-    """Once: one that still says nothing has said nothing. Both calls are paid for."""
+    """Only once: an answer that is empty again stays empty. Both calls count as spent."""
     message = {"choices": [{"message": {"content": text}, "finish_reason": "length"}]}
     _answer_in_turn(upstream, *(web.Response(body=orjson.dumps(message)) for _ in range(2)))
     assert await asker.ask("Which port?", max_tokens=50) == text
@@ -234,17 +234,17 @@ async def test_a_model_that_only_thought_gets_more_room(upstream: FakeUpstream, 
 
 
 async def test_a_question_is_changed_a_few_times_at_most(upstream: FakeUpstream, asker: Asker) -> None:
-    """A server that finds fault with everything costs one question; what it taught is kept."""
+    """A server that refuses everything costs one question. What was learned from it is kept."""
     cut = {"choices": [{"message": {"content": ""}, "finish_reason": "length"}]}
     refused = [error(400, message="no", type="x", param=name) for name in ("temperature", "max_tokens")]
     _answer_in_turn(upstream, web.Response(body=orjson.dumps(cut)), *refused)
-    with pytest.raises(AskError, match="a parameter that is refused"):
+    with pytest.raises(AskError, match="a refused parameter"):
         await asker.ask("Which port?", max_tokens=50)
     assert await asker.ask("Which port?", max_tokens=50) == "in the end"
 
 
 async def test_calls_at_once_are_bounded(upstream: FakeUpstream, asker: Asker) -> None:
-    """Of ten questions no more are under way than the gate lets through."""
+    """Of ten questions, no more are in flight than the gate allows."""
     under_way, most, full = 0, 0, asyncio.Event()
 
     async def answer(_: Recorded, __: web.BaseRequest) -> web.Response:

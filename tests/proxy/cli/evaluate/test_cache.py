@@ -11,7 +11,7 @@ QUESTIONS = [ExamQuestion("Which port?", "8443", "port 8443", 0.5), ExamQuestion
 
 
 def test_questions_are_found_again_beside_others(tmp_path: Path) -> None:
-    """Each set by its own name; a set that is made anew takes the place of the old one."""
+    """Each set has its own name. A set that is written again replaces the old one."""
     path = tmp_path / "questions.json"
     assert read_questions(path, "a") == []
     keep_questions(path, "a", QUESTIONS[:1])
@@ -22,7 +22,7 @@ def test_questions_are_found_again_beside_others(tmp_path: Path) -> None:
 
 
 def test_nobody_but_the_owner_may_read_the_file(tmp_path: Path) -> None:
-    """It holds words of the session; nothing else is left beside it."""
+    """It holds text of the session. No other file is left in its folder."""
     path = tmp_path / "questions.json"
     keep_questions(path, "a", QUESTIONS)
     path.chmod(0o644)
@@ -36,7 +36,7 @@ def test_a_file_of_something_else_is_never_written_over(tmp_path: Path, content:
     path = tmp_path / "session.json"
     path.write_bytes(content)
     for use in (lambda: read_questions(path, "a"), lambda: keep_questions(path, "a", QUESTIONS)):
-        with pytest.raises(CacheError, match="stays as it is"):
+        with pytest.raises(CacheError, match="left unchanged"):
             use()
     assert path.read_bytes() == content
 

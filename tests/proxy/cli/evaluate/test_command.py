@@ -43,7 +43,7 @@ async def _evaluate(upstream: FakeUpstream, file: Path, *arguments: str | Path, 
 
 
 async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """A summary that tells of half of the facts recalls half of them, the other ways none; all does not fit."""
+    """A summary with half of the facts recalls half of them, the other arms none. The whole session does not fit."""
     examinee.told = FACTS
     # Without pruning each summary is one question, behind what was forwarded.
     result = await _evaluate(upstream, file, "--yes", "--set", "defaults.overflow_strategy=summarize")
@@ -65,7 +65,7 @@ async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, 
 
 
 async def test_all_of_a_session_is_asked_where_it_fits(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """Then everything is known: the exam is one that can be passed."""
+    """Then the model knows everything, so the exam can be passed."""
     upstream.models = orjson.dumps({"data": [{"id": "exam-model", "max_model_len": 200_000}]})
     result = await _evaluate(upstream, file, "--yes", "--arms", "none,truncate")
     arms = {arm["name"]: arm["recall"] for arm in orjson.loads(result.stdout)["arms"]}
@@ -76,12 +76,12 @@ async def test_all_of_a_session_is_asked_where_it_fits(upstream: FakeUpstream, e
 async def test_the_price_is_told_and_nothing_asked_without_consent(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """Where nobody can be asked it ends with status 1; the price stands on standard error, and nothing beside it."""
+    """Without a terminal it ends with status 1. The price goes to standard error."""
     result = await _evaluate(upstream, file)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "What will be asked" in result.stderr
-    assert "prompt tokens, by the configuration's prices" in result.stderr
-    assert "nobody can be asked" in result.stderr
+    assert "prompt tokens at the configured prices" in result.stderr
+    assert "no terminal" in result.stderr
     assert "--yes" in result.stderr
     assert upstream.requests == examinee.kinds == []
 
@@ -90,7 +90,7 @@ async def test_the_price_is_told_and_nothing_asked_without_consent(
 async def test_a_person_is_asked_on_a_terminal(
     upstream: FakeUpstream, examinee: Examinee, file: Path, typed: bytes, *, is_agreed: bool
 ) -> None:
-    """Only a yes is one."""
+    """Only an explicit yes counts."""
     ours, theirs = pty.openpty()
     try:
         process = await _start(upstream, file, stdin=theirs)
@@ -103,7 +103,7 @@ async def test_a_person_is_asked_on_a_terminal(
     assert b"Go on? [y/N]" in err
     assert process.returncode == (0 if is_agreed else 1)
     assert bool(examinee.kinds) == bool(out) == is_agreed
-    assert (b"not agreed to; nothing was asked" in err) != is_agreed
+    assert (b"stopped at your request; no model was asked" in err) != is_agreed
 
 
 async def _start(
@@ -119,7 +119,7 @@ async def _start(
 async def test_an_interrupt_ends_it_and_tells_what_was_spent(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """No traceback, and the calls under way are given up."""
+    """Without a traceback; calls in flight are cancelled."""
     waiting = asyncio.Event()
 
     async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -138,14 +138,14 @@ async def test_an_interrupt_ends_it_and_tells_what_was_spent(
         await upstream.cancelled.wait()
     assert (process.returncode, out) == (130, b"")
     assert b"trimtab: stopped" in err
-    assert b"asked of models so far: " in err
+    assert b"spent so far: " in err
     assert b"Traceback" not in err
 
 
 async def test_questions_are_kept_where_the_user_says(
     upstream: FakeUpstream, examinee: Examinee, file: Path, tmp_path: Path
 ) -> None:
-    """A second run makes none, and asks the same; nothing else is written."""
+    """A second run makes no questions and asks the same ones. No other file is written."""
     before = set(_list_files(tmp_path))
     cache = tmp_path / "questions.json"
     first = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--cache", cache, "--details")
@@ -201,7 +201,7 @@ async def test_an_operators_key_goes_in_the_users_place(upstream: FakeUpstream, 
 
 
 async def test_a_busy_upstream_is_waited_for(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """With `Retry-After`, for questions and summaries alike; the result is the same."""
+    """By `Retry-After`, for questions and for summaries. The result is the same."""
     examinee.told, seen = FACTS, set[bytes]()
 
     def override(_: str, recorded: Recorded) -> web.Response | None:
@@ -218,7 +218,7 @@ async def test_a_busy_upstream_is_waited_for(upstream: FakeUpstream, examinee: E
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [(401, "--api-key-env"), (404, "--model"), (403, "another key"), (429, "again and again")]
+    ("status", "told"), [(401, "--api-key-env"), (404, "--model"), (403, "another key"), (429, "keeps answering")]
 )
 async def test_what_no_later_question_would_change_ends_the_run(
     upstream: FakeUpstream, examinee: Examinee, file: Path, status: int, told: str
@@ -235,12 +235,12 @@ async def test_what_no_later_question_would_change_ends_the_run(
 async def test_a_model_that_writes_no_question_ends_the_run(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """No summary was paid for then; what the questions cost is told."""
+    """No summary was asked for then. The command prints what the questions cost."""
     examinee.override = lambda _kind, _recorded: "lorem {ipsum"
     result = await _evaluate(upstream, file, "--yes")
     assert result.exit_code == 1
-    assert "wrote no question in the form asked for" in result.stderr
-    assert "asked of models so far: " in result.stderr
+    assert "wrote no usable question" in result.stderr
+    assert "spent so far: " in result.stderr
     assert set(examinee.kinds) == {"question"}
 
 
@@ -258,17 +258,17 @@ async def test_a_judge_that_grades_nothing_leaves_nothing_measured(
 @pytest.mark.parametrize(
     ("content", "arguments", "status", "told"),
     [
-        (b"hello", (), 2, "is no chat request"),
-        (b'{"messages": [{"content": 1}], "model": "m"}', (), 2, "no object with a role"),
+        (b"hello", (), 2, "is not a chat request"),
+        (b'{"messages": [{"content": 1}], "model": "m"}', (), 2, "not an object with a role"),
         (b'{"messages": [{"role": "user", "content": "hi"}]}', (), 2, "--model"),
-        (make_session(2), (), 1, "nothing is removed of this session"),
+        (make_session(2), (), 1, "compaction removes nothing from this session"),
         (SESSION, ("--line", "2"), 2, "there is no line 2"),
         (SESSION, ("--arms", "none,other"), 2, "none,trimtab,digest,truncate"),
         (SESSION, ("--arms", ","), 2, "none,trimtab,digest,truncate"),
         (SESSION, ("--api-key-env", "NOT_SET"), 2, "NOT_SET"),
         (SESSION, ("--questions", "0"), 2, "--questions"),
         (SESSION, ("--set", "nonsense=1"), 2, "nonsense"),
-        (SESSION, ("--cache", "{file}"), 1, "stays as it is"),
+        (SESSION, ("--cache", "{file}"), 1, "left unchanged"),
         (
             SESSION,
             ("--set", "defaults.on_exceeded=error", "--set", "defaults.overflow_strategy=error"),
@@ -301,11 +301,11 @@ def _read(file: Path) -> bytes:
 async def test_of_many_sessions_the_one_that_is_taken_is_named(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """A recorded line that names no model is asked of the one that is named."""
+    """For a recorded line without a model, the model of the option is asked."""
     recorded = {key: value for key, value in orjson.loads(SESSION).items() if key == "messages"}
     _write(file, b"\n".join([make_session(3), orjson.dumps({"id": "x", "kind": "y", **recorded})]))
     result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--model", "named")
-    assert "Line 2 of 2" in result.stderr
+    assert "line 2 of 2" in result.stderr
     assert {asked.json["model"] for asked in upstream.requests} == {"named"}
     assert examinee.kinds
 
@@ -323,7 +323,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_nonsense_of_a_real_server_is_told_as_such(
     model: Path, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """llama.cpp itself: no question can be made; those of a file are answered, and what got no grade is told."""
+    """llama.cpp with a random model makes no question. Those of a file are answered; missing grades are reported."""
     file, cache = tmp_path / "session.json", tmp_path / "questions.json"
     _write(file, make_session(12, words=60))
     arguments = ("--window", "2048", "--questions", "2", "--timeout", "60", "--yes", "--cache", cache)
@@ -331,7 +331,7 @@ async def test_nonsense_of_a_real_server_is_told_as_such(
         command = ("evaluate", file, "--upstream", url, *arguments)
         made = await asyncio.to_thread(run_trimtab, *command)
         assert made.exit_code == 1, made.output
-        assert "wrote no question in the form asked for" in made.stderr
+        assert "wrote no usable question" in made.stderr
         name = name_set(read_session(_read(file)).sha256, "exam-model", 2)
         asked = ExamQuestion("What is the code of harbour0?", "7000", "The code of harbour0 is 7000.", 0.1)
         keep_questions(cache, name, [asked, asked])

@@ -16,7 +16,7 @@ def test_tokens_add_up_and_weigh_by_the_configured_ratios() -> None:
 
 
 def test_money_is_named_where_the_catalogue_knows_the_price() -> None:
-    """A hundred calls of ten thousand tokens cost what a million tokens of such prompts do."""
+    """A hundred calls of ten thousand tokens cost a hundred times one such call."""
     one = find_dollars([Item("a", "gpt-4o", OPENAI, Tokens(1, 10_000, 1_000))])
     many = find_dollars([Item("a", "gpt-4o", OPENAI, Tokens(100, 1_000_000, 100_000))])
     assert one is not None
@@ -30,7 +30,7 @@ def test_money_is_named_where_the_catalogue_knows_the_price() -> None:
     [("no-such-model", OPENAI), ("gpt-4o", "http://127.0.0.1:8000/v1"), ("gpt-4o", "https://gateway.example.com/v1")],
 )
 def test_money_is_not_guessed(model: str, base_url: str) -> None:
-    """Neither for a model that nobody knows, nor for one at a server whose prices nobody knows."""
+    """Neither for an unknown model, nor for a model at a server with unknown prices."""
     items = [Item("a", "gpt-4o", OPENAI, Tokens(1, 10, 1)), Item("b", model, base_url, Tokens(1, 10, 1))]
     assert find_dollars(items) is None
 

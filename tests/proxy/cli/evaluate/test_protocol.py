@@ -44,7 +44,7 @@ def _parts(rehearsal: Rehearsal, questions: int) -> list[Part]:
 
 
 async def test_questions_come_from_every_depth(rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner) -> None:
-    """As many as were wanted, oldest first, one call for each part."""
+    """As many as requested, oldest first, with one call for each part."""
     parts = _parts(rehearsal, 12)
     questions = await examiner.make_questions(parts)
     assert len(questions) == 12
@@ -58,7 +58,7 @@ async def test_questions_come_from_every_depth(rehearsal: Rehearsal, examinee: E
 async def test_a_part_of_which_no_question_comes_costs_no_other(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner
 ) -> None:
-    """Nonsense, made-up quotations and failures: what could be used is used."""
+    """After nonsense, invented quotations and failures, the usable questions remain."""
     said = iter(["Sure!", write_question("lighthouse", "1"), web.Response(status=500), web.Response(text="<html>")])
     examinee.override = lambda _kind, _recorded: next(said, None)
     questions = await examiner.make_questions(_parts(rehearsal, 12))
@@ -68,7 +68,7 @@ async def test_a_part_of_which_no_question_comes_costs_no_other(
 async def test_answers_come_from_what_the_arm_holds(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner, upstream: FakeUpstream
 ) -> None:
-    """What stands in it is known, what does not is not; who does not know needs no judge, and no arm is named."""
+    """Facts in the arm are known, others are not. 'Not known' needs no judge, and no prompt names an arm."""
     result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION, LOST])
     assert [(one.answer, one.grade) for one in result.answered] == [
         ("I read that it is 7003.", 2),
@@ -95,7 +95,7 @@ async def test_an_arm_that_the_upstream_refuses_for_its_length_is_asked_once(
 ) -> None:
     examinee.override = lambda _kind, _recorded: refuse(90_000, 8000)
     result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION] * 5)
-    assert (result.problem, result.answered) == ("refused: longer than the model's window", ())
+    assert (result.problem, result.answered) == ("refused: the prompt is longer than the model's window", ())
     assert examinee.kinds == ["answer"]
 
 
@@ -105,14 +105,14 @@ async def test_an_arm_that_the_upstream_refuses_for_its_length_is_asked_once(
         ("grade", "It is quite right.", "judge: no grade in its answer"),
         ("grade", '{"grade": 5}', "judge: no grade in its answer"),
         ("grade", web.Response(status=500), "judge: status 500"),
-        ("answer", web.Response(text="<html>"), "an answer that is no completion"),
+        ("answer", web.Response(text="<html>"), "the answer is not a chat completion"),
         ("answer", web.Response(status=422), "status 422"),
     ],
 )
 async def test_what_gets_no_grade_is_no_miss(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner, kind: str, said: object, problem: str
 ) -> None:
-    """It is told as what it is, and goes into no share."""
+    """It is reported as such, and counts in no share."""
     examinee.override = lambda asked, _recorded: said if asked == kind else None
     result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION])
     assert [(one.grade, one.problem) for one in result.answered] == [(None, problem)]
@@ -120,7 +120,7 @@ async def test_what_gets_no_grade_is_no_miss(
 
 
 async def test_an_answer_of_nonsense_is_a_miss(rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner) -> None:
-    """A judge that sees no right answer in it says so; a tool call in an answer's place is none."""
+    """The judge grades it; a tool call instead of an answer is no answer."""
 
     def override(kind: str, recorded: Recorded) -> str | None:
         if kind != "answer":
@@ -136,7 +136,7 @@ async def test_an_answer_of_nonsense_is_a_miss(rehearsal: Rehearsal, examinee: E
 async def test_what_ends_the_run_ends_every_question_under_way(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner, upstream: FakeUpstream
 ) -> None:
-    """The others are given up at once, and the reason is raised as it is."""
+    """The others are cancelled at once, and the error is raised unchanged."""
     asked = 0
 
     async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -166,7 +166,7 @@ async def test_results_keep_their_order() -> None:
 
 
 def test_recall_is_the_share_of_the_best_grades() -> None:
-    """Of what was graded alone; problems are named once."""
+    """Only graded answers count in it. Each problem is named once."""
     answered = [Answered(QUESTION, "a", grade) for grade in (2, 1, 0)] + [Answered(QUESTION, problem="late")] * 2
     result = ArmResult("digest", 100, tuple(answered), "odd")
     assert (result.recall, result.grades, result.problems) == (0.5, [2, 1, 0], ["odd", "late"])

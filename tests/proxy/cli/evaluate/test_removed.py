@@ -1,4 +1,4 @@
-"""What was removed: whose words give way, and how a model is shown them."""
+"""What compaction removes, and the form in which a model gets it."""
 
 import orjson
 import pytest
@@ -24,7 +24,7 @@ def _plan(body: bytes, **keys: object) -> Plan:
 
 
 def test_what_stays_is_not_removed() -> None:
-    """System, task, kept user messages and the tail stay; of all others each stands once among what was removed."""
+    """System, task, kept user messages and the tail stay. Each other message is once among those removed."""
     plan = _plan(make_session())
     removed = find_removed(plan)
     cut = plan.window.cut
@@ -39,7 +39,7 @@ def test_what_stays_is_not_removed() -> None:
 
 
 def test_pruned_results_are_removed() -> None:
-    """Where nothing is summarised, results that became placeholders are all that gave way."""
+    """Without a summary, only results that became placeholders are removed."""
     removed = find_removed(
         _plan(make_session(), overflow_strategy=OverflowStrategy.PRUNE, high_water=0.8, low_water=0.4)
     )
@@ -54,7 +54,7 @@ def test_nothing_is_removed_of_a_session_that_fits() -> None:
 
 
 def test_words_that_stand_in_the_tail_too_are_not_removed() -> None:
-    """A message that is said again behind the cut is still there."""
+    """A message that is repeated after the cut is not removed."""
     messages = orjson.loads(make_session())["messages"]
     again = {"role": "user", "content": "Never touch the lighthouse."}
     plan = _plan(read_messages([*messages[:4], again, *messages[4:], again], model="m").body)
@@ -76,14 +76,14 @@ _MESSAGES = st.lists(
 
 @given(_MESSAGES, st.integers(1, 20), st.integers(100, 4000))
 def test_parts_share_the_questions_and_the_depth(messages: list[Message], questions: int, part_tokens: int) -> None:
-    """All questions are wanted of some part; parts go from old to new; none is much longer than is allowed."""
+    """The parts want all questions together, go from old to new, and are not much longer than allowed."""
     parts = split_removed(messages, questions, count=_count, part_tokens=part_tokens)
     assert sum(part.questions for part in parts) == questions
     assert all(part.questions > 0 for part in parts)
     depths = [part.depth for part in parts]
     assert depths == sorted(depths)
     assert all(0 <= depth <= 1 for depth in depths)
-    # One message is shown whatever it takes, and no more of any than its share.
+    # At least one message is shown, and of each no more than its share.
     longest = max(part_tokens, 3 * (ITEM_TOKENS + 20))
     assert all(_count(part.text) <= longest + len(messages) for part in parts)
 

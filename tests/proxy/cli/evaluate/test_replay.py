@@ -1,4 +1,4 @@
-"""The session replayed: the same cuts as the proxy makes, and the same summaries asked for."""
+"""The replayed session has the same cuts as in the proxy, and asks for the same summaries."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -56,7 +56,7 @@ async def _write(rehearsal: Rehearsal, summariser: Summariser, client: PatientCl
 
 
 def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> None:
-    """Request by request or at once: the same cut, so what is measured is what the proxy would forward."""
+    """Request by request or at once, the cut is the same: what is measured is what the proxy would forward."""
     compactor = load_compactor("m", vocabulary="heuristic")
     planned = compactor.plan(rehearsal.session.request, rehearsal.policy)
     assert rehearsal.planned.plan.window == planned.plan.window
@@ -65,7 +65,7 @@ def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> Non
 
 
 def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
-    """Each text is first asked for at a request that holds what it covers."""
+    """The request that first asks for a text holds all messages that the text covers."""
     assert len(rehearsal.wanted) >= 3
     keys = [one.request.key for one in rehearsal.wanted]
     assert [one.request.base for one in rehearsal.wanted] == [None, *keys[:-1]]
@@ -83,7 +83,7 @@ def test_a_session_that_fits_wants_nothing() -> None:
 async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
     rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
 ) -> None:
-    """The question stands behind the session's own messages, the summary before among them."""
+    """The question comes after the session's own messages, which include the previous summary."""
     examinee.told = "The harbour is closed."
     written, steps = await _write(rehearsal, _summariser(upstream), client)
     assert set(written.texts) == {one.request.key for one in rehearsal.wanted}
@@ -108,7 +108,7 @@ async def test_a_transcript_is_written_out_where_the_configuration_wants_it(
 async def test_another_model_is_shown_the_transcript(
     rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
 ) -> None:
-    """Its prompt cache knows nothing of the session."""
+    """Its prompt cache does not have the session."""
     await _write(rehearsal, replace(_summariser(upstream), model="other"), client)
     assert {(asked.json["model"], len(asked.json["messages"])) for asked in upstream.summaries} == {("other", 1)}
     assert set(examinee.kinds) == {"summary"}
@@ -117,7 +117,7 @@ async def test_another_model_is_shown_the_transcript(
 async def test_the_digest_stands_where_no_summary_is_to_be_had(
     rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
 ) -> None:
-    """Each failure is told; what is forwarded is then what the digest arm forwards, or as short."""
+    """Each failure is reported. What is forwarded is then no longer than in the digest arm."""
     examinee.override = lambda _kind, _recorded: web.Response(status=402)
     written, steps = await _write(rehearsal, _summariser(upstream), client)
     assert steps == len(rehearsal.wanted) == len(written.failures)
@@ -138,7 +138,7 @@ async def test_no_model_is_asked_where_the_policy_asks_none(
 async def test_too_few_steps_for_a_summary_are_listed(
     rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
 ) -> None:
-    """The proxy asks no model for these; nor is it a failure."""
+    """The proxy asks no model for these texts, and that is not a failure."""
     listing = rehearse(rehearsal.session, rehearsal.compactor, replace(rehearsal.policy, summary_min_steps=1000))
     written, steps = await _write(listing, _summariser(upstream), client)
     assert (steps, written.failures, upstream.requests) == (0, [], [])
@@ -149,7 +149,7 @@ async def test_too_few_steps_for_a_summary_are_listed(
 async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_before(
     rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
 ) -> None:
-    """A step so large that it makes a cut at once: the question stands behind the request as it was without the cut."""
+    """A very large step makes a cut at once. The question then comes after the request without the cut."""
     plain, large = (orjson.loads(make_session(40, words=words))["messages"] for words in (300, 2000))
     messages = [*plain[:26], *large[26:28], *plain[28:30]]
     body = orjson.dumps({"model": "exam-model", "messages": messages})

@@ -1,4 +1,4 @@
-"""What an evaluation shows."""
+"""What an evaluation prints."""
 
 from io import StringIO
 
@@ -38,7 +38,7 @@ def _print(*, details: bool = False, width: int = 100) -> str:
 
 
 def test_the_table_shows_each_arm_by_what_was_measured() -> None:
-    """Recall is of what was graded; an arm that was not asked has none; the reasons stand below."""
+    """Recall counts graded answers. An arm that was not asked has none. The reasons follow the table."""
     text = _print()
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
     assert rows == [
@@ -50,7 +50,7 @@ def test_the_table_shows_each_arm_by_what_was_measured() -> None:
         "none: does not fit the window",
         "trimtab: judge: no grade",
         "1 of 6 questions could not be used.",
-        "2 of 3 summaries are digests: status 402\n",
+        "2 of 3 summaries failed and are digests: status 402\n",
         "20 calls, 123,456 prompt tokens, 789 completion tokens",
     ):
         assert told in text
@@ -58,7 +58,7 @@ def test_the_table_shows_each_arm_by_what_was_measured() -> None:
 
 
 def test_words_of_the_session_are_shown_on_demand_alone() -> None:
-    """And then without what moves a terminal's cursor."""
+    """And then without control characters."""
     assert "port?" not in _print()
     assert "answer" not in _print().replace("answers", "")
     assert b"8443" not in RESULT.write_json(details=False)
@@ -87,7 +87,7 @@ def test_json_has_all_that_the_table_has() -> None:
 
 
 def test_the_price_names_calls_tokens_and_money_where_it_is_known() -> None:
-    """What is not asked has no row; ratios are the configuration's."""
+    """An item without calls has no row. The price ratios are those of the configuration."""
     openai = "https://api.openai.com/v1"
     items = [Item("summaries", "gpt-4o", openai, Tokens()), Item("answers", "gpt-4o", openai, Tokens(4, 1000, 100))]
     out = StringIO()

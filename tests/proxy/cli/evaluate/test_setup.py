@@ -1,4 +1,4 @@
-"""What an evaluation is made of, before anything is asked."""
+"""What an evaluation prepares before a model is asked."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +47,7 @@ async def test_a_window_that_nobody_names_is_asked_of_the_upstream(upstream: Fak
 
 
 async def test_a_key_is_shown_where_a_clients_is(upstream: FakeUpstream) -> None:
-    """The operator's own key goes in its place where there is one; a named upstream sees nobody's."""
+    """If the operator has a key for an upstream, that one is sent. A named upstream gets no client's key."""
     config = _config(upstream, f"upstreams={{other: {{base_url: '{upstream.url}'}}}}")
     assert show_key(config.upstream, "k") == [("Authorization", "Bearer k")]
     assert show_key(config.upstream, None) == []
@@ -56,7 +56,7 @@ async def test_a_key_is_shown_where_a_clients_is(upstream: FakeUpstream) -> None
 
 
 async def test_servers_are_those_of_the_configuration(upstream: FakeUpstream) -> None:
-    """A judge, or a summariser, at an upstream of its own is asked there."""
+    """A judge or a summariser with an upstream of its own is asked there."""
     other = "upstreams={other: {base_url: 'http://127.0.0.1:9/v2', api_key: own}}"
     models = "models=[{match: judge, upstream: other}]"
     setup = await _prepare(_config(upstream, other, models, "defaults.summary.upstream=other"))
@@ -80,7 +80,7 @@ async def test_the_estimate_is_what_is_asked_at_most(upstream: FakeUpstream, exa
         "grades": 30,
     }
     assert items["answers"].prompt > 10 * sum(arm.tokens for arm in arms if arm.problem is None)
-    # With summaries as long as may be, no arm holds more than was estimated.
+    # Even with summaries of the maximum length, no arm is larger than estimated.
     texts = {one.request.key: Summary("long " * one.request.max_tokens, by_model=True) for one in setup.summaries}
     assert add_up(setup.estimate(setup.make_arms(texts))).prompt <= add_up(setup.estimate(arms)).prompt
     assert upstream.requests == examinee.kinds == []
@@ -93,7 +93,7 @@ async def test_arms_that_are_not_wanted_cost_nothing(upstream: FakeUpstream) -> 
 
 
 async def test_a_model_may_hold_more_than_is_compacted_for(upstream: FakeUpstream) -> None:
-    """A window that is given is the one to compact for; all of the session is asked in the one that the model has."""
+    """The window of the option is used to compact; the whole session is asked in the model's real window."""
     upstream.models = orjson.dumps({"data": [{"id": "exam-model", "max_model_len": 200_000}]})
     setup = await _prepare(_config(upstream), window_tokens=16_000)
     arms = {arm.name: arm for arm in setup.make_arms({})}
@@ -103,7 +103,7 @@ async def test_a_model_may_hold_more_than_is_compacted_for(upstream: FakeUpstrea
 
 
 async def test_questions_of_the_cache_need_not_be_made(upstream: FakeUpstream, tmp_path: Path) -> None:
-    """They are those of the same session, model and number; arms are asked as many as there are."""
+    """They belong to the same session, model and number. Each arm is asked all of them."""
     path, session = tmp_path / "questions.json", read_session(make_session(60))
     kept = [ExamQuestion("What?", "that", "that one", 0.5)] * 3
     keep_questions(path, name_set(session.sha256, "exam-model", 10), kept)
