@@ -18,7 +18,7 @@ INTRODUCTION = """\
 This page lists every text that trimtab writes into a request in place of something that it removed.
 
 Models read these texts. Each one says what is missing and, if the reader can do something, how to see it. A tool or a
-user can write such a text, too: it stays where it is and has no effect on trimtab. The texts below have sample values.
+user can write such a text, too: it stays unchanged and has no effect on trimtab. The texts below have sample values.
 """
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Tool results": ("mark_middle", "mark_gap", "mark_next_gap", "mark_same", "mark_near", "mark_pruned", "NO_RESULT"),
