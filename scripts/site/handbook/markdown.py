@@ -28,7 +28,7 @@ class Link:
     target: str
 
     def resolve(self, source: str) -> tuple[str, str] | None:
-        """The target's path, relative to the same folder as `source`, and its fragment. None for another host."""
+        """The path of the target, resolved against the path of `source`, and its fragment. None for another host."""
         parts = urlsplit(self.target)
         if parts.scheme or parts.netloc:
             return None
