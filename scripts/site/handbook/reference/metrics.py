@@ -21,7 +21,7 @@ The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 ## trimtab's own metrics
 """
 UNITS = {"_seconds": "seconds", "_ratio": "ratio", "_tokens_per_second": "tokens per second"}
-"""The unit, by the end of a metric's name. For other names: tokens if the name contains `tokens`, events for a counter."""
+"""The unit by the end of a metric's name. Other names: tokens if the name contains `tokens`, events for a counter."""
 _TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
 
 
