@@ -1,10 +1,11 @@
-"""Checks the sizes that the source keeps: entries of a folder, lines of files and functions, floors of imports.
+"""Checks the size limits of the source: entries in a folder, lines in a file and a function, floors of imports.
 
-A level is a folder with the modules and sub-packages in it. Its floors are the longest chain of imports among them:
-each imports the next. import-linter holds the order of the floors; here they are counted. `__main__.py` only starts
-the program and counts neither as an entry nor as a floor.
+A level is a folder with the modules and sub-packages in it. Its floors are the longest chain of imports among them, in
+which each one imports the next. import-linter checks the order of the floors; this script counts them. `__main__.py`
+only starts the program, so it counts neither as an entry nor as a floor.
 
 Usage: python scripts/check_house.py [ROOT]
+Prints each problem to standard error. The exit status is 1 if there is any.
 """
 
 import ast
@@ -25,7 +26,7 @@ NOT_COUNTED = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
 
 
 def find_mistakes(root: Path) -> Iterator[str]:
-    """Each place that is over a limit."""
+    """Find every folder, file, function and chain of imports that is over a limit."""
     for package in PACKAGES:
         yield from check_sizes(root / package, root)
     sys.path.insert(0, str(root.resolve()))
@@ -35,7 +36,7 @@ def find_mistakes(root: Path) -> Iterator[str]:
 
 
 def check_sizes(package: Path, root: Path) -> Iterator[str]:
-    """Each folder, file and function of the package that is over a limit."""
+    """Find every folder, file and function of the package that is over a limit."""
     for path in (package, *sorted(package.rglob("*"))):
         name = path.relative_to(root)
         if path.is_dir() and path.name not in NOT_COUNTED:
@@ -63,11 +64,11 @@ def _check_file(path: Path, name: Path) -> Iterator[str]:
 
 
 def check_floors(package: str, imports: Mapping[str, set[str]]) -> Iterator[str]:
-    """Whether these imports among the package's parts make a circle, or too many floors."""
+    """Report imports that form a cycle, or too many floors, among the parts of one package."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
-        yield f"{package}: imports in a circle: {' -> '.join(reversed(error.args[1]))}"
+        yield f"{package}: imports in a cycle: {' -> '.join(reversed(error.args[1]))}"
         return
     chain = _find_longest_chain(imports)
     if len(chain) > MAX_FLOORS:
@@ -75,7 +76,7 @@ def check_floors(package: str, imports: Mapping[str, set[str]]) -> Iterator[str]
 
 
 def find_imports(graph: grimp.ImportGraph, package: str) -> dict[str, set[str]]:
-    """For each part of the package, the other parts that it or anything in it imports."""
+    """Map each part of the package to the other parts that it, or any module in it, imports."""
     rooms = {room for room in graph.find_children(package) if not room.endswith(".__main__")}
     room_of = {module: room for room in rooms for module in (room, *graph.find_descendants(room))}
     imports: dict[str, set[str]] = {room: set() for room in rooms}

@@ -1,9 +1,10 @@
-"""Checks that tests mirror the source: each module has its own test file, and each test file its module.
+"""Checks that tests mirror the source: each module has its own test file, and each test file has its module.
 
-`proxy/http/relay.py` is tested in `tests/proxy/http/test_relay.py`, which may be split by aspect:
-`test_relay_<aspect>.py`. A package's `__init__.py` needs a test file only if it has code beyond imports.
+The tests of `proxy/http/relay.py` are in `tests/proxy/http/test_relay.py`. They may be split by topic into
+`test_relay_<aspect>.py`. A package's `__init__.py` needs a test file only if it has code other than imports.
 
 Usage: python scripts/check_mirror.py [ROOT]
+Prints each problem to standard error. The exit status is 1 if there is any.
 """
 
 import ast
@@ -14,26 +15,26 @@ from pathlib import Path
 PACKAGES = ("proxy", "rules")
 
 WITHOUT_TEST_FILE = {
-    "proxy/config/errors.py": "an exception without code of its own",
-    "proxy/__main__.py": "hands over to the command line; tests/end_to_end starts it as a process",
-    "proxy/wire/codec.py": "a protocol and its values; test_codec.py of chat/ holds dialects to it",
+    "proxy/config/errors.py": "an exception class without code of its own",
+    "proxy/__main__.py": "only calls the command line; tests/end_to_end starts it as a process",
+    "proxy/wire/codec.py": "a protocol and its values; tests/proxy/wire/chat/test_codec.py checks a dialect against it",
 }
-"""Modules without a test file of their own, and why."""
+"""Modules without their own test file, each with the reason."""
 
 WITHOUT_MODULE = {
-    "tests/rules/test_public.py": "the package's public face",
-    "tests/proxy/compaction/test_public.py": "the package's public face",
-    "tests/rules/laws": "laws of several rules together",
-    "tests/proxy/state/stores/test_at_rest.py": "what every store leaves on disk",
-    "tests/proxy/state/stores/test_contract.py": "what every store promises",
-    "tests/proxy/wire/chat/test_golden.py": "counts of all of proxy/wire/chat beside those of real servers",
-    "tests/proxy/wire/chat/test_surroundings.py": "bytes around the messages, through reading and writing together",
+    "tests/rules/test_public.py": "the package's public names",
+    "tests/proxy/compaction/test_public.py": "the package's public names",
+    "tests/rules/laws": "laws that concern several rules",
+    "tests/proxy/state/stores/test_at_rest.py": "what each kind of store writes to disk",
+    "tests/proxy/state/stores/test_contract.py": "what each kind of store promises",
+    "tests/proxy/wire/chat/test_golden.py": "token counts of proxy/wire/chat, compared with those of real servers",
+    "tests/proxy/wire/chat/test_surroundings.py": "bytes around the messages, through reading and writing",
 }
-"""Test files and folders of test files that belong to no one module, and why."""
+"""Test files and folders that do not belong to a single module, each with the reason."""
 
 
 def find_mistakes(root: Path) -> Iterator[str]:
-    """Each module without a test file, each test file without a module, and each exception without need."""
+    """Find modules without a test file, test files without a module, and exceptions that are not needed."""
     modules = {path for package in PACKAGES for path in _find_files(root, package) if _has_code(root / path)}
     tests = {path for package in PACKAGES for path in _find_files(root, f"tests/{package}") if _is_test(path)}
     module_of = {test: _find_module(test, modules) for test in tests}
@@ -47,7 +48,7 @@ def _find_untested(modules: set[Path]) -> Iterator[str]:
             yield f"{module}: has no test file; write {Path('tests') / module.parent / f'test_{_name(module)}.py'}"
     for name in sorted(WITHOUT_TEST_FILE):
         if Path(name) not in modules:
-            yield f"{name}: stands in WITHOUT_TEST_FILE without need; take it out"
+            yield f"{name}: WITHOUT_TEST_FILE lists it without need; remove it"
 
 
 def _find_strays(tests: set[Path]) -> Iterator[str]:
@@ -56,7 +57,7 @@ def _find_strays(tests: set[Path]) -> Iterator[str]:
             yield f"{test}: its module does not exist; name it test_<module>.py or test_<module>_<aspect>.py"
     for name in sorted(WITHOUT_MODULE):
         if not any(Path(name) in (test, *test.parents) for test in tests):
-            yield f"{name}: stands in WITHOUT_MODULE without need; take it out"
+            yield f"{name}: WITHOUT_MODULE lists it without need; remove it"
 
 
 def _find_files(root: Path, folder: str) -> Iterator[Path]:
@@ -72,7 +73,7 @@ def _name(module: Path) -> str:
 
 
 def _find_module(test: Path, modules: set[Path]) -> Path | None:
-    """The module of the mirrored folder with the longest name that the test file's name begins with."""
+    """Find the module in the mirrored folder that the test file's name begins with; the longest name wins."""
     folder = test.parent.relative_to("tests")
     beside = [module for module in modules if module.parent == folder]
     fitting = [module for module in beside if f"{test.stem}_".startswith(f"test_{_name(module)}_")]
@@ -80,7 +81,7 @@ def _find_module(test: Path, modules: set[Path]) -> Path | None:
 
 
 def _has_code(path: Path) -> bool:
-    """Any module but a package's `__init__.py` that has only a docstring, imports and `__all__`."""
+    """Whether a module is more than a package's `__init__.py` with only a docstring, imports and `__all__`."""
     if path.name != "__init__.py":
         return True
     body = ast.parse(path.read_bytes()).body

@@ -1,12 +1,13 @@
-"""Checks the words of the repository: phrases that have to be read twice, and numbers without a reason.
+"""Checks the text of the repository: phrases that are hard to read, and numbers without a reason.
 
 Two laws:
 
-* No phrase of `PHRASES` appears in a docstring, a comment, a message or a page. Each has a plain word.
-* A module constant that is a number has a comment on its line or above it, or a string below it, that says where the
-  number comes from. Constants on successive lines may share the comment above the first or the string below the last.
+* No phrase of `PHRASES` appears in a docstring, a comment, a message or a page. Each has a plain replacement.
+* A module constant that is a number has an explanation: a comment on its line or above it, or a string below it.
+  Constants on successive lines may share the comment above the first or the string below the last.
 
 Usage: python scripts/check_words.py [ROOT]
+Prints each problem to standard error. The exit status is 1 if there is any.
 """
 
 import ast
@@ -43,18 +44,18 @@ PHRASES = {
     r"(?<!\bsee )(?<!\bdecides )(?<!\bdirectory )(?<!\bpositions )(?<!\bindex )(?<!\boffset )"
     r"\b[Ww]here (?:it|they|there|none|no|nothing|one|neither|both|all|only|some|its|another)\b": "if",
 }
-"""Each pattern, and what to write instead."""
+"""Maps each pattern to the text to write instead."""
 
 
 def find_mistakes(root: Path) -> Iterator[str]:
-    """Each phrase and each number that breaks a law, with its file and line."""
+    """Find each phrase and each number that breaks a law, as `FILE:LINE: PROBLEM`."""
     for pattern in PAGES:
         for path in sorted(root.glob(pattern)):
             yield from check_text(path.read_text("utf-8"), path.relative_to(root))
     for package in CODE:
         for path in sorted((root / package).rglob("*.py")):
             if path.resolve() == Path(__file__).resolve():
-                continue  # it quotes them
+                continue  # this file quotes the phrases
             source = path.read_text("utf-8")
             name = path.relative_to(root)
             yield from check_text(source, name)
@@ -63,7 +64,7 @@ def find_mistakes(root: Path) -> Iterator[str]:
 
 
 def check_text(text: str, name: Path) -> Iterator[str]:
-    """Each phrase of `PHRASES` in the text; a phrase may go over the end of a line."""
+    """Find each phrase of `PHRASES` in a text. A phrase may continue on the next line."""
     words = [(word, number) for number, line in enumerate(text.splitlines(), 1) for word in line.split() if word != "#"]
     starts = list(accumulate((len(word) + 1 for word, _ in words), initial=0))
     flat = " ".join(word for word, _ in words)
@@ -74,7 +75,7 @@ def check_text(text: str, name: Path) -> Iterator[str]:
 
 
 def check_numbers(source: str, name: Path) -> Iterator[str]:
-    """Each module constant that is a number and gives no reason for it."""
+    """Find each numeric module constant without an explanation."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
     block: list[tuple[int, str]] = []

@@ -1,9 +1,10 @@
-"""Pack a tiktoken rank file into the form that the wheel carries.
+"""Packs a tiktoken rank file into the form that the wheel contains.
 
-Usage, from the folder of the packed files: python pack_vocabulary.py o200k_base.tiktoken o200k_base.xz
-The wheel's own lie in proxy/compaction/tokenizers/vocabulary.
+Usage, in the folder of the packed files (the wheel's are in proxy/compaction/tokenizers/vocabulary):
+python pack_vocabulary.py o200k_base.tiktoken o200k_base.xz
 
-The packed form is xz over: one byte per token with its length, in rank order, then the tokens themselves.
+The packed form is xz-compressed. It contains one byte per token with the token's length, in rank order, then the
+tokens.
 """
 
 import base64
@@ -15,7 +16,7 @@ FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0}
 
 
 def pack(ranks: bytes) -> bytes:
-    """The packed form of a rank file. Raises ValueError where the ranks are not 0, 1, 2 ... in order."""
+    """Return the packed form of a rank file. Raises ValueError if the ranks are not 0, 1, 2 ... in order."""
     tokens: list[bytes] = []
     for number, line in enumerate(ranks.splitlines()):
         token, rank = line.split()
@@ -27,7 +28,7 @@ def pack(ranks: bytes) -> bytes:
 
 
 def main() -> None:
-    """Read the rank file, write the packed file."""
+    """Read the rank file and write the packed file."""
     source, target = map(pathlib.Path, sys.argv[1:3])
     packed = pack(source.read_bytes())
     target.write_bytes(packed)

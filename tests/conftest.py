@@ -1,8 +1,8 @@
-"""Profiles for all property tests; a real proxy over real sockets, in front of the fake upstream.
+"""Hypothesis profiles for all property tests, and a real proxy on real sockets in front of the fake upstream.
 
-`trimtab`: few examples, the same at every run, however slow the machine. `thorough` (`--hypothesis-profile=thorough`):
-many, and others at each run, to look for what the few have missed. `few`: for a run that looks for other things than
-broken laws, such as versions of libraries that do not fit.
+`trimtab`: few examples, the same in every run, without a deadline.
+`thorough` (`--hypothesis-profile=thorough`): many examples, different in every run, to find what `trimtab` missed.
+`few`: for runs that look for other problems than broken laws, for example incompatible library versions.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -37,26 +37,26 @@ StartProxy = Callable[..., Awaitable[Proxy]]
 
 @pytest.fixture(autouse=True)
 def _own_data_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test finds what another has stored, or what the user has."""
+    """Each test has its own data directory: it sees neither another test's store nor the user's."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
 
 
 @pytest.fixture(autouse=True)
 def _own_log() -> Iterator[None]:
-    """No test logs as another has told the process to."""
+    """Reset the configuration of the log after each test, so that it does not affect the next one."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
 def compactors() -> Compactors:
-    """The vocabulary, loaded once."""
+    """The tokenizers; the session loads the vocabulary only once."""
     return Compactors(ListLog())
 
 
 @pytest.fixture
 def log() -> ListLog:
-    """What the proxy logs."""
+    """The lines that the proxy logs."""
     return ListLog()
 
 
@@ -69,7 +69,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 
 @pytest.fixture
 async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListLog) -> AsyncIterator[StartProxy]:
-    """Start a proxy with `dotted.key=value` settings, in front of the fake upstream unless they say otherwise."""
+    """A function that starts a proxy with `dotted.key=value` settings, by default in front of the fake upstream."""
     async with AsyncExitStack() as stack:
 
         async def start(*settings: str, codecs: Iterable[Codec] = CODECS) -> Proxy:
@@ -87,6 +87,6 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
 
 @pytest.fixture
 async def client() -> AsyncIterator[aiohttp.ClientSession]:
-    """An HTTP client that leaves bodies as they are."""
+    """An HTTP client that does not decompress response bodies."""
     async with aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
         yield session

@@ -56,13 +56,8 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
 
 @main.command()
 def schema() -> None:
-<<<<<<< HEAD
-    """Print the JSON Schema of the configuration, for editors."""
-    click.echo(orjson.dumps(make_schema(), option=orjson.OPT_INDENT_2))
-=======
     """Print the JSON Schema of the configuration. Editors use it to complete and check YAML."""
-    click.echo(orjson.dumps(Config.model_json_schema(), option=orjson.OPT_INDENT_2))
->>>>>>> h18-p1
+    click.echo(orjson.dumps(make_schema(), option=orjson.OPT_INDENT_2))
 
 
 @main.command()

@@ -1,7 +1,7 @@
-"""Builds the documentation site into `build/site`: HTML, each page's Markdown beside it, and llms.txt.
+"""Builds the documentation site into `build/site`: HTML, the Markdown source of each page next to it, and llms.txt.
 
-Every warning is an error: links and anchors that do not exist, pages that the navigation does not name, pages that two
-clicks from the front page do not reach, parts that a page would load from another host.
+Every warning is an error. Errors are: a link or an anchor that does not exist, a page that is missing from the
+navigation, a page more than two clicks away from the front page, and a part of a page that another host would serve.
 
 Usage: python scripts/site/build.py [--pages FOLDER] [--out FOLDER]
 """
@@ -29,7 +29,7 @@ SUMMARY = (
 
 
 def stage(pages: Path, out: Path) -> Path:
-    """Copy the pages, the changelog and the generator's configuration to where the generator reads them."""
+    """Copy the pages, the changelog and the configuration to the folder that the site generator reads."""
     staged = out / STAGED
     for folder in (staged, out / SITE):
         shutil.rmtree(folder, ignore_errors=True)
@@ -42,7 +42,7 @@ def stage(pages: Path, out: Path) -> Path:
 
 
 def generate(out: Path) -> Iterator[str]:
-    """Write the HTML; what the generator says if it fails. Its warnings are errors."""
+    """Write the HTML. Yields the generator's output if it fails; its warnings are errors."""
     command = [
         sys.executable,
         "-m",
@@ -53,13 +53,13 @@ def generate(out: Path) -> Iterator[str]:
         "--config-file",
         str(out / CONFIG.name),
     ]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=out)  # noqa: S603 - our own
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=out)  # noqa: S603 - a fixed command
     if ended.returncode != 0:
         yield f"the generator failed:\n{click.unstyle(ended.stdout + ended.stderr.partition('Traceback')[0])}"
 
 
 def add_markdown(staged: Path, site: Path, pages: list[navigation.Page]) -> None:
-    """Put each page's Markdown beside its HTML, and llms.txt at the root."""
+    """Copy the Markdown of each page next to its HTML, and write llms.txt to the root."""
     texts = {page.path: read(staged / page.path) for page in pages}
     for path in texts:
         shutil.copy(staged / path, site / path)
@@ -67,7 +67,7 @@ def add_markdown(staged: Path, site: Path, pages: list[navigation.Page]) -> None
 
 
 def build(pages_folder: Path, out: Path) -> list[str]:
-    """Build the site; everything that is wrong with it."""
+    """Build the site, and return every problem found."""
     staged = stage(pages_folder, out)
     pages = navigation.read_pages(CONFIG)
     if wrong := list(navigation.check_navigation(pages, staged)):
@@ -81,7 +81,7 @@ def build(pages_folder: Path, out: Path) -> list[str]:
 
 
 def main() -> None:
-    """Build as the command line says; status 1 if anything is wrong."""
+    """Build the site. The exit status is 1 if there is any problem."""
     parser = argparse.ArgumentParser(description="Build the documentation site; every warning is an error.")
     parser.add_argument("--pages", type=Path, default=ROOT / "docs", help="the folder with the pages")
     parser.add_argument("--out", type=Path, default=ROOT / "build", help="the folder for the site and its staging")

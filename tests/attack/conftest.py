@@ -1,4 +1,4 @@
-"""An upstream that keeps the very bytes of what it is sent."""
+"""An upstream that keeps the exact bytes that it receives."""
 
 from collections.abc import AsyncIterator
 
@@ -8,6 +8,5 @@ from upstreams.raw import RawUpstream, run_raw_upstream
 
 @pytest.fixture
 async def raw() -> AsyncIterator[RawUpstream]:
-    """The upstream, of bare sockets."""
     async with run_raw_upstream() as running:
         yield running

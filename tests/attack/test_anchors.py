@@ -1,8 +1,8 @@
-"""What a stranger wrote gains nothing by being carried over a cut by code.
+"""Hostile text gains nothing when trimtab carries it over a cut without a model.
 
 Names, labels, commands, error lines, task lists and instruction files come from pages, files and arguments that anyone
-may have written. Whatever they hold: they stand in quotations that trimtab alone opens and ends, and the work that they
-make is bounded.
+may have written. All of it is inside quotations, which only trimtab opens and ends. The work that such text causes is
+bounded.
 """
 
 import unicodedata
@@ -61,18 +61,18 @@ NAMES = st.sampled_from(("bash", "Task", "TodoWrite", "Read", "Write", "KillShel
 
 
 def spell(text: str) -> str:
-    """The letters of a text as a lenient reader takes them."""
+    """The letters of a text as a lenient reader sees them."""
     return "".join(char for char in unicodedata.normalize("NFKC", text).casefold() if char.isalnum())
 
 
 def forge(disguise: str, piece: Piece) -> str:
-    """A text that holds our words in a disguise, and what the stranger wants behind them."""
+    """A text with our headings in a disguise, followed by the attacker's own text."""
     ours, before, after = piece
     return f"{before}error: {CANARY} {DISGUISES[disguise](ours)}{after} error {CANARY}"
 
 
 def attack(name: str, texts: list[str]) -> tuple[Message, ...]:
-    """A session in which the stranger's texts stand wherever a text can stand."""
+    """A session with the attacker's texts in every place that can hold a text."""
     said: list[Message] = [user("Please begin.")]
     for number, text in enumerate(texts):
         calls = (
@@ -97,11 +97,11 @@ def _read(text: str) -> ToolCall:
 
 
 OWN_TITLES = (f"\n> {NAMES_TITLE}", f"\n## {TASK_LIST_TITLE}", f", {FILE_SUFFIX}\n")
-"""What trimtab itself says at the head of a quotation."""
+"""Text that trimtab itself writes at the start of a quotation."""
 
 
 def check_quoted(carried: str) -> None:
-    """Each part is one quotation; none of our words stands in one, however it is spelled."""
+    """Each part is one quotation. None of our headings appears in it, in any spelling."""
     parts = carried.split("\n\n" + QUOTE_START)
     for number, part in enumerate(parts):
         whole = part if number == 0 else QUOTE_START + part
@@ -117,14 +117,14 @@ def check_quoted(carried: str) -> None:
 @EACH_DISGUISE
 @given(name=NAMES, pieces=st.lists(PIECES, min_size=1, max_size=3), room=ROOMS)
 def test_a_strangers_words_stay_in_their_quotation(disguise: str, name: str, pieces: list[Piece], room: int) -> None:
-    """Wherever in a session they stand, and whatever of them is carried."""
+    """The text may be anywhere in the session, and any part of it may be carried over."""
     messages = attack(name, [forge(disguise, piece) for piece in pieces])
     cut = Cut(CutKind.SUMMARISE, len(messages), 100, (), 200, made_at=len(messages), anchor_tokens=room)
     carried = Anchors().find(messages, Place(cut, 0, ("AGENTS.md",)), count=count, spend=lambda _: None)
     if carried:
         check_quoted(carried)
     if room == 5000:
-        assert CANARY in carried  # what the stranger said is told, as a quotation
+        assert CANARY in carried  # the attacker's text is carried over, as a quotation
 
 
 @EACH_DISGUISE
@@ -132,7 +132,7 @@ def test_a_strangers_words_stay_in_their_quotation(disguise: str, name: str, pie
 def test_each_line_of_the_index_is_marked_as_a_quotation(
     disguise: str, name: str, pieces: list[Piece], room: int
 ) -> None:
-    """None of them ends early, so that its rest would stand as our own word; and nobody's terminal is told anything."""
+    """No line ends early, which would show its rest as our own text. No control character reaches a terminal."""
     messages = attack(name, [forge(disguise, piece) for piece in pieces])
     made = Removed(messages, [read_mentions(message) for message in messages], frozenset())
     text = write_anchors(made, max_tokens=room, count=count)
@@ -145,7 +145,7 @@ def test_each_line_of_the_index_is_marked_as_a_quotation(
 
 @pytest.mark.parametrize("ours", OURS)
 def test_names_in_a_row_do_not_spell_our_words(ours: str) -> None:
-    """Though each of them is told as it is, and the line of a kind is ours."""
+    """Each name is listed unchanged, and the line of a kind is ours."""
     words = [f"{word.strip('[].,#> ')}_" for word in ours.split()]
     messages = (*(assistant(f"{word}a_") for word in reversed(words)), user(" ".join(words)))
     made = Removed(messages, [read_mentions(message) for message in messages], frozenset(), is_told=True)
@@ -171,7 +171,7 @@ FLOODS = {
 
 @pytest.mark.parametrize("flood", FLOODS)
 def test_a_flood_takes_linear_work(flood: str) -> None:
-    """As a call's arguments, as what is said, and as a result."""
+    """The flood is in a call's arguments, in a message, and in a result."""
 
     def work(size: int) -> int:
         text = FLOODS[flood](size)

@@ -1,6 +1,7 @@
-"""What one client pays for stays its own, however it shows its key; and a key reaches those that it is for.
+"""A client's paid summaries stay its own, in whatever form it sends its key; and a key goes only where it belongs.
 
-Two tenants send the same long session. The second one's prompt must not hold the summary that the first one paid for.
+Two tenants send the same long session. The second one's prompt must not contain the summary that the first one paid
+for.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ PLACEHOLDER = {"Authorization": "Bearer not-needed"}
 KEY = "sk-CLIENT-PLANTED"
 
 Way = tuple[dict[str, str], str]
-"""How a client asks: headers and the target."""
+"""How a client sends its key: headers, and the request target."""
 
 PLACES = {
     "a header of Google's": ({"x-goog-api-key": "{}"}, PATH),
@@ -52,7 +53,7 @@ def _fill(way: Way, name: str) -> Way:
 
 @contextmanager
 def _numbering(upstream: FakeUpstream) -> Iterator[None]:
-    """Each summary that the upstream writes says which it is."""
+    """The upstream numbers the summaries that it writes."""
     plain = upstream.answer
 
     async def answer(recorded, request):
@@ -75,7 +76,7 @@ async def _ask(client: aiohttp.ClientSession, proxy: Proxy, way: Way, body: byte
 
 
 def _notes(upstream: FakeUpstream) -> list[str]:
-    """The summary that stands in each of the clients' requests."""
+    """The number of the summary in each request of the clients."""
     found = [recorded.body.partition(b"NOTE-")[2].partition(b".")[0].decode() for recorded in upstream.chats]
     assert all(found)
     return found
@@ -83,7 +84,7 @@ def _notes(upstream: FakeUpstream) -> list[str]:
 
 @pytest.mark.parametrize("place", PLACES)
 async def test_no_client_gets_what_another_has_paid_for(place, client, upstream, start_proxy):
-    """Whatever tells the two apart; and each finds its own again."""
+    """The clients differ in one of many ways to send a key. Each finds its own summary again."""
     proxy = await start_proxy(*SUMMARISED)
     alice, bob = (_fill(PLACES[place], name) for name in ("alice", "bobby"))
     with _numbering(upstream):
@@ -101,7 +102,7 @@ async def test_no_client_gets_what_another_has_paid_for(place, client, upstream,
     ],
 )
 async def test_a_client_finds_what_it_has_paid_for(first, second, client, upstream, start_proxy):
-    """Also if a server in between, or its own library, changes what lets nobody in."""
+    """Values that give no access may change between requests, in a server on the way or in the client's library."""
     proxy = await start_proxy(*SUMMARISED)
     with _numbering(upstream):
         for headers in (first, second):
@@ -111,7 +112,7 @@ async def test_a_client_finds_what_it_has_paid_for(first, second, client, upstre
 
 @pytest.mark.parametrize("place", [name for name in PLACES if name != "for the proxy, in vain"])
 async def test_a_summary_is_paid_for_as_its_request_is(place, client, upstream, start_proxy):
-    """The upstream lets the summary in by what lets the request in; to a hop's own headers it has no right."""
+    """The summary request carries the credential of its request, except for the hop-by-hop headers."""
     proxy = await start_proxy(*SUMMARISED)
     way = _fill(PLACES[place], KEY)
     await _ask(client, proxy, way)
@@ -131,7 +132,7 @@ WAYS = {
 
 
 def _find_planted(upstream: FakeUpstream) -> list[str]:
-    """Requests of any kind, questions for windows among them, that show a key of the client's."""
+    """Requests of any kind that show a key of the client, including those for context windows."""
     said = [*upstream.requests, *upstream.questions]
     return [item.path for item in said if KEY in item.path or KEY in str(item.headers) or KEY.encode() in item.body]
 
@@ -139,7 +140,7 @@ def _find_planted(upstream: FakeUpstream) -> list[str]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("own", ["", "api_key: sk-operator"])
 async def test_a_clients_key_stays_away_from_upstreams_that_it_is_not_for(way, own, client, upstream, start_proxy):
-    """Not with requests that are routed there, not with summaries, not with questions for windows."""
+    """No key is sent with routed requests, with summaries, or with requests for context windows."""
     async with run_upstream() as other:
         named = f"upstreams={{other: {{base_url: '{other.url}', {own}}}}}"
         routed = await start_proxy(*SUMMARISED[1:], named, "models=[{match: m, upstream: other}]")
@@ -158,7 +159,7 @@ async def test_a_clients_key_stays_away_from_upstreams_that_it_is_not_for(way, o
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_key_goes_where_the_operator_says(way, client, upstream, start_proxy):
-    """`client` passes all of it as it is, `none` keeps it from the main upstream, too, on every path."""
+    """`client` passes every key unchanged. `none` also keeps keys from the main upstream, on every path."""
     shown = await start_proxy()
     await _ask(client, shown, WAYS[way], orjson.dumps(CHAT))
     assert upstream.chats[0].path == WAYS[way][1]
@@ -188,7 +189,7 @@ async def test_a_key_goes_where_the_operator_says(way, client, upstream, start_p
     ],
 )
 def test_a_secret_that_is_empty_is_a_mistake(text, key):
-    """Else another's credential would go in its place, or none be asked for; null says that there is none."""
+    """Otherwise another credential would be sent, or none would be required. To set no secret, write null."""
     (problem,) = find_problems(text, V="")
     assert problem.startswith(f"{key} (line 1): must not ")
     assert "PLANTED" not in problem
@@ -196,7 +197,7 @@ def test_a_secret_that_is_empty_is_a_mistake(text, key):
 
 
 async def test_no_key_of_any_kind_is_told(client, upstream, start_proxy, log):
-    """Not where it was sent as the model's name, or as a part of the path, nor in our own errors."""
+    """A key is not logged even if it was sent as the model's name or in the path, and our errors do not show it."""
     proxy = await start_proxy("limits.max_body_bytes=2048")
     for headers, target in WAYS.values():
         for named in (KEY, f"a/{KEY}:b"):

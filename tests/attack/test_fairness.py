@@ -1,4 +1,4 @@
-"""What one tenant brings does not hold up another: small work beside large work, large work in turns."""
+"""The work of one tenant does not delay another tenant, whether the work is small or large."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ _numbers = count()
 
 
 def _body(size_bytes: int) -> bytes:
-    """A session that nobody has seen, with one result of that size."""
+    """A new session with one tool result of this size."""
     name = next(_numbers)
     lines = "\n".join(f"{name} line {number}: nothing of note" for number in range(size_bytes // 30 + 1))
     messages = [
@@ -36,7 +36,7 @@ def _body(size_bytes: int) -> bytes:
 
 @asynccontextmanager
 async def _busy(proxy: Proxy, *tenants: str, pools: slice = slice(None)) -> AsyncIterator[None]:
-    """Hostile tenants hold every thread of these pools that they can get, and wait for all others."""
+    """Hostile tenants hold every thread of these pools that they can get, and queue for the rest."""
     over, tasks = threading.Event(), []
     for _, pool in proxy.services.workers.pools[pools]:
         for tenant in tenants:
@@ -53,7 +53,7 @@ async def _busy(proxy: Proxy, *tenants: str, pools: slice = slice(None)) -> Asyn
 
 
 async def _post(client, proxy: Proxy, body: bytes, **headers: str):
-    """The honest client's request, served and recorded; its answer, and the answer's bytes."""
+    """Send the honest client's request and wait until it is recorded. Returns the response and its body."""
     headers = HONEST | headers | {"Content-Type": "application/json"}
     async with client.post(proxy.url + "/v1/chat/completions", data=BytesIO(body), headers=headers) as answer:
         text = await answer.read()
@@ -62,7 +62,7 @@ async def _post(client, proxy: Proxy, body: bytes, **headers: str):
 
 
 def _count(proxy: Proxy, outcome: str) -> float:
-    """How many requests had this outcome."""
+    """The number of requests with this outcome."""
     families = proxy.services.recorder.metrics.registry.collect()
     samples = [sample for family in families for sample in family.samples]
     counted = [sample for sample in samples if sample.name == "trimtab_requests_total"]
@@ -74,7 +74,7 @@ def _count(proxy: Proxy, outcome: str) -> float:
 async def test_small_requests_are_compacted_beside_any_large_work(
     client, start_proxy, upstream, size_bytes: int, tenants: tuple[str, ...]
 ) -> None:
-    """However many hold the threads for large work."""
+    """One tenant or several hold the threads for large work."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=64")
     async with _busy(proxy, *tenants, pools=slice(1, None)):
         answer, _ = await _post(client, proxy, _body(size_bytes))
@@ -84,7 +84,7 @@ async def test_small_requests_are_compacted_beside_any_large_work(
 
 @pytest.mark.parametrize("size_bytes", [2_000, 60_000, 500_000, 3_000_000])
 async def test_one_tenant_never_holds_all_threads(client, start_proxy, upstream, size_bytes: int) -> None:
-    """Not even those for its own kind of work: another's is done at once, whatever its size."""
+    """Some threads stay free for each size of work: another tenant's request of any size is compacted at once."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=64")
     async with _busy(proxy, "greedy"):
         answer, _ = await _post(client, proxy, _body(size_bytes))
@@ -104,7 +104,7 @@ async def test_one_tenant_never_holds_all_threads(client, start_proxy, upstream,
 async def test_who_has_waited_too_long_goes_out_as_it_came_or_is_told(
     client, start_proxy, upstream, settings: list[str], status: int
 ) -> None:
-    """As it came if it surely fits and nothing would be cut, or nothing was to be changed; else 503, to try again."""
+    """It is sent unchanged if it surely fits without a cut, or if the mode changes nothing. Else the answer is 503."""
     proxy = await start_proxy(*settings, "defaults.high_water=0.8", "limits.max_plan_seconds=0.05")
     body = _body(LARGE_BYTES * 2)
     async with _busy(proxy, "one", "two", pools=slice(1, None)):
@@ -123,7 +123,7 @@ async def test_who_has_waited_too_long_goes_out_as_it_came_or_is_told(
 
 
 async def test_invented_credentials_behind_one_client_key_are_one_tenant(client, start_proxy) -> None:
-    """Who shows the same key of ours with another credential each time has one share of the threads."""
+    """A client with one client key and a new credential in each request gets a single share of the threads."""
     proxy = await start_proxy(
         "client_keys=[good,bad]", "limits.max_plan_seconds=0.05", "defaults.context_window=128000"
     )
@@ -140,7 +140,7 @@ async def test_invented_credentials_behind_one_client_key_are_one_tenant(client,
 
 
 async def test_a_client_that_leaves_takes_its_work_along(client, start_proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody works for it, and nobody waits behind it."""
+    """Its work is dropped, and nobody waits for it."""
     proxy = await start_proxy()
     pool = proxy.services.workers.pools[1][1]
     came, left = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Behind a front proxy that shares connections among clients, nothing of one client's request is another's."""
+"""Behind a front proxy that shares connections among clients, no part of one client's request reaches another's."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ async def _send(port: int, request: bytes, *, reads: bool = True) -> bytes:
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("path", [b"/v1/files", b"/v1/chat/completions"])
 async def test_the_next_client_is_alone(name, attack, path, raw, start_proxy) -> None:
-    """Its request goes out as it wrote it, and the answer is its own, whatever the client before has sent."""
+    """Its request is forwarded as it was written, and it gets its own response, whatever the previous client sent."""
     if PROGRAMS[name] is None:
         pytest.skip(f"{name} is not installed")
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=1")

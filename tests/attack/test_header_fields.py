@@ -1,4 +1,4 @@
-"""How many header fields cross, both ways, and what is said beyond that."""
+"""How many header fields pass in each direction, and the errors above the limit."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def _write_fields(number: int, value: bytes = b"y") -> bytes:
 
 @pytest.mark.parametrize("fields", [128, 256, MAX_HEADER_FIELDS - 10])
 async def test_many_header_fields_cross_both_ways(fields, raw, start_proxy) -> None:
-    """As many as a head has room for: none is lost."""
+    """None is lost, up to the limit of a head."""
     raw.answer = b"HTTP/1.1 200 OK\r\n" + _write_fields(fields) + b"Content-Length: 2\r\n\r\n{}"
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     answer = await ask_raw(proxy.url, GET + _write_fields(fields) + b"\r\n")
@@ -39,7 +39,7 @@ async def test_many_header_fields_cross_both_ways(fields, raw, start_proxy) -> N
 )
 @pytest.mark.parametrize("path", [b"/v1/files", b"/v1/chat/completions"])
 async def test_an_answer_with_more_of_them_is_502(fields, path, raw, start_proxy) -> None:
-    """And says why; the next answer is none the worse."""
+    """The error gives the reason. The next response is not affected."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     ok = raw.answer
     raw.answer = b"HTTP/1.1 200 OK\r\n" + fields + b"Content-Length: 2\r\n\r\n{}"
@@ -67,7 +67,7 @@ async def test_an_answer_with_more_of_them_is_502(fields, path, raw, start_proxy
 @pytest.mark.parametrize("piece_bytes", [10_000, 10_000_000])
 @pytest.mark.parametrize("at_pages", [False, True])
 async def test_a_request_with_more_of_them_is_431(request_bytes, piece_bytes, at_pages, raw, start_proxy) -> None:
-    """In our own words, which arrive though the client is still sending; the upstream hears nothing."""
+    """The error reaches a client that is still sending. Nothing is sent to the upstream."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", *(["metrics_listen=127.0.0.1:0"] if at_pages else []))
     address = URL(proxy.metrics_url if at_pages else proxy.url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -89,7 +89,7 @@ async def test_a_request_with_more_of_them_is_431(request_bytes, piece_bytes, at
 
 
 async def test_what_is_no_request_is_refused_in_words(raw, start_proxy) -> None:
-    """With our own error, which repeats nothing of it."""
+    """The error is trimtab's own, and quotes no part of the input."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     for sent in (
         b"\x16\x03\x01\x02\x00SECRET",

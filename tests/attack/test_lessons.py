@@ -1,4 +1,4 @@
-"""What one client has refused, reported or planted changes nothing for another; nor do we refuse because of it."""
+"""Refusals, reports and planted texts of one client change nothing for another, and cause no refusal by trimtab."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,17 +23,17 @@ Count = Callable[[dict[str, Any]], int]
 
 
 def count_messages(body: dict[str, Any]) -> int:
-    """About as many tokens as we count."""
+    """About as many tokens as trimtab counts."""
     return len(orjson.dumps(body["messages"])) // 5
 
 
 def count_everything(body: dict[str, Any]) -> int:
-    """As servers count that read more of a request than its messages."""
+    """The count of a server that reads other members than the messages."""
     return len(orjson.dumps(body)) // 5
 
 
 class Server:
-    """A server that refuses what is longer than its window by its own count, and reports that count."""
+    """A server that refuses a prompt longer than its window, by its own count, and reports that count."""
 
     def __init__(self, count: Count = count_everything, refuse: Callable[[int], Any] | None = None) -> None:
         self.count = count
@@ -52,13 +52,13 @@ class Server:
 
 
 def session(steps: int, **members: Any) -> dict[str, Any]:
-    """A session of an honest client."""
+    """An honest client's session."""
     made = make_session(steps)
     return {"model": "m", "messages": made["messages"][:-1], "tools": made["tools"], **members}
 
 
 async def ask(client: Any, proxy: Any, body: Any, key: str) -> tuple[int, str, bytes]:
-    """The answer's status, what became of the prompt, and what went out last."""
+    """Send a request. Returns the status, and the headers with the tokens and the decisions."""
     response, _ = await post(client, proxy.url + PATH, body, Authorization=f"Bearer {key}")
     await proxy.services.lifecycle.idle.wait()
     await proxy.services.models.settle()
@@ -81,7 +81,7 @@ UNCOUNTED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("members", UNCOUNTED, ids=", ".join)
 async def test_members_that_only_the_server_reads_teach_no_ratio(members, client, upstream, start_proxy) -> None:
-    """Neither refused nor answered, neither another client nor the same one, and not after a restart."""
+    """Refused and successful prompts change nothing for another client or for the same one, even after a restart."""
     upstream.models, upstream.answer = TOLD, Server()
     proxy = await start_proxy("store=sqlite")
     await proxy.services.models.settle()
@@ -114,7 +114,7 @@ PLANTS = [
 
 @pytest.mark.parametrize("plant", PLANTS)
 async def test_words_that_a_client_has_planted_choose_nobodys_window(plant, client, upstream, start_proxy) -> None:
-    """Whoever asks next, by whatever key."""
+    """The planting clients are not affected either."""
     upstream.answer = Server(count_messages)
     upstream.answer.window = 100_000
     proxy = await start_proxy("client_keys=[one, two, three]")
@@ -132,7 +132,7 @@ async def test_words_that_a_client_has_planted_choose_nobodys_window(plant, clie
 async def test_a_limit_of_bytes_teaches_nothing_if_the_messages_are_a_small_part(
     member, status, client, upstream, start_proxy
 ) -> None:
-    """A gateway refuses what is long without a word of why; the request is served, and teaches nobody."""
+    """A gateway refuses a long body without a reason. The client is served, and nothing is learned from it."""
     limit = 300_000
 
     async def answer(recorded: Recorded, _request: web.BaseRequest) -> web.Response:
@@ -154,7 +154,7 @@ async def test_a_limit_of_bytes_teaches_nothing_if_the_messages_are_a_small_part
 async def test_what_one_client_has_met_is_its_own_and_what_two_have_is_everybodys(
     client, upstream, start_proxy
 ) -> None:
-    """Without client keys it stays with whoever met it, however many credentials say the same."""
+    """Without client keys, a lesson applies only to the credential that met it, even if another one met the same."""
     upstream.answer = Server(count_messages)
     upstream.answer.window = 8000
     upstream.answer.refuse = lambda tokens: {"error": {"message": SAYS_TOO_LONG.format(8000, tokens)}}
@@ -173,7 +173,7 @@ async def test_what_one_client_has_met_is_its_own_and_what_two_have_is_everybody
 async def test_a_window_that_was_guessed_grows_again_when_the_server_that_refused_is_gone(
     client, upstream, start_proxy
 ) -> None:
-    """One in so many of the requests that it cuts goes out whole; that changes nothing for whom it did not cut."""
+    """After several requests cut to the guessed window, one is sent uncut as a test."""
     upstream.answer = Server(count_messages, lambda _: {"error": {"message": "context length exceeded"}})
     upstream.answer.window = 4000
     proxy = await start_proxy("defaults.overflow_strategy=prune")
@@ -189,7 +189,7 @@ async def test_a_window_that_was_guessed_grows_again_when_the_server_that_refuse
 
 
 async def test_what_only_a_lesson_says_does_not_fit_is_for_the_upstream_to_judge(client, upstream, start_proxy) -> None:
-    """Its own refusal reaches the client, or its answer; ours never does."""
+    """The client gets the upstream's refusal or its answer, never an error by trimtab."""
     upstream.answer = Server(count_messages)
     upstream.answer.window = 4000
     upstream.answer.refuse = lambda tokens: {"error": {"message": SAYS_TOO_LONG.format(4000, tokens)}}

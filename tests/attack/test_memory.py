@@ -1,6 +1,7 @@
-"""What one body may cost in memory: a small multiple of its own size, whatever stands in it.
+"""The memory that one body can cost is a small multiple of its size, whatever its content.
 
-Law: measured on the pure functions by `tracemalloc`, which counts what Python allocates: the same at every run.
+Law: `tracemalloc` measures it on pure functions. It counts Python's own allocations, so the result is the same in every
+run.
 """
 
 import tracemalloc
@@ -25,7 +26,7 @@ from rules.treatment import Tidying
 CHARS = 400_000
 JSON_CHARS = 300_000
 WINDOW_BYTES = 5_000_000
-"""What one window, and the units that are kept, may take beside a multiple of the text: they do not grow with it."""
+"""Extra memory for one window and the kept units, which do not grow with the text."""
 SMALL_BYTES = 2_500_000
 
 
@@ -53,7 +54,7 @@ KINDS: dict[str, Callable[[], str]] = {
     "one line": lambda: "ab cd," * (CHARS // 6),
     "wide characters": lambda: _lines(lambda number: "漢字"[number % 2]),
 }
-"""Texts that are taken for lines."""
+"""Texts that are read as lines."""
 JSON_KINDS: dict[str, Callable[[], str]] = {
     "array of numbers": lambda: "[" + ",".join(["1"] * (JSON_CHARS // 2)) + "]",
     "array of empty objects": lambda: "[" + ",".join(["{}"] * (JSON_CHARS // 3)) + "]",
@@ -81,7 +82,7 @@ def _peak_bytes(work: Callable[[], object]) -> int:
 def test_a_result_is_shortened_in_memory_that_does_not_grow_with_its_lines(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of its lines alone were twenty times the text once. The bounds are small here."""
+    """The bounds are small here. Without them, half of the lines alone once took twenty times the text."""
     monkeypatch.setattr(windows, "LARGE_CHARS", CHARS // 4)
     monkeypatch.setattr(windows, "LARGE_LINES", 2000)
     text = KINDS[kind]()
@@ -96,7 +97,7 @@ def test_a_result_is_shortened_in_memory_that_does_not_grow_with_its_lines(
 def test_a_document_is_shortened_in_memory_that_does_not_grow_with_its_parts(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each part was two numbers and a key once, and each record its decoded values. The bounds are small here."""
+    """The bounds are small here. Once each part kept two numbers and a key, and each record its decoded values."""
     monkeypatch.setattr(document, "LARGE_DOCUMENT_CHARS", JSON_CHARS // 4)
     monkeypatch.setattr(document, "WINDOW_CHARS", 16 * 1024)
     monkeypatch.setattr(document, "WINDOW_PARTS", 1024)
@@ -111,7 +112,7 @@ def test_a_document_is_shortened_in_memory_that_does_not_grow_with_its_parts(
 
 @pytest.mark.parametrize("kind", ["carriage returns", "colours", "one letter a line", "blank lines", "one line"])
 def test_tidying_takes_no_more_than_two_copies(kind: str) -> None:
-    """One of the pieces, and one of the new text."""
+    """One copy is the pieces, and one is the new text."""
     text = KINDS[kind]()
     tidying = Tidying(ansi=True, progress=True, json=True, tables=True)
     peak = _peak_bytes(lambda: tidy_text(text, tidying, is_file=lambda: False, fits=lambda _: True))
@@ -122,14 +123,14 @@ def test_tidying_takes_no_more_than_two_copies(kind: str) -> None:
     "part", [b"\\ud800", b"\xed\xa0\x80", b'","x', b'"},NaN,{"a":"', b"\\\\", b'\\"', b"Infinity ", b'"NaN"']
 )
 def test_a_damaged_body_is_mended_in_two_copies(part: bytes) -> None:
-    """However much there is to mend: each lone surrogate was an object once."""
+    """The number of repairs does not matter. Once each lone surrogate became an object."""
     text = b'{"x":NaN,"y":["' + part * (CHARS // len(part)) + b'"]}'
     assert _peak_bytes(lambda: mend(text)) <= 3.2 * len(text) + SMALL_BYTES
 
 
 @pytest.mark.parametrize("text", ["a\n" * CHARS, "\x1b" * CHARS, "漢" * CHARS, "é\n" * CHARS])
 def test_a_message_is_decoded_in_few_copies(text: str) -> None:
-    """Its text, what the decoder needs meanwhile, and what is encoded for its name."""
+    """The copies are its text, the decoder's buffer, and the encoding for its digest."""
     raw = msgspec.json.encode({"role": "tool", "tool_call_id": "1", "content": text})
     peak = _peak_bytes(lambda: decode_message(raw, count_words, GENERIC.costs))
     assert peak <= 4 * len(raw) + SMALL_BYTES

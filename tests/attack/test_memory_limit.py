@@ -1,7 +1,7 @@
-"""No number of bodies makes the process take more memory than it was given: they are served, or refused with 503.
+"""Any number of bodies stays within the memory limit: each is served, or refused with 503.
 
-The program runs as a process of its own, and the system refuses it every page beyond `limits.max_memory_bytes` and
-what connections take.
+The program runs as a separate process. The system refuses it memory above `limits.max_memory_bytes` and an allowance
+for connections.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MAX_MEMORY_BYTES = 512 * 1024 * 1024
 BODY_BYTES = 3_000_000
 REQUESTS, TENANTS = 200, 8
 CONNECTION_BYTES = 1024 * 1024
-"""What the libraries hold of a body until it is read or its connection is closed. The documentation names it."""
+"""Memory of the libraries for a body that is not read yet, per connection. The documentation names it."""
 SECONDS = 120.0
 REFUSED = "503 overloaded"
 CHAT = "/chat/completions"
@@ -48,12 +48,12 @@ KINDS = {
     "a tool's result": _read_file("\n".join(f"line {number}: " + "nothing of note " * 20 for number in range(9000))),
     "no JSON": b'{"messages":[' + b" " * BODY_BYTES,
 }
-"""Of each, work takes less than eight times its length."""
+"""Bodies whose work takes less than eight times their length."""
 
 
 @asynccontextmanager
 async def _upstream() -> AsyncIterator[str]:
-    """An upstream that reads everything, keeps nothing, and answers after a while."""
+    """An upstream that reads each body, keeps nothing, and then answers."""
 
     async def serve(request: aiohttp.web.BaseRequest) -> aiohttp.web.Response:
         async for _ in request.content.iter_any():
@@ -71,13 +71,13 @@ async def _upstream() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _bounded_proxy() -> AsyncIterator[str]:
-    """A process that gets no page beyond its bound, and that must be there at the end as it was at the beginning."""
+    """A process with a memory bound. At the end it must still run, and have logged no error except fail_open."""
     settings = [f"limits.max_memory_bytes={MAX_MEMORY_BYTES}", "limits.max_plan_seconds=0.5", "store=memory"]
     bound = f"ulimit -d {(MAX_MEMORY_BYTES + REQUESTS * CONNECTION_BYTES) // 1024}"
     async with _upstream() as base_url:
         arguments = [word for setting in (*settings, f"upstream.base_url={base_url}") for word in ("--set", setting)]
         async with serving(*arguments, shell=bound) as (process, url):
-            reading = asyncio.ensure_future(process.stderr.read())  # nobody else reads meanwhile
+            reading = asyncio.ensure_future(process.stderr.read())  # the pipe must not fill up
             try:
                 yield url
                 assert process.returncode is None
@@ -91,13 +91,13 @@ async def _bounded_proxy() -> AsyncIterator[str]:
 
 
 async def _post(session: aiohttp.ClientSession, url: str, body: bytes, tenant: str, **headers: str) -> str:
-    """What becomes of a request: the answer's status, or REFUSED."""
+    """The outcome of a request: the response's status, or REFUSED."""
     headers |= {"Authorization": f"Bearer {tenant}", "Content-Type": "application/json"}
     try:
         async with session.post(url + CHAT, data=BytesIO(body), headers=headers) as answer:
             text = await answer.read()
     except aiohttp.ClientConnectionError:
-        return REFUSED  # before all of it was sent; what was sent and not read makes the system reset the connection
+        return REFUSED  # refused while the body was being sent: unread bytes make the system reset the connection
     if answer.status != 503:
         return str(answer.status)
     assert answer.headers["Retry-After"] == "1"
@@ -106,7 +106,7 @@ async def _post(session: aiohttp.ClientSession, url: str, body: bytes, tenant: s
 
 
 async def _flood(url: str, bodies: list[tuple[bytes, dict[str, str]]]) -> Counter[str]:
-    """Hundreds of requests at once, of several tenants."""
+    """Send REQUESTS requests of several tenants at once, then check that the process still serves requests."""
     timeout = aiohttp.ClientTimeout(SECONDS)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
         async with asyncio.TaskGroup() as group:
@@ -117,13 +117,13 @@ async def _flood(url: str, bodies: list[tuple[bytes, dict[str, str]]]) -> Counte
                 tasks.append(group.create_task(posted))
         told = Counter(task.result() for task in tasks)
         assert await _post(session, url, SMALL, "somebody") == "200"
-        assert await _post(session, url, KINDS["one long text"], "somebody") == "200"  # all that was held is free again
+        assert await _post(session, url, KINDS["one long text"], "somebody") == "200"  # all memory is free again
     return told
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_hundreds_of_bodies_at_once_do_not_exceed_the_memory(kind: str) -> None:
-    """Each is answered, some with 503, and the process serves on."""
+    """Each gets a response, some with 503, and the process keeps serving."""
     async with _bounded_proxy() as url:
         told = await _flood(url, [(KINDS[kind], {})])
     assert set(told) <= {"200", REFUSED}
@@ -131,7 +131,7 @@ async def test_hundreds_of_bodies_at_once_do_not_exceed_the_memory(kind: str) ->
 
 
 async def test_compressed_bodies_count_as_what_comes_out_of_them() -> None:
-    """A few kilobytes that become megabytes are no small bodies."""
+    """A body of a few kilobytes that decompresses to megabytes counts as large."""
     bombs = [(gzip.compress(body, 1), {"Content-Encoding": "gzip"}) for body in KINDS.values()]
     async with _bounded_proxy() as url:
         told = await _flood(url, bombs)
@@ -139,7 +139,7 @@ async def test_compressed_bodies_count_as_what_comes_out_of_them() -> None:
 
 
 async def test_bodies_of_all_kinds_mixed_with_small_ones() -> None:
-    """Who sends little is served, whatever the others send."""
+    """Small requests are always served."""
     async with _bounded_proxy() as url, aiohttp.ClientSession() as session:
         flood = asyncio.ensure_future(_flood(url, [(body, {}) for body in KINDS.values()]))
         honest = []

@@ -1,4 +1,4 @@
-"""The operator's key goes to the API that it is for, and to nothing else of that server."""
+"""The operator's key is sent to the paths of the API, and to no other path of that server."""
 
 import pytest
 from support.client import ask_raw
@@ -30,7 +30,7 @@ def _write(target: bytes, *lines: bytes, method: bytes = b"GET") -> bytes:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_path_beyond_the_api_is_refused(method, raw, start_proxy) -> None:
-    """With 404, and with what the operator would have to list; the server hears nothing of it."""
+    """The answer is 404 and names the setting that allows the path. Nothing is sent to the server."""
     settings = (f"upstream.base_url={raw.url}", "upstream.api_key=sk-operator", "client_keys=[door]")
     proxy = await start_proxy(*settings)
     for target in OUTSIDE:
@@ -43,7 +43,7 @@ async def test_a_path_beyond_the_api_is_refused(method, raw, start_proxy) -> Non
 
 
 async def test_a_websocket_beyond_the_api_is_refused(raw, start_proxy) -> None:
-    """As any other request."""
+    """It is treated like any other request."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "upstream.api_key=sk-operator")
     upgrade = (
         b"Connection: Upgrade, close",
@@ -58,7 +58,7 @@ async def test_a_websocket_beyond_the_api_is_refused(raw, start_proxy) -> None:
 
 
 async def test_a_path_of_the_api_goes_out_unchanged(raw, start_proxy) -> None:
-    """Byte for byte: it is judged by where it leads, and never rewritten."""
+    """The path is forwarded byte for byte: trimtab checks where it leads, and never rewrites it."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "upstream.api_key=sk-operator")
     for target in INSIDE:
         answer = await ask_raw(proxy.url, _write(target, b"Connection: close"))
@@ -70,7 +70,7 @@ async def test_a_path_of_the_api_goes_out_unchanged(raw, start_proxy) -> None:
 
 
 async def test_paths_that_are_listed_pass(raw, start_proxy) -> None:
-    """One path, or all below one, under the same rule: none that leads elsewhere."""
+    """An entry allows one path or everything below it, but no path that leads elsewhere."""
     listed = 'upstream.allowed_paths=["/health", "/api/*"]'
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "upstream.api_key=sk-operator", listed)
     for target in (b"/health", b"/health?x", b"/api", b"/api/tags", b"/api/a/../tags"):
@@ -88,7 +88,7 @@ async def test_paths_that_are_listed_pass(raw, start_proxy) -> None:
 
 
 async def test_without_the_operators_key_any_path_goes(raw, start_proxy) -> None:
-    """It is the client's own key, for the client's own affairs."""
+    """The client then sends its own key, and may use any path."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     for target in (b"/admin", b"/v1/../admin", b"/v1/%2e%2e/admin"):
         assert b" 200 " in await ask_raw(proxy.url, _write(target, b"Connection: close")), target
@@ -100,7 +100,7 @@ REWRITING = ["X-Original-URL", "x_rewrite_url", "X-Envoy-Original-Path", "X-HTTP
 
 @pytest.mark.parametrize("name", REWRITING)
 async def test_no_header_leads_the_operators_key_to_another_path(name, client, upstream, start_proxy) -> None:
-    """With a client's own key it passes: what it does there is the client's affair."""
+    """With a client's own key, such a header is forwarded."""
     keyed, open_to_all = await start_proxy("upstream.api_key=sk-operator"), await start_proxy()
     for proxy, passed in ((keyed, []), (open_to_all, ["/admin"])):
         async with client.get(proxy.url + "/v1/models", headers={name: "/admin"}) as answer:
@@ -109,7 +109,7 @@ async def test_no_header_leads_the_operators_key_to_another_path(name, client, u
 
 
 async def test_no_method_has_the_upstream_tell_the_operators_key(client, upstream, start_proxy) -> None:
-    """TRACE sends back what was received (RFC 9110 section 9.3.8)."""
+    """TRACE returns the received request (RFC 9110 section 9.3.8)."""
     proxy = await start_proxy("upstream.api_key=sk-operator")
     async with client.request("TRACE", proxy.url + "/v1/models") as answer:
         assert (answer.status, upstream.requests) == (405, [])
@@ -117,7 +117,7 @@ async def test_no_method_has_the_upstream_tell_the_operators_key(client, upstrea
 
 @pytest.mark.parametrize("path", ["/v1/..%00x", "/v1/a/..%2500/..%00/..", "/v1/%00"])
 async def test_no_path_ends_at_a_zero(path, client, upstream, start_proxy) -> None:
-    """Some servers end a path there."""
+    """Some servers end a path at a zero byte."""
     proxy = await start_proxy("upstream.api_key=sk-operator")
     async with client.get(URL(proxy.url + path, encoded=True)) as answer:
         assert (answer.status, upstream.requests) == (404, [])

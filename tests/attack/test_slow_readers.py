@@ -1,4 +1,4 @@
-"""Clients that take their answers slowly cost some hundred kilobytes each, however long the answers are."""
+"""A client that reads slowly costs several hundred kilobytes, however long the response is."""
 
 import asyncio
 import socket
@@ -14,7 +14,8 @@ from yarl import URL
 READERS = 40
 ANSWER_BYTES = 4_000_000
 MAX_BYTES_EACH = 1_200_000
-"""Of the process's memory. Source: 0.4 to 0.7 MB measured with 200 readers of 3 MB; it was the whole answer before."""
+"""Limit of the process's memory per reader. Measured: 0.4 to 0.7 MB with 200 readers of 3 MB. Before, each reader cost
+the whole response."""
 _EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"w " * 2000 + b'"}}]}\n\n'
 _STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 _BODY = b'{"choices":[{"index":0,"message":{"content":"' + b"w " * (ANSWER_BYTES // 2) + b'"}}]}'
@@ -28,15 +29,15 @@ ANSWERS = {
 
 
 def _read_memory(process_id: int) -> int:
-    """Bytes of memory that a process holds."""
+    """The resident memory of a process, in bytes."""
     status = Path(f"/proc/{process_id}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells a process's memory there")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux has the memory of a process there")
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_a_slow_reader_costs_little(name: str, raw: RawUpstream) -> None:
-    """While it takes nothing; and the next ones are held in what the ones before have left."""
+    """The client reads nothing after the head. Later readers reuse the memory that earlier ones have freed."""
 
     async def answer(request, writer):
         writer.write(b"HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n" if request.asks_for_windows else ANSWERS[name])
@@ -49,7 +50,7 @@ async def test_a_slow_reader_costs_little(name: str, raw: RawUpstream) -> None:
     ask = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     async with serving("--upstream", raw.url) as (process, url):
         address = URL(url)
-        await _read_some(address, ask, 1)  # what is loaded once is no reader's
+        await _read_some(address, ask, 1)  # excludes what the first request loads
         before = _read_memory(process.pid)
         held = [await _read_some(address, ask, READERS, process.pid) - before for _ in range(2)]
     assert held[0] < READERS * MAX_BYTES_EACH
@@ -57,7 +58,7 @@ async def test_a_slow_reader_costs_little(name: str, raw: RawUpstream) -> None:
 
 
 async def _read_some(address: URL, ask: bytes, readers: int, process_id: int = 0) -> int:
-    """The memory of the process, if one is named, while so many readers have taken the head of their answers."""
+    """Open connections that read only the head of the response. Returns the memory of the process, if one is given."""
     loop, sockets = asyncio.get_running_loop(), []
     for _ in range(readers):
         reader = socket.socket()
@@ -75,7 +76,7 @@ async def _read_some(address: URL, ask: bytes, readers: int, process_id: int = 0
 
 
 async def _settle(process_id: int) -> int:
-    """The memory once it does not grow any more."""
+    """The memory when it no longer grows."""
     before, now = 0, _read_memory(process_id)
     while now > before:
         await asyncio.sleep(0.2)

@@ -1,6 +1,6 @@
-"""No tenant learns from how long its request takes what another tenant has sent: nothing is known to it of that.
+"""No tenant can learn from response times what another tenant sent, because no cached result is shared.
 
-Held by what is known, not by clocks: what another has sent is to be decoded, counted and worked out anew.
+The tests check caches, not clocks: content of another tenant must be decoded, counted and planned again.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def _body(kind: str) -> bytes:
 
 
 def _know_nothing(body: bytes, compactor: Compactor) -> bool:
-    """Whether a compactor would count all of a request anew, and knows nothing of it otherwise."""
+    """Whether a compactor knows no part of a request and would count all of it."""
     request = CHAT.read(body)
     return compactor.uncounted_bytes(request) >= sum(map(len, request.raws)) + sum(map(len, request.fixed))
 
@@ -72,7 +72,7 @@ SHOWN = {
 @pytest.mark.parametrize("kind", BODIES)
 @pytest.mark.parametrize("shown", SHOWN)
 async def test_what_one_has_sent_is_new_from_another(client, start_proxy, kind: str, shown: str) -> None:
-    """Whatever it is, however tenants are told apart; for the one who sent it, nothing is new."""
+    """For the sender itself, nothing is new."""
     proxy = await start_proxy(*(["client_keys=[key]"] if "for us" in shown else []))
     sender, other = SHOWN[shown]
     answer, _ = await post(client, proxy.url + "/v1/chat/completions", _body(kind), **sender)
@@ -85,7 +85,7 @@ async def test_what_one_has_sent_is_new_from_another(client, start_proxy, kind: 
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_nothing_that_was_worked_out_is_found_by_another(compactors: Compactors, kind: str) -> None:
-    """Decoded messages, results, comparisons, states, and counts: all of them are made again, by as many counts."""
+    """Messages, results, comparisons, states and counts are all made again, with the same calls of the counter."""
     body, counted = _body(kind), []
 
     def compact(tenant_id: str) -> list[int]:
@@ -109,7 +109,7 @@ def _note(counted: list[int]) -> Callable[[str], int]:
 
 
 def test_counts_are_remembered_for_one_tenant(compactors: Compactors) -> None:
-    """Texts of answers are counted by the same: their count is a memo, too."""
+    """Texts of responses use the same counter, so its memo must belong to the tenant too."""
     counts = [compactors.choose(AUTO, "gpt-4o", tenant).count for tenant in ("one", "two")]
     text = SECRET * 3
     assert counts[0](text) == counts[1](text)
@@ -121,15 +121,15 @@ def test_counts_are_remembered_for_one_tenant(compactors: Compactors) -> None:
 
 
 def test_invented_credentials_do_not_fill_the_memory(compactors: Compactors) -> None:
-    """Only so many tenants are remembered; one that was forgotten is served as if it had never been there."""
+    """The number of remembered tenants is bounded. A forgotten tenant is served like a new one."""
     request = CHAT.read(_body("a message"))
     forgotten = compactors.choose(AUTO, "gpt-4o", "honest")
     forgotten.plan(request, POLICY)
     for number in range(MAX_TENANTS):
         compactors.choose(AUTO, "gpt-4o", f"invented {number}")
     assert len(compactors._holders) == MAX_TENANTS
-    forgotten.plan(request, POLICY)  # a request under way
-    assert _know_nothing(_body("a message"), forgotten)  # it is worked on, and nothing is kept that nobody would find
+    forgotten.plan(request, POLICY)  # a request in progress
+    assert _know_nothing(_body("a message"), forgotten)  # it is planned, but nothing is kept for a forgotten tenant
     again = compactors.choose(AUTO, "gpt-4o", "honest")
     assert again is not forgotten
     assert again.plan(request, POLICY).plan.decisions == forgotten.plan(request, POLICY).plan.decisions

@@ -1,4 +1,4 @@
-"""Nothing behind the last chunk of one request, or of one answer, is ever part of the next."""
+"""No bytes after the last chunk of a request or response ever become part of the next one."""
 
 import asyncio
 import re
@@ -46,7 +46,7 @@ def _write_head(path: bytes, *lines: bytes) -> bytes:
 
 
 async def _ask_in_turn(url: str, *pieces: bytes) -> bytes:
-    """Send each piece when the answer to the one before has begun; all that comes back."""
+    """Send each piece after the response to the previous one has begun. Returns all bytes received."""
     address = URL(url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     said = b""
@@ -61,7 +61,7 @@ async def _ask_in_turn(url: str, *pieces: bytes) -> bytes:
 
 
 def _find_next(raw: RawUpstream) -> bytes | None:
-    """The head of the second request, in the upstream's eyes."""
+    """The head of the second request, as the upstream received it."""
     return next((request.head for request in raw.requests if request.target == b"/v1/next"), None)
 
 
@@ -69,7 +69,7 @@ def _find_next(raw: RawUpstream) -> bytes | None:
 @pytest.mark.parametrize("name", TRAILERS)
 @pytest.mark.parametrize("is_pipelined", [False, True])
 async def test_no_trailer_is_part_of_the_next_request(name, path, raw, start_proxy, *, is_pipelined) -> None:
-    """Whether that comes behind the answer, or at once: it goes out as if it were alone."""
+    """The next request may come after the response or at once. It is forwarded as if it were alone."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     first = _write_head(path) + CHUNK + TRAILERS[name]
     answer = await (ask_raw(proxy.url, first + NEXT) if is_pipelined else _ask_in_turn(proxy.url, first, NEXT))
@@ -85,7 +85,7 @@ async def test_no_trailer_is_part_of_the_next_request(name, path, raw, start_pro
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 50])
 async def test_however_it_is_cut_a_request_behind_trailers_goes_out_alone(size, raw, start_proxy) -> None:
-    """In pieces of any size, with a request before it and two behind."""
+    """The bytes come in pieces of any size, with one request before and two after."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     plain = b"GET /v1/first HTTP/1.1\r\nHost: localhost\r\n\r\n"
     chunked = _write_head(b"/v1/files") + b"2\r\n{}\r\n0\r\nX-A: EVIL\r\n\r\n"
@@ -107,7 +107,7 @@ async def test_however_it_is_cut_a_request_behind_trailers_goes_out_alone(size, 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", UNREADABLE)
 async def test_trailers_that_cannot_be_read_end_the_connection(name, path, raw, start_proxy) -> None:
-    """With 400, at once, whether they come with the head or behind it; nothing more is read of the client."""
+    """The answer is 400 at once, with the head or after it. Nothing more is read from the client."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     for pieces in (
         (_write_head(path), CHUNK + UNREADABLE[name] + NEXT),
@@ -125,7 +125,7 @@ async def test_trailers_that_cannot_be_read_end_the_connection(name, path, raw, 
 
 
 async def test_no_trailer_opens_the_door_for_a_request_without_a_key(raw, start_proxy) -> None:
-    """Nor for one that is refused and whose body is not read: neither at once nor behind the answer."""
+    """The first request has a key, or is refused with an unread body. The second comes at once or later."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "client_keys=[door]", "upstream.api_key=sk-operator")
     shown = b"x-trimtab-key: door"
     keyless = NEXT.replace(b"Bearer second", b"Bearer none")
@@ -137,7 +137,7 @@ async def test_no_trailer_opens_the_door_for_a_request_without_a_key(raw, start_
 
 
 async def test_no_trailer_shows_our_pages(raw, start_proxy) -> None:
-    """At `metrics_listen`, where pages are for whoever knows the token, trailers are dropped as well."""
+    """Trailers are also dropped at `metrics_listen`, whose pages need a token."""
     settings = ("metrics_listen=127.0.0.1:0", "admin_token=door", f"upstream.base_url={raw.url}")
     proxy = await start_proxy(*settings)
     page = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -149,7 +149,7 @@ async def test_no_trailer_shows_our_pages(raw, start_proxy) -> None:
 
 
 async def test_chunked_requests_share_a_connection(raw, start_proxy) -> None:
-    """Without trailers and with them: the connection stays, as many clients send nothing else."""
+    """The connection stays open with and without trailers, because many clients send every request chunked."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     chunked = _write_head(b"/v1/files") + b"2\r\n{}\r\n"
     pieces = (chunked + b"0\r\n\r\n", chunked + b"0\r\nX-A: 1\r\n\r\n", chunked + b"000;x\r\n\r\n", NEXT)
@@ -158,7 +158,7 @@ async def test_chunked_requests_share_a_connection(raw, start_proxy) -> None:
 
 
 async def test_a_trailer_of_an_answer_is_in_no_other_answer(raw, start_proxy) -> None:
-    """On a pooled connection to the upstream, the next client's answer has its own header fields alone."""
+    """On a pooled connection to the upstream, the next client's response has only its own header fields."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     for trailer in (b"Set-Cookie: EVIL", b"X-A: 1\r\nX-B: EVIL", b"Content-Encoding: gzip", b"EVIL:"):
@@ -173,7 +173,7 @@ async def test_a_trailer_of_an_answer_is_in_no_other_answer(raw, start_proxy) ->
 
 @pytest.mark.parametrize("path", ["/trimtab/health", "/v1/embeddings", "/v1/chat/completions"])
 async def test_an_answer_before_the_end_of_a_request_says_that_the_connection_ends(path, upstream, start_proxy) -> None:
-    """A proxy before this one would send another client's request behind it; what still comes is not read."""
+    """Otherwise a front proxy would send another client's request on it. The rest of the first request is not read."""
     proxy = await start_proxy("client_keys=[one]")
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -190,7 +190,7 @@ async def test_an_answer_before_the_end_of_a_request_says_that_the_connection_en
 
 
 async def test_requests_that_wait_on_one_connection_are_few(upstream, start_proxy, monkeypatch) -> None:
-    """However many are sent at once: each head of many fields takes a hundred times its bytes in memory."""
+    """The number of waiting requests is bounded: a head of many fields takes a hundred times its size in memory."""
     waiting: list[int] = []
     takes_no_more = _Connection.takes_no_more
 

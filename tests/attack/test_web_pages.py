@@ -1,4 +1,4 @@
-"""A page in a browser on this machine, whoever wrote it, neither spends the user's money nor reads our pages."""
+"""A web page in a browser on this machine can neither spend the user's money nor read trimtab's pages."""
 
 import orjson
 import pytest
@@ -39,7 +39,7 @@ OWN_ORIGINS = [
     (b"Origin: http://localhost",),
     (b"Origin: http://LocalHost", b"Sec-Fetch-Site: same-origin"),
     (b"Sec-Fetch-Site: none", b"Sec-Fetch-Mode: navigate"),
-    (b"Sec-Fetch-Mode: cors",),  # Node's fetch
+    (b"Sec-Fetch-Mode: cors",),  # sent by Node's fetch
     (b"Origin: vscode-file://vscode-app", b"Sec-Fetch-Site: cross-site"),
     (b"Origin: tauri://localhost",),
     (b"Origin: app://obsidian.md",),
@@ -67,7 +67,7 @@ def _status(answer: bytes) -> int:
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_name_that_was_made_to_lead_here_is_refused(name, raw, start_proxy) -> None:
-    """DNS rebinding: the page's own site leads to this machine, and the browser sees no other origin."""
+    """DNS rebinding: the name of the page's site resolves to this machine, so the browser sees no other origin."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     for host in STRANGE_HOSTS:
         answer = await ask_raw(proxy.url, _write(name, b"Origin: http://" + host[:100], host=host))
@@ -78,7 +78,7 @@ async def test_a_name_that_was_made_to_lead_here_is_refused(name, raw, start_pro
 
 
 async def test_names_and_addresses_of_this_machine_pass(raw, start_proxy) -> None:
-    """With a port and without; so do those by which containers reach it, and those that are listed."""
+    """They pass with and without a port. So do names that containers use for it, and names listed by the operator."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", 'allowed_hosts=["box", "*.lan"]')
     for host in (*OWN_HOSTS, b"box:8790", b"BOX", b"my.lan"):
         for name in ("post", "metrics"):
@@ -90,7 +90,7 @@ async def test_names_and_addresses_of_this_machine_pass(raw, start_proxy) -> Non
 @pytest.mark.parametrize("name", REQUESTS)
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "0.0.0.0:0"])
 async def test_a_page_of_another_site_is_refused(name, listen, raw, start_proxy) -> None:
-    """Also one of another port, and of no site; whether only this machine reaches the listener or others do, too."""
+    """So is a page of another port, or without a site; for a listener on loopback and for one on all interfaces."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", f"listen={listen}")
     for lines in STRANGE_ORIGINS:
         answer = await ask_raw(proxy.url.replace("0.0.0.0", "127.0.0.1"), _write(name, *lines))
@@ -100,7 +100,7 @@ async def test_a_page_of_another_site_is_refused(name, listen, raw, start_proxy)
 
 
 async def test_programs_and_our_own_pages_pass(raw, start_proxy) -> None:
-    """`curl -d`, SDKs, pages that came with an editor, and what the user types into a browser."""
+    """Such clients are `curl -d`, SDKs, pages inside an editor, and URLs typed into a browser."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     for lines in OWN_ORIGINS:
         for name in ("post", "passed", "metrics", "page"):
@@ -108,7 +108,7 @@ async def test_programs_and_our_own_pages_pass(raw, start_proxy) -> None:
 
 
 async def test_sites_that_are_listed_pass(raw, start_proxy) -> None:
-    """By a glob on the whole origin; the browser's word that it is another site's is then no news."""
+    """A glob matches the whole origin. It overrides the browser's statement that the request is cross-site."""
     listed = 'allowed_origins=["https://chat.example", "http://localhost:*", "null"]'
     proxy = await start_proxy(f"upstream.base_url={raw.url}", listed)
     for origin in (b"https://chat.example", b"http://localhost:3000", b"null"):
@@ -119,7 +119,7 @@ async def test_sites_that_are_listed_pass(raw, start_proxy) -> None:
 
 
 async def test_where_a_key_is_asked_for_it_decides(raw, start_proxy) -> None:
-    """No page knows it; with it, any Host and any Origin may come, as a web application's do."""
+    """A page does not know the key. With it, any Host and Origin pass, as a web application sends them."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "client_keys=[door]")
     strange = (b"Origin: https://chat.example", b"Sec-Fetch-Site: cross-site")
     assert _status(await ask_raw(proxy.url, _write("post", *strange, host=b"llm.example"))) == 401
@@ -128,7 +128,7 @@ async def test_where_a_key_is_asked_for_it_decides(raw, start_proxy) -> None:
 
 
 async def test_pages_at_an_address_of_their_own_are_guarded_too(raw, start_proxy) -> None:
-    """By that address, and whether or not clients need a key; a token for the pages is enough."""
+    """The listener of the pages decides, with or without client keys. A token for the pages is enough."""
     settings = (f"upstream.base_url={raw.url}", "metrics_listen=127.0.0.1:0", "client_keys=[door]")
     proxy = await start_proxy(*settings)
     for request in (_write("metrics", host=b"evil.example"), _write("metrics", b"Origin: https://evil.example")):
@@ -140,7 +140,7 @@ async def test_pages_at_an_address_of_their_own_are_guarded_too(raw, start_proxy
 
 
 async def test_beyond_this_machine_any_name_may_lead_here(raw, start_proxy) -> None:
-    """A service's name, say; there only a key keeps pages out whose site's name leads here."""
+    """Other machines may use a service's name. There, only a key protects against DNS rebinding."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "listen=0.0.0.0:0")
     url = proxy.url.replace("0.0.0.0", "127.0.0.1")
     assert _status(await ask_raw(url, _write("post", host=b"trimtab.service:8790"))) == 200

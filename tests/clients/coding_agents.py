@@ -1,6 +1,6 @@
-"""Coding agents as `tests/clients/run` installs them: one provider, and nothing asked of anybody else.
+"""Coding agents installed by `tests/clients/run`, with a single provider and without requests to any other host.
 
-What each agent does for its own part when a context grows too long is out of reach.
+The tests do not trigger the agents' own compaction.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,11 @@ KEY = "sk-of-the-agent"
 
 @dataclass(frozen=True, slots=True)
 class CodingAgent:
-    """How an agent is started: its words before the task; `prepare` fills a home and gives the environment.
+    """How an agent is started.
 
-    `window_tokens` is one that its system prompt and tools leave room in.
+    words: the arguments before the task.
+    prepare: writes configuration into a home directory, and returns environment variables.
+    window_tokens: a window with room left after the agent's system prompt and tools.
     """
 
     name: str
@@ -28,7 +30,7 @@ class CodingAgent:
 
 
 def _prepare_opencode(home: Path, base_url: str) -> dict[str, str]:
-    settings = home / ".config" / "opencode"  # else it would install its plugin's types there, from the network
+    settings = home / ".config" / "opencode"  # without it, opencode installs its plugin's types from the network
     (settings / "node_modules").mkdir(parents=True)
     root = {"dependencies": {"@opencode-ai/plugin": "*"}}
     (settings / "package-lock.json").write_bytes(orjson.dumps({"packages": {"": root}}))

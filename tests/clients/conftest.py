@@ -1,4 +1,4 @@
-"""A proxy as a client meets it, with a relay before it that keeps what the client sends."""
+"""A proxy with a relay in front of it that keeps what the client sends."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -9,7 +9,7 @@ from support.wire_tap import WireTap, tap_wire
 
 @pytest.fixture
 async def start_tapped(start_proxy) -> AsyncIterator[Callable[..., Awaitable[WireTap]]]:
-    """Start a proxy with settings as `start_proxy` takes them; the relay's URL ends in /v1."""
+    """A function that starts a proxy with the settings of `start_proxy`. The relay's URL ends in /v1."""
     async with AsyncExitStack() as stack:
 
         async def start(*settings: str) -> WireTap:

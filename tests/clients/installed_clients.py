@@ -1,4 +1,4 @@
-"""Where `tests/clients/run` has installed other people's clients, and how each is started."""
+"""The third-party clients that `tests/clients/run` has installed, and how each one is started."""
 
 import os
 import shutil
@@ -17,7 +17,12 @@ NODE, PYTHON = INSTALLED / "node", INSTALLED / "python"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A driver's command, the files that must be there for it to start, and what it finds in its environment."""
+    """A client and its driver.
+
+    command: starts the driver.
+    needs: files that must exist.
+    environment: variables for the driver.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -26,12 +31,12 @@ class Client:
 
     @property
     def parameter(self) -> object:
-        """The client as a parameter of a test, which skips where it is not installed."""
+        """The client as a test parameter. The test is skipped if the client is not installed."""
         return pytest.param(self, id=self.name, marks=skip_without(self.name, *self.needs))
 
 
 def skip_without(name: str, *needs: Path) -> pytest.MarkDecorator:
-    """Skips where a client's files are not all there."""
+    """A mark that skips a test if any of these files is missing."""
     reason = f"{name} is not installed: tests/clients/run installs it"
     return pytest.mark.skipif(not all(path.exists() for path in needs), reason=reason)
 

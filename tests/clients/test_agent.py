@@ -1,6 +1,6 @@
-"""A coding agent mends a program through the proxy, at a window that its session exceeds several times.
+"""A coding agent fixes a program through the proxy, in a session several times larger than the window.
 
-The upstream's model is scripted; the agent, its tools and its transcript are real.
+The upstream's model is scripted. The agent, its tools and its transcript are real.
 """
 
 import sys
@@ -24,7 +24,7 @@ PARAMETERS = {
     "command": ("command",),
 }
 OTHERS = {"string": "as the task says", "boolean": False, "integer": 1000, "number": 1000}
-"""What stands for a parameter that a tool must have and the script does not know."""
+"""Values for required parameters of a tool that the script does not know."""
 
 WRONG, RIGHT = "return length - draught", "return depth - draught"
 PROGRAM = f'''"""How much water is left under a keel."""
@@ -40,7 +40,7 @@ TASK = "harbour.py reckons a wrong clearance. Find out why, and mend it."
 
 
 def fit(call: Call, tools: list[dict[str, Any]]) -> Call:
-    """The call for the agent's own tool, whatever that and its parameters are called."""
+    """The call in terms of the agent's own tool: with its name, and the names of its parameters."""
     offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
     name = next(name for name in NAMES[call.name] if name in offered)
     known = offered[name]["properties"]
@@ -50,7 +50,7 @@ def fit(call: Call, tools: list[dict[str, Any]]) -> Call:
 
 
 def write_project(directory: Path) -> None:
-    """A small program with a mistake, and notes that are long."""
+    """Write a small program with a bug, and long notes."""
     directory.mkdir()
     (directory / "harbour.py").write_text(PROGRAM)
     for number in range(NOTES):
@@ -59,7 +59,7 @@ def write_project(directory: Path) -> None:
 
 
 def make_script(directory: Path) -> list[Turn]:
-    """See it fail, read the notes and the program, mend it, see it work."""
+    """See the program fail, read the notes and the program, fix it, see it work."""
     program = str(directory / "harbour.py")
     check = Call("run", {"command": f'{sys.executable} -c "{CHECK}"'})
     notes = [Call("read", {"path": str(directory / f"notes_{number}.md")}) for number in range(NOTES)]
@@ -83,7 +83,7 @@ def results_of(body: dict[str, Any]) -> list[str]:
     "agent", [pytest.param(agent, id=agent.name, marks=skip_without(agent.name, agent.program)) for agent in AGENTS]
 )
 async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, log, tmp_path):
-    """The file is mended, no request fails, all that is forwarded is valid; also where nobody has said the window."""
+    """The agent fixes the program, and all requests forwarded are valid, with and without a configured window."""
     project = tmp_path / "project"
     write_project(project)
     model = ScriptedModel(make_script(project), agent.window_tokens, refuse_flatly, fit)
@@ -100,7 +100,7 @@ async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, 
 
 
 def check_forwarded(tap: WireTap, model: ScriptedModel) -> None:
-    """Each turn was asked for once; what was forwarded is valid, holds the newest result, and would not fit as sent."""
+    """Each turn was requested once. Forwarded requests are valid, contain the newest result, and needed compaction."""
     originals = [body for body in tap.bodies if orjson.loads(body).get("tools")]
     sent = [item for item in model.accepted if item.json.get("tools") and not item.asks_for_summary]
     assert len(originals) == len(sent) == len(model.turns)

@@ -1,6 +1,6 @@
-"""Other people's clients cannot tell the proxy from the upstream, but that long sessions go on.
+"""Third-party clients see no difference between the proxy and the upstream, except that long sessions continue.
 
-Each runs in a process of its own, through a relay that keeps what it sends.
+Each client runs in a separate process, through a relay that keeps what it sends.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ TURNS = (
     ),
     Turn("Nothing is wrong in any of the parts."),
 )
-"""Calls, three at a time, and an answer."""
+"""Turns with three calls each, then an answer."""
 SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000")
 
 pytestmark = pytest.mark.parametrize("client_program", [client.parameter for client in CLIENTS])
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.parametrize("client_program", [client.parameter for cli
 
 @pytest.fixture
 def drive(client_program: Client, tmp_path: Path) -> Drive:
-    """Have the client do jobs (`kind=model`) at a base URL; its answers, one for each."""
+    """A function that runs the client with jobs (`kind=model`) at a base URL. Returns one answer per job."""
 
     async def drive(url: str, *jobs: str) -> Answers:
         environment = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY, **client_program.environment}
@@ -52,7 +52,7 @@ def drive(client_program: Client, tmp_path: Path) -> Drive:
 
 
 async def test_answers(drive, upstream, start_tapped):
-    """Whole or streamed, the text and the usage are what they are without the proxy."""
+    """Text and usage are the same as without the proxy, whole or streamed."""
     upstream.answer = ScriptedModel(()).answer
     tap = await start_tapped()
     direct = await drive(upstream.url, "complete=m", "stream=m")
@@ -67,7 +67,7 @@ async def test_answers(drive, upstream, start_tapped):
 
 
 async def answer_as_named(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
-    """Faults, each by the name of its model."""
+    """Answer with the fault that the model's name says."""
     model = recorded.json["model"]
     if model.isdecimal():
         return error(int(model), message="it is so", type="a_type", code="a_code")
@@ -86,7 +86,7 @@ FAULTS = ("complete=401", "stream=401", "complete=429", "stream=500", "stream=br
 
 
 async def test_errors(drive, upstream, start_tapped):
-    """The upstream's refusals and broken streams are the errors that they are without the proxy."""
+    """The upstream's error responses and broken streams give the same errors as without the proxy."""
     upstream.answer = answer_as_named
     direct = await drive(upstream.url, *FAULTS)
     through = await drive((await start_tapped()).url, *FAULTS)
@@ -96,7 +96,7 @@ async def test_errors(drive, upstream, start_tapped):
 
 
 def check_session(tap: WireTap, model: ScriptedModel) -> None:
-    """Each request of the client was accepted, once, in a valid form."""
+    """Each request of the client was accepted once, in a valid form."""
     chats = [item for item in model.accepted if not item.asks_for_summary]
     assert len(chats) == len(tap.bodies) == len(TURNS)
     for original, sent in zip(tap.bodies, chats, strict=True):
@@ -105,7 +105,7 @@ def check_session(tap: WireTap, model: ScriptedModel) -> None:
 
 @pytest.mark.parametrize("kind", ["read", "read-stream"])
 async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped, log):
-    """All calls and answers arrive, and what is forwarded is valid; it was pruned and summarised."""
+    """All calls and answers arrive, forwarded requests are valid, and pruning and summaries took place."""
     model = ScriptedModel(TURNS)
     upstream.answer = model.answer
     tap = await start_tapped(*SMALL)
@@ -120,9 +120,10 @@ async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped,
 
 @pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", refuse)])
 async def test_overflow_is_not_seen(kind, refusal, drive, upstream, start_tapped):
-    """Nobody has said how large the window is; a refusal teaches it, and the client hears of none.
+    """The window is not configured. trimtab learns it from a refusal, and the client sees no refusal.
 
-    While a summary is being written, a request that fits by our count may meet another: this model counts bytes.
+    While a summary is being written, a request that fits by our count may be refused again, because this model counts
+    bytes.
     """
     model = ScriptedModel(TURNS, window_tokens=6000, refusal=refusal)
     upstream.answer = model.answer

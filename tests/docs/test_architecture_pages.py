@@ -1,4 +1,4 @@
-"""The pages of docs/architecture name folders, files, layers and sizes as they are."""
+"""The pages of docs/architecture name folders, files, layers and sizes correctly."""
 
 import re
 import runpy
@@ -28,7 +28,7 @@ def _section(text: str, title: str) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_path_on_a_page_exists(name) -> None:
-    """In the repository, seen from its root."""
+    """Paths are relative to the root of the repository."""
     paths = {code.rstrip("/") for code in find_code(_read(name)) if PATH.fullmatch(code)}
 
     assert paths
@@ -36,7 +36,7 @@ def test_every_path_on_a_page_exists(name) -> None:
 
 
 def test_the_table_has_every_room() -> None:
-    """Each folder with modules in it, of both packages, at the first level."""
+    """The table lists each folder with modules, at the first level of both packages."""
     rooms = {row[0].strip("`") for row in read_rows(_section(_read("index.md"), "Rooms"))}
     folders = {
         str(path.parent.relative_to(ROOT))

@@ -1,4 +1,4 @@
-"""What the tests of examples find in a page, and what they refuse: a wrong example must not pass unseen."""
+"""The tests of examples find every block of a page and refuse a wrong one: no wrong example may pass."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""docs/reference/errors.md names every error that trimtab answers, and every exit status."""
+"""docs/reference/errors.md lists every error that trimtab sends, and every exit status."""
 
 import importlib
 import pkgutil
@@ -19,7 +19,7 @@ PAGE = "errors.md"
 
 
 def _find_errors(kind: type[ProxyError] = ProxyError) -> Iterator[type[ProxyError]]:
-    """Every kind of error of the program, wherever it is defined."""
+    """Every error class of the program, in any module."""
     for module in pkgutil.walk_packages(proxy.__path__, "proxy."):
         importlib.import_module(module.name)
     for error in kind.__subclasses__():
@@ -56,7 +56,7 @@ def test_limits_in_the_table_are_those_of_the_code() -> None:
 
 
 def test_an_upstreams_answer_becomes_the_event_that_the_page_describes() -> None:
-    """An error passes as it is; of anything else the status is in the code."""
+    """An error object is passed on unchanged. For any other body, the event's code is the status."""
     assert write_answer_event(500, b'{"error": {"x": 1}}') == b'data: {"error": {"x": 1}}\n\n'
     assert write_answer_event(200, b'{"choices": []}') == b'data: {"choices": []}\n\n'
     event = write_answer_event(503, b"busy")

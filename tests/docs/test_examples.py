@@ -1,4 +1,4 @@
-"""Every example of README.md and docs/ is valid, and those that are marked so run as the page says."""
+"""Every example of README.md and docs/ is valid, and every marked example runs as its page says."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ FILES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def read_blocks(file: Path) -> list[Block]:
-    """The blocks of a file; none if its marks are wrong, which is a test of its own."""
+    """The blocks of a file; none if its marks are wrong, because another test reports that."""
     try:
         return find_blocks(file.read_text("utf-8"), str(file.relative_to(ROOT)))
     except WrongMarkError:

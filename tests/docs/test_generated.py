@@ -1,4 +1,4 @@
-"""The generated pages are what the code says now, and what the generator itself says is true."""
+"""The generated pages match the code, and the generator's own statements are true."""
 
 import re
 from pathlib import Path
@@ -17,12 +17,12 @@ NEIGHBOURS = {
     "upstream.allowed_paths": {"api_key": "key"},
     "upstream.client_key_file": {"client_cert_file": "client.pem"},
 }
-"""Keys of `upstream` that others are of use with only."""
+"""Other keys of `upstream` without which a key is refused."""
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def list_all_keys(keys: list[configuration.Key] | None = None) -> list[configuration.Key]:
-    """Every key that has a value of its own; those of `upstreams`, `models` and `profiles` once."""
+    """Every key that holds a value. The keys of `upstreams`, `models` and `profiles` are listed once."""
     found: dict[str, configuration.Key] = {}
     for key in configuration.list_keys() if keys is None else keys:
         if key.keys is None:
@@ -62,7 +62,7 @@ def test_every_command_has_its_exit_statuses() -> None:
 
 
 def test_every_label_has_its_values() -> None:
-    """Of each metric that has it, and of no other."""
+    """LABELS describes each label of each metric, and no other label."""
     collectors = metrics.list_collectors(Metrics())
     told = {(one.name, label.name) for one in collectors for label in LABELS if label.metric in {None, one.name}}
     used = {(one.name, label) for one in collectors for label in one.labels}

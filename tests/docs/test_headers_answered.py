@@ -1,4 +1,4 @@
-"""Answers have the headers that docs/reference/headers.md promises, and lack those that it says are absent."""
+"""Responses have the headers that docs/reference/headers.md promises, and lack those that it calls absent."""
 
 import pytest
 from support.client import post
@@ -23,7 +23,7 @@ CHATS = [
     ("an error before the plan", SMALL, {"x-trimtab-mode": "on"}, "iT"),
     ("the overflow error", HUGE_HEAD, {}, "iTt"),
 ]
-"""What is sent, and which of OWN the answer has: `i`, `T`, `t`, `d` in their order."""
+"""A name, the body and headers sent, and the OWN headers of the response: `i`, `T`, `t`, `d`, in the order of OWN."""
 
 
 def _find_own(headers) -> str:
@@ -60,7 +60,7 @@ async def test_an_error_after_the_plan_tells_of_the_plan(start_proxy, client) ->
 
 
 async def test_sent_tokens_are_those_that_went_out(start_proxy, client) -> None:
-    """The original's if only observed, 0 if refused."""
+    """They equal the original tokens in mode observe, and are 0 if trimtab refused the request."""
     proxy = await start_proxy("defaults.context_window=8192", "defaults.max_tool_result_tokens=100")
     shown = []
     for sent, headers in ((LONG, {"x-trimtab-mode": "observe"}), (LONG, {}), (HUGE_HEAD, {})):
@@ -75,7 +75,7 @@ async def test_sent_tokens_are_those_that_went_out(start_proxy, client) -> None:
 
 
 async def test_nothing_of_trimtabs_own_goes_upstream(start_proxy, client, upstream) -> None:
-    """Whatever follows the prefix, and spelt with underscores, too; other headers of tracing pass."""
+    """No header with the prefix is forwarded, even if it is spelt with underscores. Tracing headers are."""
     proxy = await start_proxy()
     headers = {"X-Trimtab-Mode": "observe", "x_trimtab_any": "1", "x-trimtab-key": "k", "traceparent": "00-1-2-01"}
     await post(client, f"{proxy.url}/v1/chat/completions", SMALL, **headers)

@@ -1,4 +1,4 @@
-"""docs/reference/headers.md names every header that the code names, and shows values as they are written."""
+"""docs/reference/headers.md lists every header that the code names, and shows values as they are written."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ WORD = r"[A-Za-z*][\w!#$%&'*+.^`|~:/-]*"
 INTEGER = r"-?\d{1,15}"
 DICTIONARY = re.compile(rf"[a-z]\w*={INTEGER}(, [a-z]\w*={INTEGER})*")
 LIST = re.compile(rf"{WORD};saved={INTEGER}(, {WORD};saved={INTEGER})*")
-"""Of RFC 9651, as much as these headers use."""
+"""The part of RFC 9651 that these headers use."""
 
 
 def _names_in(title: str) -> set[str]:
@@ -40,7 +40,7 @@ def _find_own_name(node: ast.AST) -> str | None:
 
 
 def _find_read_name(node: ast.AST) -> str | None:
-    """The header that a call of `headers.get` or `headers.getall` asks for by a literal."""
+    """The literal name of the header that a call of `headers.get` or `headers.getall` reads."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
         return None
     asks = node.func.attr in {"get", "getall"} and ast.unparse(node.func.value).endswith("headers")
@@ -48,13 +48,13 @@ def _find_read_name(node: ast.AST) -> str | None:
 
 
 def _find_rule(node: ast.AST) -> str | None:
-    """The rule that a decision is made for by a literal."""
+    """The literal name of the rule in a `Decision(...)`."""
     is_decision = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Decision"
     return read_literal(node.args[0]) if is_decision else None
 
 
 def _find_cut_rule(node: ast.AST) -> str | None:
-    """The name of a cut, which is chosen by who wrote its text."""
+    """The names of the rules for a cut, which depend on the author of its summary."""
     is_rule = isinstance(node, ast.IfExp) and ast.unparse(node.test).endswith("by_model")
     return f"{read_literal(node.body)} {read_literal(node.orelse)}" if is_rule else None
 
@@ -67,7 +67,7 @@ def test_the_page_has_every_header_of_trimtabs_own_and_no_other() -> None:
 
 
 def test_response_headers_and_their_examples_are_what_trimtab_writes() -> None:
-    """Each row's example comes out of the function that writes the header."""
+    """The function that writes the headers returns each row's example."""
     rows = read_rows(read_section(PAGE, "Response headers of trimtab"))
     examples = {name.strip("`"): example.strip("`") for name, _, example in rows}
     decisions = [Decision("truncate", "", 9800, 0, 1, 0), Decision("prune", "", 14428, 0, 1, 0)]
@@ -81,7 +81,7 @@ def test_response_headers_and_their_examples_are_what_trimtab_writes() -> None:
 
 
 def test_the_page_has_every_rule_that_a_decision_may_name() -> None:
-    """And each is a token, as a list of RFC 9651 wants it."""
+    """Each rule is also a valid token in a list of RFC 9651."""
     text = read_section(PAGE, "Response headers of trimtab").split("The rules are ")[1].split(".")[0]
     cuts = {name for names in find_all(("rules",), _find_cut_rule) for name in names.split()}
     in_code = {*find_all(("rules",), _find_rule), TIDY.rule, TRUNCATE.rule} | (cuts & {"summarise", "digest"})

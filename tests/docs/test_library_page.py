@@ -1,4 +1,4 @@
-"""docs/reference/library.md names what is public, and its examples do what the page says."""
+"""docs/reference/library.md lists the public names, and its examples do what the page says."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_the_page_has_every_error_that_is_public() -> None:
 
 
 def test_examples_that_stand_alone_run_alone() -> None:
-    """Each in a new interpreter, and prints the rules that acted."""
+    """Each runs in a new interpreter, and prints the rules that acted."""
     blocks = [part.split("```", 1)[0] for part in read_page(PAGE).split("<!-- run -->\n```python\n")[1:]]
     printed = [
         subprocess.run([sys.executable, "-c", block], check=True, capture_output=True, text=True).stdout

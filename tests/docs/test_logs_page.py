@@ -1,4 +1,4 @@
-"""docs/reference/logs.md names every event of the log, with its level and its fields."""
+"""docs/reference/logs.md lists every log event, with its level and its fields."""
 
 import ast
 from collections import defaultdict
@@ -17,19 +17,19 @@ OTHER_SECTIONS = (
     "Other events of requests", "Start and stop", "Reload", "Workers", "Counting", "Models", "Summaries", "Stores",
 )  # fmt: skip
 MORE_FIELDS = {"worker_died": {"status", "signal"}, "worker_cannot_start": {"status", "signal"}}
-"""Fields that the code passes as a mapping."""
+"""Fields that the code passes as a mapping, so that the syntax tree does not show their names."""
 
 
 @dataclass
 class Event:
-    """What the source says of an event, over all calls."""
+    """The levels and fields of an event in the source, over all calls."""
 
     levels: set[str] = field(default_factory=set)
     fields: set[str] = field(default_factory=set)
 
 
 def _find_levels(call: ast.expr, names: dict[str, set[str]]) -> set[str]:
-    """The levels at which a function logs: a logger's method, one of two of them, or a name for these."""
+    """The levels of a logging call: of a logger's method, of a choice between two, or of a variable that holds one."""
     if isinstance(call, ast.IfExp):
         return _find_levels(call.body, names) | _find_levels(call.orelse, names)
     if isinstance(call, ast.Name):
@@ -39,7 +39,7 @@ def _find_levels(call: ast.expr, names: dict[str, set[str]]) -> set[str]:
 
 
 def _find_calls(tree: ast.Module) -> Iterator[tuple[str, set[str], set[str]]]:
-    """Each event that is logged under a literal name, with its levels and its fields."""
+    """Each event that is logged with a literal name, with its levels and its fields."""
     names: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -61,7 +61,7 @@ def _find_events() -> dict[str, Event]:
 
 
 def _find_request_fields() -> set[str]:
-    """The keys of the dictionary that a request's line is made of."""
+    """The keys of the dictionary for the log line of a request."""
     tree = ast.parse((ROOT / "proxy/exchange/report.py").read_text("utf-8"))
     function = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "_write_line")
     keys: list[ast.expr | None] = []

@@ -1,4 +1,4 @@
-"""The README: its size, its picture's figures, and its table of measurements."""
+"""The README: its size, the figures of its picture, and its table of measurements."""
 
 from pathlib import Path
 
@@ -24,12 +24,12 @@ CONTESTANTS = {
 
 
 def test_the_readme_is_one_page() -> None:
-    """In bytes, as it is stored."""
+    """The size is in bytes, as stored."""
     assert len(README.encode()) <= MAX_BYTES
 
 
 def test_the_caption_says_what_the_picture_shows() -> None:
-    """Session, window, date and command; and the numbers of the recorded series."""
+    """It names the session, window, date, command and the numbers of the recorded series."""
     run: WindowRun = read_series()
     caption = README[README.index("![") : README.index("## Try it")]
     project = run.about.rpartition(" ")[2]
@@ -51,7 +51,7 @@ def test_the_caption_says_what_the_picture_shows() -> None:
 
 
 def _measured() -> dict[str, tuple[str, ...]]:
-    """Cost, worst session and prefix kept by the raw rows, as the README writes them; the first row is trimtab's."""
+    """Cost, worst session and prefix kept from the raw rows, formatted as in the README. The first row is trimtab's."""
     rows = {}
     for row in orjson.loads((RESULTS / "needed.json").read_bytes()):
         if (row["label"], row["window_tokens"], row["settings"]) == ("trimtab (canned)", WINDOW_TOKENS, []):
@@ -73,7 +73,7 @@ def _write(cost: float, worst: float, *shares: float) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("name", ["trimtab, balanced", *CONTESTANTS])
 def test_the_table_has_the_figures_of_the_raw_rows(name: str) -> None:
-    """Trimtab's and everybody else's, to the digits that are shown."""
+    """The figures of trimtab and of the others, with the digits shown."""
     rows = [line.replace("*", "").strip("| ").split(" | ") for line in README.splitlines() if line.startswith("|")]
     (shown,) = [cells for cells in rows if cells[0] == name]
     expected = _measured()[name]

@@ -1,7 +1,7 @@
-"""Every command of the README is run as it is written, from the installation to a client's request.
+"""Every command of the README runs as written, from the installation to a client's request.
 
-Law: no line of a `sh` block is left out. Nothing is downloaded: pip finds build backend and dependencies in the test's
-own environment. The only word that is replaced is the upstream's URL, and the port is a free one.
+Law: every line of a `sh` block is run. Nothing is downloaded: pip takes the build backend and the dependencies from the
+test's environment. Only the upstream's URL is replaced, and the port is a free one.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from proxy.config.schema import Config
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CLONE = ("pyproject.toml", "README.md", "LICENSE", "proxy", "rules")
-"""What a wheel is built from."""
+"""The files and folders from which the wheel is built."""
 CLIENT = """
 import openai
 messages = [{"role": "user", "content": "Hi"}]
@@ -32,13 +32,13 @@ print(answer.choices[0].message.content)
 """
 DEMO = r"Without trimtab (\d+ of \d+ requests) do not fit; with it all do, at about (\d+) % of the cost"
 COST_POINTS = 3.0
-"""How far a demo's cost may be from the README's. Chosen: six runs on a busy machine gave 37.9 to 38.5."""
+"""Allowed difference between the demo's cost and the README's. Chosen: six runs on a busy machine gave 37.9 to 38.5."""
 SECONDS = 300.0
 
 
 @dataclass(slots=True)
 class Terminal:
-    """Where the README's reader types: a folder, an environment, and what has been started and printed."""
+    """The terminal of the README's reader: a folder, an environment, the running server and the output so far."""
 
     folder: Path
     upstream: str
@@ -48,7 +48,7 @@ class Terminal:
     printed: dict[str, str] = field(default_factory=dict)
 
     async def type(self, line: str) -> None:
-        """Run a line of the README, and what a reader then sees."""
+        """Run one line of the README, and keep its output."""
         if line.startswith("export "):
             name, _, value = line.removeprefix("export ").partition("=")
             assert value == f"http://{Config().listen}/v1"
@@ -60,7 +60,7 @@ class Terminal:
             self.printed[line] = await self.run("bash", "-c", line)
 
     async def run(self, *command: str) -> str:
-        """What a command prints; it must end with status 0."""
+        """Run a command and return its output. It must end with status 0."""
         process = await asyncio.create_subprocess_exec(
             *command, stdout=PIPE, stderr=STDOUT, cwd=self.folder, env=self.environment
         )
@@ -69,7 +69,7 @@ class Terminal:
         return printed.decode()
 
     async def serve(self, line: str) -> None:
-        """Start a proxy and wait until it listens; one that ran before is stopped, as by Ctrl-C."""
+        """Stop a running proxy as Ctrl-C would, start another one, and wait until it listens."""
         await self.stop()
         self.server = await asyncio.create_subprocess_exec(
             "bash", "-c", "exec " + self.replace(line), stderr=PIPE, cwd=self.folder, env=self.environment
@@ -79,7 +79,7 @@ class Terminal:
         self.url = self.printed[line] = started["url"]
 
     async def stop(self) -> None:
-        """End the proxy that runs, if one does."""
+        """Stop the proxy if one is running."""
         if self.server is not None:
             self.server.terminate()
             await self.server.communicate()
@@ -87,13 +87,13 @@ class Terminal:
             self.server = None
 
     def replace(self, text: str) -> str:
-        """The README's words with the test's upstream in place of a real one."""
+        """The text with the test's upstream instead of a real one."""
         return text.replace("https://api.openai.com/v1", self.upstream)
 
 
 @asynccontextmanager
 async def open_terminal(folder: Path, upstream: str) -> AsyncIterator[Terminal]:
-    """In a copy of what a clone has; pip takes everything from the environment of this test."""
+    """A terminal in a copy of a clone. pip takes every package from the environment of this test."""
     for name in CLONE:
         if (ROOT / name).is_file():
             shutil.copyfile(ROOT / name, folder / name)
@@ -105,7 +105,7 @@ async def open_terminal(folder: Path, upstream: str) -> AsyncIterator[Terminal]:
         "PYTHONPATH": ":".join(packages),
         "PIP_NO_INDEX": "1",
         "PIP_NO_DEPS": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it the other way round: no isolation
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip inverts this variable: 0 means no isolation
         "TRIMTAB_LISTEN": "127.0.0.1:0",
         "OPENAI_API_KEY": "sk-of-a-reader",
     }
@@ -119,7 +119,7 @@ async def open_terminal(folder: Path, upstream: str) -> AsyncIterator[Terminal]:
 
 
 def check_demo(printed: str) -> None:
-    """What the README says of the demo is what it prints."""
+    """The demo prints the figures that the README gives for it."""
     requests, percent = re.search(DEMO, README).groups()
     assert f"refused {requests}" in printed
     (cost,) = re.findall(r"cost\W+100\.0%\W+([\d.]+)%", printed)
@@ -127,12 +127,12 @@ def check_demo(printed: str) -> None:
 
 
 def find_blocks() -> list[tuple[str, str]]:
-    """Language and text of each fenced block, in order."""
+    """The language and the text of each fenced block, in order."""
     return re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
 async def test_every_command_of_the_readme_works_as_it_is_written(upstream, tmp_path) -> None:
-    """In the order of the page, in one folder; a configuration is saved under the name that it begins with."""
+    """Commands run in order, in one folder. A configuration is saved under the file name in its first line."""
     async with open_terminal(tmp_path, upstream.url) as terminal:
         for language, text in find_blocks():
             if language == "yaml":
@@ -150,5 +150,5 @@ async def test_every_command_of_the_readme_works_as_it_is_written(upstream, tmp_
 
 
 def test_blocks_of_the_readme_are_commands_or_a_configuration() -> None:
-    """So that none is passed over."""
+    """A block in another language would not be tested."""
     assert {language for language, _ in find_blocks()} == {"sh", "yaml"}

@@ -1,4 +1,4 @@
-"""The checks of the site find what they are for, and nothing else."""
+"""The checks of the site find each fault, and nothing else."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bodies made to hurt who reads them: they reach the upstream as they came, and nothing falls over."""
+"""Bodies that try to harm their reader: they reach the upstream unchanged, and nothing fails."""
 
 import hashlib
 import io
@@ -17,23 +17,23 @@ FEWER = MANY // 3
 
 
 def chat(messages: bytes = b'[{"role":"user","content":"hi"}]', rest: bytes = b"") -> bytes:
-    """A chat request of these messages, and of members behind them."""
+    """A chat request with these messages, and with more members after them."""
     return b'{"model":"m","messages":%b%b}' % (messages, rest)
 
 
 def say(content: bytes) -> bytes:
-    """A chat request of one message."""
+    """A chat request with one message."""
     return chat(b'[{"role":"user","content":%b}]' % content)
 
 
 def call(arguments: bytes) -> bytes:
-    """A chat request with a call of these arguments, and its result."""
+    """A chat request with one call, its arguments and its result."""
     function = b'{"id":"c","type":"function","function":{"name":"f","arguments":%b}}' % arguments
     return chat(b'[{"role":"assistant","tool_calls":[%b]},{"role":"tool","tool_call_id":"c","content":"r"}]' % function)
 
 
 def tool(parameters: bytes) -> bytes:
-    """A chat request with a tool of these parameters."""
+    """A chat request with one tool and its parameters."""
     return chat(rest=b',"tools":[{"type":"function","function":{"name":"f","parameters":%b}}]' % parameters)
 
 
@@ -87,7 +87,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 async def test_a_bomb_reaches_the_upstream_as_it_came(name, client, upstream, start_proxy, log):
-    """No fault, no refusal, not a byte changed; the next request is served as ever."""
+    """There is no fault and no refusal, and not a byte changes. The next request is served as usual."""
     proxy = await start_proxy("defaults.context_window=1000000")
     url = proxy.url + "/v1/chat/completions"
 
@@ -107,7 +107,7 @@ async def test_a_bomb_reaches_the_upstream_as_it_came(name, client, upstream, st
 
 
 def test_commas_in_texts_are_no_values() -> None:
-    """A table in a tool result may be as long as it likes."""
+    """A table in a tool result may have any length."""
     assert len(CHAT.read(say(orjson.dumps("1,2\n" * MANY))).raws) == 1
     with pytest.raises(UndecodableError):
         CHAT.read(say(NUMBERS))

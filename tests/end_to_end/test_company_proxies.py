@@ -1,4 +1,4 @@
-"""Upstreams behind an HTTP proxy: everything that goes to an upstream goes through it, unchanged."""
+"""Upstreams behind an HTTP proxy: every request to an upstream goes through it, unchanged."""
 
 import asyncio
 import base64
@@ -35,13 +35,13 @@ REFUSED = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
 
 
 def far(url: str) -> str:
-    """The same upstream by a name that no resolver knows: only the proxy can find it."""
+    """The same upstream under a name that no resolver knows. Only the proxy can reach it."""
     return str(URL(url).with_host("upstream.test"))
 
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of the tests are looked up nowhere: where there is no network, that may take long."""
+    """Resolve no test name: without a network, a lookup may take long."""
     look_up = socket.getaddrinfo
 
     def refuse(host: str, *arguments: object, **more: object) -> object:
@@ -54,21 +54,19 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def forward() -> AsyncIterator[ForwardProxy]:
-    """The company's proxy."""
     async with run_forward_proxy() as running:
         yield running
 
 
 @pytest.fixture
 async def raw() -> AsyncIterator[RawUpstream]:
-    """An upstream that keeps the bytes of what it receives."""
     async with run_raw_upstream() as running:
         yield running
 
 
 @pytest.fixture
 async def start(log, compactors) -> AsyncIterator[Start]:
-    """Start a proxy by an environment and settings."""
+    """A function that starts a proxy with an environment and settings."""
     async with AsyncExitStack() as stack:
 
         async def run(environment: dict[str, str], *settings: str) -> Proxy:
@@ -80,7 +78,7 @@ async def start(log, compactors) -> AsyncIterator[Start]:
 
 
 async def test_each_kind_of_request_goes_through_the_proxy(client, upstream, forward, start) -> None:
-    """Chats, other paths, summaries, and questions for windows; the upstream has a name that only the proxy knows."""
+    """Chats, other paths, summaries, and requests for context windows. Only the proxy knows the upstream's name."""
     settings = (f"upstream.base_url={far(upstream.url)}", *SMALL, "models=[{match: other, context_window: auto}]")
     proxy = await start({"HTTP_PROXY": f"http://{forward.address}"}, *settings)
     session = make_session(30)
@@ -92,7 +90,7 @@ async def test_each_kind_of_request_goes_through_the_proxy(client, upstream, for
     assert upstream.summaries
     authority = far(upstream.url).encode()
     async with asyncio.timeout(5):
-        while not upstream.questions:  # noqa: ASYNC110 - asked in the background
+        while not upstream.questions:  # noqa: ASYNC110 - a background task asks
             await asyncio.sleep(0.01)
     asked = [head.split(b"\r\n")[0] for head in forward.heads]
     assert asked.count(b"POST " + authority + b"/chat/completions HTTP/1.1") == len(upstream.requests) - 1
@@ -104,7 +102,7 @@ async def test_each_kind_of_request_goes_through_the_proxy(client, upstream, for
     "target", [b"/v1//a/../b%2Fc%20d?x=%41+b&y", b"/v1/models?", b"//x", b"/v1/a?b#c", b"/other/%E2%82%AC?q=/../"]
 )
 async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, start) -> None:
-    """Target, headers in order and case, bytes beyond ASCII, `Host`: as without a proxy, but for the proxy's own."""
+    """Target, headers and bytes outside of ASCII are as without a proxy. Only `Host` is the upstream's."""
     request = (
         b"POST " + target + b" HTTP/1.1\r\nHost: localhost\r\nx-B: 1\r\nX-a: \xff\xfe\r\nAuthorization: Bearer k\r\n"
         b"Proxy-Authorization: Basic clients\r\nCONTENT-LENGTH: 3\r\nConnection: close\r\n\r\n\x00ab"
@@ -126,7 +124,7 @@ async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, 
 
 
 async def test_a_question_about_the_whole_server_has_no_path(raw, forward, start) -> None:
-    """`OPTIONS *` in absolute form: the last proxy makes it `*` again. Source: RFC 9112 section 3.2.4."""
+    """`OPTIONS *` is sent in absolute form, and the last proxy restores the `*`. Source: RFC 9112 section 3.2.4."""
     proxy = await start({"HTTP_PROXY": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
     await ask_raw(proxy.url, b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 
@@ -136,7 +134,7 @@ async def test_a_question_about_the_whole_server_has_no_path(raw, forward, start
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_tls_goes_through_a_tunnel(loop_factory, tmp_path: Path, log, compactors) -> None:
-    """Proxies over HTTP and over HTTPS; credentials are for the proxy and reach no upstream, and the reverse."""
+    """The proxy speaks HTTP or HTTPS. Its credentials do not reach the upstream, and the upstream's do not reach it."""
 
     async def run() -> None:
         authority = Authority(tmp_path)
@@ -164,7 +162,7 @@ def test_tls_goes_through_a_tunnel(loop_factory, tmp_path: Path, log, compactors
 
 @pytest.mark.parametrize("secure", [False, True])
 async def test_a_websocket_goes_through_a_tunnel(secure, tmp_path: Path, forward, start) -> None:
-    """Also to an upstream without TLS, as RFC 6455 asks; frames pass both ways."""
+    """So does one to an upstream without TLS (RFC 6455). Frames pass in both directions."""
     authority = Authority(tmp_path)
     async with run_raw_upstream(authority.serve("upstream.test") if secure else None) as raw:
 
@@ -191,7 +189,7 @@ async def test_a_websocket_goes_through_a_tunnel(secure, tmp_path: Path, forward
 
 
 async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start) -> None:
-    """A refused handshake keeps the tunnel open: no request in absolute form must go into it, nor the reverse."""
+    """A refused handshake leaves the tunnel open. Requests in absolute form must not use it."""
     raw.answer = REFUSED
     proxy = await start({"http_proxy": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
     plain = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\nUser-Agent: me\r\nConnection: close\r\n\r\n"
@@ -206,7 +204,7 @@ async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start)
 
 
 async def test_the_proxy_that_is_configured_wins(client, upstream, forward, start) -> None:
-    """Over the environment and NO_PROXY, loopback or not; `direct` wins over the environment, too."""
+    """It overrides the environment and NO_PROXY, even for loopback. `direct` overrides the environment too."""
     nowhere = {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "*"}
     proxy = await start(nowhere, f"upstream.base_url={upstream.url}", f"upstream.proxy=http://{forward.address}")
     assert (await post(client, proxy.url + "/v1/chat/completions", CHAT))[0].status == 200
@@ -219,7 +217,7 @@ async def test_the_proxy_that_is_configured_wins(client, upstream, forward, star
 
 
 async def test_an_upstream_on_this_machine_is_reached_directly(client, upstream, start) -> None:
-    """No proxy of the environment can lead to it."""
+    """A proxy from the environment is not used for it."""
     environment = {"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9"}
     proxy = await start(environment, f"upstream.base_url={upstream.url}")
 
@@ -227,7 +225,7 @@ async def test_an_upstream_on_this_machine_is_reached_directly(client, upstream,
 
 
 async def _refuse(start: Start, client: aiohttp.ClientSession, *settings: str) -> tuple[int, str]:
-    """The status and the sentence with which a chat is refused."""
+    """The status and the message with which a chat is refused."""
     proxy = await start({}, *settings)
     response, answer = await post(client, proxy.url + "/v1/chat/completions", CHAT)
     return response.status, orjson.loads(answer)["error"]["message"]
@@ -236,7 +234,7 @@ async def _refuse(start: Start, client: aiohttp.ClientSession, *settings: str) -
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("key", ["", "me:PLANTED@"])
 async def test_a_proxy_that_wants_a_password_is_named(key, scheme, client, raw, forward, start) -> None:
-    """The refusal is the proxy's, not the upstream's; what to set is said, and no password."""
+    """The error says that the proxy refused, and what to set. It contains no password."""
     forward.wants = b"Basic other"
     base_url = far(raw.url).replace("http", scheme)
     status, said = await _refuse(
@@ -260,7 +258,7 @@ async def test_a_proxy_that_wants_a_password_is_named(key, scheme, client, raw, 
     ],
 )
 async def test_a_proxy_that_opens_no_tunnel_is_named(answer, sentence, client, raw, forward, start) -> None:
-    """With what it said, and where it was told of."""
+    """The error gives the proxy's answer, and the setting that names the proxy."""
     forward.answer = answer
     base_url = far(raw.url).replace("http", "https")
     status, said = await _refuse(
@@ -275,7 +273,7 @@ async def test_a_proxy_that_opens_no_tunnel_is_named(answer, sentence, client, r
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxy_that_hangs_is_named(scheme, client, raw, forward, start) -> None:
-    """Before it opens a tunnel, and where it is to answer itself."""
+    """It may hang before it opens a tunnel, or instead of its own response."""
     forward.silent = True
     base_url = far(raw.url).replace("http", scheme)
     timeouts = ("upstream.connect_timeout_seconds=0.2", "upstream.read_timeout_seconds=0.2")
@@ -293,7 +291,7 @@ async def test_a_proxy_that_hangs_is_named(scheme, client, raw, forward, start) 
     ("address", "sentence"), [("127.0.0.1:9", "refuses connections"), ("proxy.invalid:3128", "name cannot be resolved")]
 )
 async def test_a_proxy_that_is_not_there_is_named(address, sentence, scheme, client, start) -> None:
-    """By its own address, not the upstream's."""
+    """The error names the proxy's address, not the upstream's."""
     status, said = await _refuse(
         start, client, f"upstream.base_url={scheme}://upstream.test/v1", f"upstream.proxy=http://u:PLANTED@{address}"
     )
@@ -305,7 +303,7 @@ async def test_a_proxy_that_is_not_there_is_named(address, sentence, scheme, cli
 
 
 async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) -> None:
-    """Where it is and what said so, without its password."""
+    """The finding names the proxy's address and the variable that sets it, without the password."""
     upstream.answers_questions = True
 
     async def answer(_recorded, _request):
@@ -327,7 +325,7 @@ async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_the_doctor_names_a_proxy_that_hangs(scheme, forward, monkeypatch) -> None:
-    """It waits for less time than a connection may take, and names what to check."""
+    """The doctor waits less than the connect timeout, and says what to check."""
     forward.silent = True
     monkeypatch.setattr("proxy.cli.doctor.checks.TIMEOUT_SECONDS", 0.2)
     environment = {"ALL_PROXY": f"http://u:PLANTED@{forward.address}"}
@@ -344,7 +342,7 @@ async def test_the_doctor_names_a_proxy_that_hangs(scheme, forward, monkeypatch)
 
 
 async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monkeypatch) -> None:
-    """At the start, with what named it and without its password; a process takes it from its own environment."""
+    """The line comes at the start, without the password. A process reads the proxy from its own environment."""
     monkeypatch.setenv("http_proxy", f"http://u:PLANTED@{forward.address}")
     async with serving("--upstream", far(upstream.url), "--set", "store=memory") as (process, url):
         line = (await read_log(process, "upstream_proxy"))[-1]
@@ -357,7 +355,7 @@ async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monke
 
 @pytest.mark.parametrize("status", [b"201 Created\r\nContent-Length: 0", b"204 No Content", b"299 Odd"])
 async def test_any_2xx_is_a_tunnel(status, raw, forward, start) -> None:
-    """RFC 9110 section 9.3.6; a length in it means nothing."""
+    """A length in such an answer has no meaning (RFC 9110 section 9.3.6)."""
     raw.answer = ACCEPTED
     forward.established = b"HTTP/1.1 " + status + b"\r\n\r\n"
     proxy = await start({}, f"upstream.base_url={far(raw.url)}", f"upstream.proxy=http://{forward.address}")
@@ -370,8 +368,8 @@ async def test_any_2xx_is_a_tunnel(status, raw, forward, start) -> None:
 
 
 async def test_an_upstream_that_hangs_behind_its_tunnel_is_named(client, forward, start) -> None:
-    """The proxy did what it was asked for: its variable is not what to check."""
-    async with run_forward_proxy() as silent:  # takes the tunnel's bytes, and never answers
+    """The proxy worked, so the message does not tell the reader to check it."""
+    async with run_forward_proxy() as silent:  # accepts the tunnel's bytes but never answers
         silent.silent = True
         port = silent.address.rpartition(":")[2]
         status, said = await _refuse(
@@ -391,7 +389,7 @@ async def test_an_upstream_that_hangs_behind_its_tunnel_is_named(client, forward
 
 @pytest.mark.parametrize(("status", "may_be"), [(401, False), (403, True), (404, False), (502, True), (503, True)])
 async def test_the_doctor_says_that_a_proxy_may_refuse(status, may_be, forward) -> None:
-    """What comes back in absolute form may be the proxy's own answer."""
+    """The response to a request in absolute form may be the proxy's own."""
     forward.answer = b"HTTP/1.1 %d Odd\r\nContent-Length: 0\r\n\r\n" % status
     config = load_config(
         settings=("upstream.base_url=http://upstream.test/v1", f"upstream.proxy=http://u:PLANTED@{forward.address}"),

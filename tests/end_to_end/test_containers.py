@@ -1,4 +1,4 @@
-"""What a container's runtime relies on: the image's file, the health check, readiness before the end."""
+"""The parts that a container runtime relies on: the Dockerfile, the health check, and readiness during a shutdown."""
 
 import asyncio
 import re
@@ -25,11 +25,11 @@ ROOT = Path(__file__).parents[2]
 DOCKER_GUIDE = ROOT / "docs" / "guides" / "docker.md"
 KUBERNETES_GUIDE = ROOT / "docs" / "guides" / "kubernetes.md"
 KUBERNETES_GRACE_SECONDS = 30
-"""Source: Kubernetes, `terminationGracePeriodSeconds` by default."""
+"""Source: Kubernetes' default of `terminationGracePeriodSeconds`."""
 
 
 def read_image() -> list[tuple[str, str]]:
-    """Instructions of the Dockerfile's last stage, each with what follows it."""
+    """The instructions of the Dockerfile's last stage, each with its arguments."""
     text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     last = max(index for index, line in enumerate(lines) if line.startswith("FROM "))
@@ -37,24 +37,24 @@ def read_image() -> list[tuple[str, str]]:
 
 
 def find(name: str) -> str:
-    """What the image says of this, the last word of several."""
+    """The arguments of the last instruction with this name."""
     return [rest for instruction, rest in read_image() if instruction == name][-1]
 
 
 def image_environment() -> dict[str, str]:
-    """The variables that the image sets."""
+    """The environment variables that the image sets."""
     words = [word for name, rest in read_image() if name == "ENV" for word in shlex.split(rest)]
     return dict(word.split("=", 1) for word in words)
 
 
 def health_command() -> list[str]:
-    """What the image runs to see whether it is well, by this Python."""
+    """The image's health check, run by this Python."""
     program, *arguments = orjson.loads(find("HEALTHCHECK").partition("CMD ")[2])
     return [sys.executable, *arguments] if program == "python" else [sys.executable, "-m", "proxy", *arguments]
 
 
 async def run(command: list[str], **environment: str) -> tuple[int, str]:
-    """Status and output of a program."""
+    """Run a program. Returns its exit status and its output."""
     process = await asyncio.create_subprocess_exec(
         *command, stdout=PIPE, stderr=PIPE, env=own_environment() | environment, cwd=ROOT
     )
@@ -68,13 +68,13 @@ async def check(*arguments: str, **environment: str) -> tuple[int, str]:
 
 
 def test_the_user_has_a_number() -> None:
-    """`runAsNonRoot` cannot tell that a name is not root; and it is not."""
+    """Kubernetes' `runAsNonRoot` does not accept a user name. The number is not that of root."""
     user, _, group = find("USER").partition(":")
     assert (user.isdecimal(), group.isdecimal(), int(user) > 0) == (True, True, True)
 
 
 def test_the_volume_is_where_the_store_is(monkeypatch) -> None:
-    """Whatever home the user of the container has, and whoever that is."""
+    """The place does not depend on the container's user or home directory."""
     for name, value in image_environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", "/")
@@ -86,7 +86,7 @@ def test_the_volume_is_where_the_store_is(monkeypatch) -> None:
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:{}", "0.0.0.0:{}", "localhost:{}"])
 async def test_the_images_health_check_follows_the_configured_port(listen, upstream) -> None:
-    """It asks the port that TRIMTAB_LISTEN names, on this machine, and no proxy of the network."""
+    """It asks the port in TRIMTAB_LISTEN on this machine, and uses no HTTP proxy."""
     async with serving("--upstream", upstream.url) as (_, url):
         port = url.removesuffix("/v1").rpartition(":")[2]
         nowhere = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
@@ -95,7 +95,7 @@ async def test_the_images_health_check_follows_the_configured_port(listen, upstr
 
 
 async def test_the_health_check_reads_the_same_configuration(upstream, tmp_path) -> None:
-    """File, environment and options as `serve` does; of the file only the address is looked at."""
+    """It reads file, environment and options as `serve` does, but only the listener's address in the file."""
     file = tmp_path / "trimtab.yaml"
     async with serving("--upstream", upstream.url) as (_, url):
         port = url.removesuffix("/v1").rpartition(":")[2]
@@ -117,7 +117,7 @@ async def test_the_health_check_reads_the_same_configuration(upstream, tmp_path)
     ],
 )
 async def test_who_is_not_well_ends_with_1(arguments, sentence) -> None:
-    """A sentence says why. Docker keeps 2 for itself."""
+    """The message gives the reason. Docker reserves the status 2."""
     status, said = await check(*arguments)
     assert status == 1
     assert said.startswith("trimtab: ")
@@ -125,14 +125,14 @@ async def test_who_is_not_well_ends_with_1(arguments, sentence) -> None:
 
 
 async def test_another_program_is_not_taken_for_trimtab(upstream) -> None:
-    """One that answers everything with success."""
+    """The other program answers every request with success."""
     status, said = await check("--listen", upstream.url.removeprefix("http://").removesuffix("/v1"))
     assert status == 1
     assert "is not answered by trimtab" in said
 
 
 def test_the_health_command_of_the_docker_guide_is_valid() -> None:
-    """It names an address; whether anything listens there is another matter."""
+    """Its address can be parsed; nothing needs to listen there."""
     said = DOCKER_GUIDE.read_text(encoding="utf-8")
     commands = re.findall(r'--health-cmd "trimtab healthcheck ([^"]*)"', said)
     assert commands
@@ -142,7 +142,7 @@ def test_the_health_command_of_the_docker_guide_is_valid() -> None:
 
 
 def test_the_images_address_wins_over_the_files(tmp_path) -> None:
-    """Unless it is empty; the Docker guide says so."""
+    """It does unless it is empty, as the Docker guide says."""
     file = tmp_path / "trimtab.yaml"
     file.write_text("listen: 0.0.0.0:9000")
     assert load_address(file, environment=image_environment()) == image_environment()["TRIMTAB_LISTEN"]
@@ -151,14 +151,14 @@ def test_the_images_address_wins_over_the_files(tmp_path) -> None:
 
 
 def read_manifest() -> dict:
-    """The pod of the Kubernetes guide's Deployment."""
+    """The pod template of the Deployment in the Kubernetes guide."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", KUBERNETES_GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     manifest = next(block for block in blocks if "kind: Deployment" in block)
     return next(yaml.safe_load_all(manifest))["spec"]["template"]["spec"]
 
 
 def test_the_manifest_of_the_kubernetes_guide_fits_the_image() -> None:
-    """Group, volume, port and probes; and the grace is longer than the shutdown that it configures."""
+    """Group, volume, port and probes match. The grace period is longer than the configured shutdown."""
     pod = read_manifest()
     container = pod["containers"][0]
     assert find("USER").endswith(f":{pod['securityContext']['fsGroup']}")
@@ -173,7 +173,7 @@ def test_the_manifest_of_the_kubernetes_guide_fits_the_image() -> None:
 
 
 def test_the_defaults_end_before_kubernetes_loses_patience() -> None:
-    """What a shutdown takes, with some seconds to spare for the rest of it."""
+    """The delay and the drain leave five seconds for the rest of the shutdown."""
     limits = Config().limits
     assert limits.shutdown_delay_seconds == 0
     assert limits.drain_seconds <= KUBERNETES_GRACE_SECONDS - 5
@@ -188,7 +188,7 @@ async def _wait_until_not_ready(client: aiohttp.ClientSession, url: str) -> byte
 
 
 async def test_readiness_ends_before_the_listener_does(client, upstream) -> None:
-    """For shutdown_delay_seconds after SIGTERM new connections are still served; health stays."""
+    """For shutdown_delay_seconds after SIGTERM, new connections are served and the health page answers 200."""
     settings = ("--set", "limits.shutdown_delay_seconds=3600", "--set", "store=memory")
     async with serving("--upstream", upstream.url, *settings) as (process, url):
         process.send_signal(signal.SIGTERM)
@@ -204,7 +204,7 @@ async def test_readiness_ends_before_the_listener_does(client, upstream) -> None
 
 
 async def test_the_delay_ends_at_once_if_it_is_cancelled(client, upstream, log, compactors) -> None:
-    """As by a second signal: then the listener is closed, and nothing is left running."""
+    """A second signal cancels it. The listener closes then, and nothing keeps running."""
     settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
     config = load_config(settings=(*settings, "limits.shutdown_delay_seconds=3600"), environment={})
     started: asyncio.Future[str] = asyncio.Future()
@@ -227,7 +227,7 @@ async def test_the_delay_ends_at_once_if_it_is_cancelled(client, upstream, log, 
 
 
 async def test_after_the_delay_the_listener_closes(client, upstream, log, compactors) -> None:
-    """And what is in flight is waited for as ever."""
+    """Requests in flight still finish first."""
     settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
     config = load_config(settings=(*settings, "limits.shutdown_delay_seconds=0.01"), environment={})
     async with run_proxy(config, log, compactors) as proxy:

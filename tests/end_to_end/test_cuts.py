@@ -1,4 +1,4 @@
-"""Answers that end too soon, and ends that do not read: the client always learns of it, and nothing piles up."""
+"""Responses that end too early, and clients that do not read: the client notices each cut, and nothing piles up."""
 
 import asyncio
 import socket
@@ -20,7 +20,6 @@ BODY = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}
 
 @pytest.fixture
 async def raw() -> AsyncIterator[RawUpstream]:
-    """An upstream of bare sockets."""
     async with run_raw_upstream() as upstream:
         yield upstream
 
@@ -48,7 +47,7 @@ async def _open(url: str, request: bytes) -> tuple[asyncio.StreamReader, asyncio
     [("length", "close"), ("length", "reset"), ("chunks", "close"), ("chunks", "reset"), ("connection", "reset")],
 )
 async def test_an_answer_that_is_cut_ends_in_a_reset(framing, ending, version, path, *, raw, start_proxy, log):
-    """However its length was to be known, and whatever HTTP the client speaks: never a clean end."""
+    """The client never sees a clean end, for any framing of the response and any HTTP version."""
     received = asyncio.Event()
 
     async def cut(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
@@ -74,7 +73,7 @@ async def test_an_answer_that_is_cut_ends_in_a_reset(framing, ending, version, p
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
 async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_proxy):
-    """Of an endless answer no more is taken than the sockets and two small buffers hold."""
+    """From an endless response, the proxy reads only what the sockets and two small buffers hold."""
     stuck = asyncio.Event()
     sent_megabytes = 0
 
@@ -101,7 +100,7 @@ async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_p
 
 
 async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monkeypatch, log):
-    """It cannot hold its place for ever; the upstream's connection is closed, too."""
+    """Its request ends after a time limit, and the upstream's connection is closed too."""
     monkeypatch.setattr("proxy.http.relay.STALLED_SECONDS", 0.2)
 
     async def pour(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
@@ -121,7 +120,7 @@ async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monke
 
 
 async def test_a_kept_connection_that_the_upstream_has_closed_is_not_used(raw, start_proxy):
-    """A POST goes out on a new one, once, and nobody notices."""
+    """A POST is sent once, on a new connection, and the client sees no error."""
 
     async def answer_and_close(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
@@ -135,15 +134,15 @@ async def test_a_kept_connection_that_the_upstream_has_closed_is_not_used(raw, s
         writer.write(_request(b"/v1/files"))
         assert (await asyncio.wait_for(reader.readuntil(b"{}"), 5)).startswith(b"HTTP/1.1 200 ")
         assert len({item.connection for item in raw.requests}) == len(raw.requests) == number
-        async with asyncio.timeout(5):  # until the proxy's side has seen the end, too
-            while any(protocol.is_connected() for queue in kept.values() for protocol, _ in queue):  # noqa: ASYNC110 - nobody tells
+        async with asyncio.timeout(5):  # wait until the proxy sees the end
+            while any(protocol.is_connected() for queue in kept.values() for protocol, _ in queue):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0)
     writer.close()
 
 
 @pytest.mark.parametrize(("method", "times"), [(b"POST", 1), (b"PATCH", 1), (b"GET", 2), (b"DELETE", 2)])
 async def test_what_may_have_been_done_is_never_asked_for_again(method, times, raw, start_proxy):
-    """On a kept connection that is closed instead of an answer; only what is idempotent goes out once more."""
+    """A kept connection is closed instead of an answer. Only an idempotent request is sent once more."""
     dropped = []
 
     async def drop_second(request: RawRequest, writer: asyncio.StreamWriter) -> None:

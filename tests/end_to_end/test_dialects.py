@@ -1,4 +1,4 @@
-"""A dialect that registers itself runs through the whole proxy: its transcripts are another shape than chat's."""
+"""A registered dialect runs through the whole proxy, although its transcripts have another shape than chat's."""
 
 import aiohttp
 import orjson
@@ -14,16 +14,16 @@ from rules.text.markers import NO_RESULT
 DIALECTS = (*CODECS, TURNS)
 LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(900))
 WINDOW = 15_000
-"""Characters of a body that the fake upstream takes at most, where it takes no more."""
+"""The longest body, in bytes, that an upstream with a limit accepts."""
 
 
 def words(text: str) -> dict[str, object]:
-    """A user's item of words alone."""
+    """A user item with only a text."""
     return {"blocks": [{"text": text}]}
 
 
 def step(number: int, *results: str) -> list[dict[str, object]]:
-    """A thought, a call for each result, and the results in one item."""
+    """A thought, a call for each result, and one item with all results."""
     ids = [f"c{number}-{rank}" for rank in range(len(results))]
     calls = [{"call": one, "tool": "run", "input": f'{{"n":{number}}}'} for one in ids]
     blocks = [{"result": one, "text": text} for one, text in zip(ids, results, strict=True)]
@@ -31,13 +31,13 @@ def step(number: int, *results: str) -> list[dict[str, object]]:
 
 
 def body(*items: dict[str, object], **members: object) -> bytes:
-    """A request, spaced as no encoder of ours would."""
+    """A request with whitespace that trimtab's encoders would not write."""
     said = {"model": "m", "instructions": "Be brief.", **members, "items": [words("Mend the build."), *items]}
     return orjson.dumps(said, option=orjson.OPT_INDENT_2)
 
 
 async def answer_turns(recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
-    """A summary for those who ask for one, else a word; in the dialect of turns."""
+    """A summary or a short text, as the request asks, in the dialect of turns."""
     said = write_note("SUMMARY of the work so far.") if recorded.asks_for_summary else "Done."
     return web.json_response({"said": said, "spent": [11, 3]})
 
@@ -48,12 +48,12 @@ def _answers_turns(upstream: FakeUpstream) -> None:
 
 
 async def ask(proxy, client: aiohttp.ClientSession, sent: bytes) -> aiohttp.ClientResponse:
-    """What the proxy answers."""
+    """The proxy's response."""
     return (await post(client, proxy.url + TURNS.path, sent))[0]
 
 
 async def test_what_no_rule_touches_goes_out_as_it_came(start_proxy, client, upstream, log):
-    """Byte for byte; the line in the log has the dialect's own name, and the usage as the upstream reports it."""
+    """The body is sent byte for byte. The log line has the dialect's name and the upstream's usage."""
     sent = body(*step(1, "a.txt", "b.txt"), words("And now?"))
     answer = await ask(await start_proxy(codecs=DIALECTS), client, sent)
 
@@ -65,7 +65,7 @@ async def test_what_no_rule_touches_goes_out_as_it_came(start_proxy, client, ups
 
 
 async def test_of_several_results_in_one_item_only_the_long_one_is_changed(start_proxy, client, upstream):
-    """Its neighbours, and every byte around their item, are the client's."""
+    """The results next to it, and every byte around the item, are unchanged."""
     sent = body(*step(1, "a.txt", LONG, "c.txt"), words("And now?"), tail={"x": 1.50})
     await ask(await start_proxy(*SMALL, "defaults.context_window=200000", codecs=DIALECTS), client, sent)
 
@@ -80,7 +80,7 @@ async def test_of_several_results_in_one_item_only_the_long_one_is_changed(start
 
 
 async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_proxy, client, upstream):
-    """Calls that are items of their own are one turn: results stand behind all of them. One that nobody called goes."""
+    """Calls in separate items form one turn, and all results follow them. A result without a call is removed."""
     items = step(1, "a.txt", "b.txt")
     del items[-1]["blocks"][1]
     items[-1]["blocks"] += [{"result": "unknown", "text": "?"}, {"text": "Look again."}]
@@ -97,7 +97,7 @@ async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_
 async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was_cut(
     role, start_proxy, client, upstream
 ):
-    """The question goes where the request went. A system message, which this dialect has not, is never made."""
+    """The question goes to the request's path. No system message is made, because this dialect has none."""
     settings = (
         *SMALL,
         "defaults.context_window=4000",
@@ -123,7 +123,7 @@ async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was
 
 
 async def test_an_upstream_of_its_own_is_asked_for_summaries_in_chat_completions(start_proxy, client, upstream):
-    """Whatever dialect the client speaks: most servers speak this one."""
+    """The client's dialect does not matter: most servers speak chat completions."""
 
     async def answer_both(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         if recorded.path == "/v1/chat/completions":
@@ -143,7 +143,7 @@ async def test_an_upstream_of_its_own_is_asked_for_summaries_in_chat_completions
 
 
 async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy, client, upstream, log):
-    """The refusal is read in the dialect's own words."""
+    """The refusal is parsed in the dialect's own form."""
 
     async def refuse_long(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         if len(recorded.body) > WINDOW:
@@ -162,7 +162,7 @@ async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy
 
 
 async def test_an_error_of_the_proxys_own_is_written_in_the_dialect(start_proxy, client, upstream):
-    """What can by no means fit is refused as a client of this dialect knows it."""
+    """A request that cannot fit is refused in the form that clients of this dialect know."""
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error", codecs=DIALECTS)
     answer = await ask(proxy, client, body(words("word " * 9000)))
 
@@ -173,7 +173,7 @@ async def test_an_error_of_the_proxys_own_is_written_in_the_dialect(start_proxy,
 
 
 async def test_what_is_no_request_of_the_dialect_is_left_to_the_upstream(start_proxy, client, upstream, log):
-    """It goes out unchanged."""
+    """It is forwarded unchanged."""
     await ask(await start_proxy(codecs=DIALECTS), client, b'{"items":[{"blocks":5}]}')
 
     assert upstream.chats[-1].body == b'{"items":[{"blocks":5}]}'
@@ -181,7 +181,7 @@ async def test_what_is_no_request_of_the_dialect_is_left_to_the_upstream(start_p
 
 
 async def test_a_dialect_that_nobody_registered_is_no_business_of_ours(start_proxy, client, upstream, log):
-    """Its requests pass as any others."""
+    """Its requests are passed through like requests on any other path."""
     sent = body(*step(1, LONG))
     await ask(await start_proxy(*SMALL), client, sent)
 
@@ -190,6 +190,6 @@ async def test_a_dialect_that_nobody_registered_is_no_business_of_ours(start_pro
 
 
 def test_two_dialects_cannot_claim_one_path() -> None:
-    """Or a request's meaning would hang on their order."""
+    """Otherwise the meaning of a request would depend on their order."""
     with pytest.raises(ValueError, match="claimed by turns and by turns"):
         by_path((TURNS, TURNS))

@@ -1,7 +1,7 @@
-"""Everything that an upstream can do wrong, and what the client sees of it: one table, each row in all forms.
+"""Every fault of an upstream, and what the client sees: one table, with each row tested in all forms.
 
-Law: a fault before the answer is an error in OpenAI's form; one within it ends the connection, never cleanly; what is
-odd but whole goes through byte for byte. Behind each of them the proxy holds nothing more than before.
+Law: a fault before the response is an error in OpenAI's form. A fault inside the response aborts the connection. An odd
+but complete response passes byte for byte. Afterwards the proxy holds no more than before.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from upstreams.faults import (
 from upstreams.faulty import GOOD, OK, TEXT, Connection, say
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
-"""It is cut, and no model is asked."""
+"""A cut without a model."""
 DIGEST = "this is a list made from them"
 
 
@@ -38,7 +38,7 @@ each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.na
 
 @each_fault
 async def test_a_fault_of_the_upstream_is_told_or_passed_on(fault, raw, start_proxy):
-    """Streaming or not, touched by a rule, untouched, or on a path that is none of ours."""
+    """With and without streaming, with and without an edit by a rule, and on a path that trimtab does not compact."""
     proxy = await start_proxy(
         *SMALL, *NO_MODEL, f"upstream.base_url={raw.url}", f"upstream.read_timeout_seconds={fault.read_seconds}"
     )
@@ -58,7 +58,7 @@ async def test_a_fault_of_the_upstream_is_told_or_passed_on(fault, raw, start_pr
 
 @each_fault
 async def test_where_a_summary_fails_the_digest_stands_in(fault, raw, upstream, start_proxy):
-    """However the summary's own upstream fails, the request goes on; only what can be read is a summary."""
+    """The request is served, whatever the fault of the summary's upstream. Only a readable answer becomes a summary."""
     proxy = await start_proxy(
         *SMALL,
         "defaults.overflow_strategy=summarize",
@@ -79,7 +79,7 @@ async def test_where_a_summary_fails_the_digest_stands_in(fault, raw, upstream, 
 
 
 async def test_an_upstream_that_does_not_listen_is_told_of(raw, start_proxy):
-    """The connection is refused; as soon as it listens again it is asked again."""
+    """The connection is refused, for each form of a request."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -89,7 +89,7 @@ async def test_an_upstream_that_does_not_listen_is_told_of(raw, start_proxy):
 
 
 async def test_no_client_gets_an_answer_that_nobody_asked_for(raw, start_proxy):
-    """What the upstream says on an idle connection is not taken for the answer to the next request."""
+    """Bytes that the upstream sends on an idle connection are not taken for the response to the next request."""
     said = asyncio.Event()
 
     async def answer_twice(connection: Connection) -> None:
@@ -106,14 +106,14 @@ async def test_no_client_gets_an_answer_that_nobody_asked_for(raw, start_proxy):
     ((idle, _),) = kept
     said.set()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not idle.should_close:  # noqa: ASYNC110 - nobody tells of it
+        while not idle.should_close:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
     await check_seen(FULL, proxy, CHAT)
     assert raw.accepted == 2
 
 
 async def test_a_client_of_http_1_0_can_tell_a_broken_answer(raw, start_proxy):
-    """It knows no chunks: only a reset says that this was not the end."""
+    """HTTP/1.0 has no chunks, so only a reset shows that the response was not complete."""
     raw.act = say(CHUNKED, b"5\r\ndata:\r\n")
     proxy = await start_proxy(*SMALL, f"upstream.base_url={raw.url}")
     with pytest.raises(ConnectionResetError):
@@ -121,7 +121,7 @@ async def test_a_client_of_http_1_0_can_tell_a_broken_answer(raw, start_proxy):
 
 
 async def test_an_answer_to_half_of_a_large_body_reaches_the_client(raw, start_proxy):
-    """The upstream refuses what it has not read; a client that goes on sending reads the refusal, or sees a reset."""
+    """The upstream refuses a body before it has read it. The client reads the refusal while it is still sending."""
     raw.act = answer_early
     proxy = await start_proxy(*SMALL, "limits.max_body_bytes=100000", f"upstream.base_url={raw.url}")
     leaks = Leaks(proxy, raw)
@@ -133,7 +133,7 @@ async def test_an_answer_to_half_of_a_large_body_reaches_the_client(raw, start_p
 
 
 async def test_a_hundred_faults_leave_no_object_behind(raw, start_proxy):
-    """Whatever a request held is gone with it."""
+    """All objects of a request are freed after it."""
     proxy = await start_proxy(*SMALL, *NO_MODEL, f"upstream.base_url={raw.url}")
     leaks = Leaks(proxy, raw)
     await leaks.mark()
@@ -153,7 +153,7 @@ async def test_a_hundred_faults_leave_no_object_behind(raw, start_proxy):
     ids=["endless 100", "endless text", "endless events"],
 )
 async def test_what_never_ends_ends_with_who_reads_it(beginning, words, raw, upstream, start_proxy):
-    """A client that leaves ends it; a summary has a bound in bytes and in time, and then the digest stands in."""
+    """The response ends when the client leaves. A summary is bounded in bytes and in time; then the digest is used."""
     proxy = await start_proxy(
         *SMALL,
         "defaults.overflow_strategy=summarize",

@@ -1,4 +1,4 @@
-"""What no rule touches crosses byte for byte: heads and bodies, both ways, seen on the bare socket."""
+"""Everything that no rule edits passes byte for byte: heads and bodies, in both directions, seen on the socket."""
 
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -16,24 +16,22 @@ BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 
 @pytest.fixture
 async def raw() -> AsyncIterator[RawUpstream]:
-    """An upstream of bare sockets."""
     async with run_raw_upstream() as upstream:
         yield upstream
 
 
 @pytest.fixture
 async def url(raw, start_proxy) -> str:
-    """A proxy in front of it."""
     return (await start_proxy(f"upstream.base_url={raw.url}")).url
 
 
 def _request(first_line: bytes, *lines: bytes, body: bytes = b"") -> bytes:
-    """A request whose connection ends with its answer."""
+    """A request after whose response the connection ends."""
     return b"\r\n".join((first_line, b"Host: localhost", *lines, b"Connection: close", b"", body))
 
 
 def _parts(answer: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """Status line, header lines, and the rest, of the bytes of an answer."""
+    """Status line, header lines and body, from the bytes of a response."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.split(b"\r\n")
     return status, lines, body
@@ -43,13 +41,13 @@ OWN_LINES = (b"Connection: close", b"Date:", b"x-trimtab-", b"Server-Timing:")
 
 
 def _passed(lines: list[bytes]) -> list[bytes]:
-    """Header lines but for those that the proxy adds."""
+    """The header lines without those that the proxy adds."""
     return [line for line in lines if not line.startswith(OWN_LINES)]
 
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/responses"])
 async def test_request_headers_keep_order_case_and_duplicates(path, raw, url):
-    """And Content-Length its place; on a compacted path Accept-Encoding is made identity where it stood."""
+    """Content-Length keeps its position. On a compacted path, Accept-Encoding becomes identity in its position."""
     lines = [b"x-b: 1", b"X-A:  2", b"Content-Length: %d" % len(BODY), b"x-b: 3", b"Authorization: Bearer k"]
     lines += [b"Cookie: a=b", b"accept-encoding: gzip, br", b"Cookie: c=d", b"X-Empty:", b"User-Agent: u", b"x-b: 1"]
     await ask_raw(url, _request(b"POST " + path + b" HTTP/1.1", *lines, body=BODY))
@@ -61,14 +59,14 @@ async def test_request_headers_keep_order_case_and_duplicates(path, raw, url):
 
 
 async def test_a_header_that_comes_again_in_another_case_is_kept(raw, url):
-    """It is spelt as it was at first."""
+    """It gets the spelling of its first occurrence."""
     await ask_raw(url, _request(b"GET /v1/x HTTP/1.1", b"X-Twice: 1", b"x-other: 2", b"x-twice: 3"))
     assert raw.requests[0].lines[1:] == [b"X-Twice: 1", b"x-other: 2", b"X-Twice: 3"]
 
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/responses"])
 async def test_answers_keep_order_case_and_duplicates_of_their_headers(path, raw, url):
-    """Reason and length too; those of the upstream's hop go."""
+    """Reason and length are kept too. Hop-by-hop headers are removed."""
     lines = [b"x-ratelimit-remaining: 1", b"Set-Cookie: a", b"content-length: 2", b"SET-COOKIE: b", b"X-A: 1"]
     lines += [b"openai-processing-ms: 5", b"Content-Type: a/b", b"set-cookie: a"]
     hop = [b"Keep-Alive: timeout=5", b"Connection: keep-alive, X-Hop", b"X-Hop: 1"]
@@ -80,7 +78,7 @@ async def test_answers_keep_order_case_and_duplicates_of_their_headers(path, raw
 
 @pytest.mark.parametrize("value", [b"M\xfcller", "Müller".encode(), b"\x80\xff\xc3", "\ue000".encode()])
 async def test_bytes_beyond_ascii_cross_in_headers(value, raw, url):
-    """In Latin-1, as Node sends them, in UTF-8, or in neither."""
+    """They may be Latin-1, as Node sends them, UTF-8, or neither."""
     raw.answer = b"HTTP/1.1 200 Fine " + value + b"\r\nX-Title: " + value + b"\r\nContent-Length: 0\r\n\r\n"
     answer = await ask_raw(url, _request(b"GET /v1/x HTTP/1.1", b"X-Title: " + value))
     assert raw.requests[0].lines[1:] == [b"X-Title: " + value]
@@ -89,7 +87,7 @@ async def test_bytes_beyond_ascii_cross_in_headers(value, raw, url):
 
 
 async def test_a_credential_beyond_ascii_is_served(raw, url):
-    """It is whole at the upstream, and the request is compacted as any other."""
+    """It reaches the upstream unchanged, and the request is compacted as usual."""
     lines = [b"Authorization: Bearer \xfc\xff", b"Content-Length: 57"]
     answer = await ask_raw(url, _request(b"POST /v1/chat/completions HTTP/1.1", *lines, body=BODY))
     assert raw.requests[0].lines[1] == lines[0]
@@ -112,7 +110,7 @@ async def test_a_credential_beyond_ascii_is_served(raw, url):
     ],
 )
 async def test_targets_go_out_as_they_came(target, raw, url):
-    """Nothing is decoded, normalised or dropped."""
+    """Nothing is decoded, normalised or removed."""
     answer = await ask_raw(url, _request(b"OPTIONS " + target + b" HTTP/1.1"))
     assert (answer[:15], raw.requests[0].target) == (b"HTTP/1.1 200 OK", target)
 
@@ -127,7 +125,7 @@ async def test_targets_go_out_as_they_came(target, raw, url):
     ],
 )
 async def test_of_an_absolute_target_only_the_path_counts(target, sent, raw, url):
-    """It goes to the upstream, wherever it points."""
+    """The request goes to the configured upstream, whatever its host."""
     await ask_raw(url, _request(b"GET " + target + b" HTTP/1.1"))
     assert raw.requests[0].target == sent
 
@@ -153,7 +151,7 @@ LENGTH, CHUNKED = b"Content-Length: ", b"Transfer-Encoding: chunked"
     ],
 )
 async def test_bodies_are_framed_as_they_came(method, path, line, body, framing, *, raw, url):
-    """With a length where there was one, or where the body was read whole; else in chunks, without trailers."""
+    """With a length if there was one or if the body was read whole, else in chunks. Trailers are dropped."""
     await ask_raw(url, _request(method + b" " + path + b" HTTP/1.1", line, body=body))
     received = raw.requests[0]
     framings = [item for item in received.lines if item.startswith((LENGTH, b"Transfer-Encoding"))]
@@ -175,7 +173,7 @@ async def test_bodies_are_framed_as_they_came(method, path, line, body, framing,
     ],
 )
 async def test_answers_without_a_body_have_none(method, answer, expected, raw, url):
-    """No chunks, no length of ours, and none taken away."""
+    """The proxy adds no chunks and no length, and removes no length."""
     raw.answer = b"HTTP/1.1 " + answer
     status, lines, body = _parts(await ask_raw(url, _request(method + b" /v1/x HTTP/1.1")))
     assert (status, _passed(lines), body) == (b"HTTP/1.1 " + answer.split(b"\r\n")[0], expected, b"")
@@ -183,21 +181,21 @@ async def test_answers_without_a_body_have_none(method, answer, expected, raw, u
 
 @pytest.mark.parametrize("interim", [b"100 Continue\r\n\r\n", b"103 Early Hints\r\nLink: <x>\r\n\r\n"])
 async def test_interim_answers_of_the_upstream_stay_on_their_hop(interim, raw, url):
-    """The client gets the final one."""
+    """The client gets only the final response."""
     raw.answer = b"HTTP/1.1 " + interim + OK
     status, lines, body = _parts(await ask_raw(url, _request(b"POST /v1/x HTTP/1.1", b"Content-Length: 2", body=b"{}")))
     assert (status, _passed(lines), body) == (b"HTTP/1.1 200 OK", OK.split(b"\r\n")[1:3], b"{}")
 
 
 async def test_a_client_of_http_1_0_is_not_told_to_go_on(raw, url):
-    """It knows no interim answers."""
+    """HTTP/1.0 has no interim responses."""
     head = b"POST /v1/x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
     assert (await ask_raw(url, head + b"{}")).startswith(b"HTTP/1.0 200 OK")
     assert raw.requests[0].lines[1:] == [b"Content-Length: 2"]
 
 
 async def test_requests_that_come_at_once_are_answered_in_order(raw, url):
-    """Pipelining: one connection, several requests, nothing of one in another."""
+    """Pipelining: several requests on one connection do not mix."""
     first = b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"
     second = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 57\r\n\r\n" + BODY
     answers = await ask_raw(url, first + second + _request(b"GET /v1/end HTTP/1.1"))
@@ -219,14 +217,14 @@ SMUGGLED = [
 
 @pytest.mark.parametrize("line", SMUGGLED)
 async def test_framing_that_can_be_read_in_two_ways_is_refused(line, raw, url):
-    """400, and the connection ends; nothing of it reaches the upstream."""
+    """The answer is 400, and the connection ends. Nothing reaches the upstream."""
     answer = await ask_raw(url, _request(b"POST /v1/x HTTP/1.1", line, body=b"2\r\n{}\r\n0\r\n\r\n"))
     assert b" 400 " in answer.split(b"\r\n")[0]
     assert raw.requests == []
 
 
 async def test_a_body_in_a_coding_of_the_hop_is_refused(raw, url):
-    """Passed on without that header it would be unreadable."""
+    """Forwarded without that header, it would be unreadable."""
     lines = b"Transfer-Encoding: gzip, chunked"
     answer = await ask_raw(url, _request(b"POST /v1/x HTTP/1.1", lines, body=b"2\r\n{}\r\n0\r\n\r\n"))
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -236,7 +234,7 @@ async def test_a_body_in_a_coding_of_the_hop_is_refused(raw, url):
 @pytest.mark.parametrize("path", [b"/v1/x", b"/trimtab/health", b"/v1/chat/completions"])
 @pytest.mark.parametrize("protocol", [b"h2c", b"tcp", b"TLS/1.0"])
 async def test_behind_an_upgrade_that_is_not_followed_the_connection_ends(protocol, path, raw, url):
-    """Said in the answer: what came at once behind it would never be answered, and the client asks again."""
+    """The response announces the end, so that a client repeats requests that it has already sent after the first."""
     first = b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (path, protocol)
     answer = await ask_raw(url, first + _request(b"GET /v1/second HTTP/1.1"))
 
@@ -254,7 +252,7 @@ UNREADABLE = {
 @pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE.keys())
 @pytest.mark.parametrize("words", [300, 1800])
 async def test_a_message_that_defies_decoding_is_forwarded(message, words, client, upstream, start_proxy, log):
-    """Small or large, on the loop or in a thread: the upstream judges, and has the client's own bytes."""
+    """Small or large, on the event loop or in a thread, the client's own bytes reach the upstream."""
 
     async def answer(_recorded, _request):
         return completion()

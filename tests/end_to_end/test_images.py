@@ -1,4 +1,4 @@
-"""Sessions of screenshots through a running proxy, summaries included."""
+"""Sessions with screenshots through a running proxy, with summaries."""
 
 import base64
 import struct
@@ -16,14 +16,14 @@ WORDS = "I have clicked on the next button of this long form and now wait for th
 
 
 def screenshot(number: int) -> dict[str, Any]:
-    """An image of 1280 by 800, which no other is equal to; 765 tokens and more by OpenAI's guide."""
+    """A unique image of 1280 by 800 pixels; at least 765 tokens by OpenAI's guide."""
     head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 1280, 800)
     data = base64.b64encode(head + number.to_bytes(976, "big")).decode()
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}", "detail": "high"}}
 
 
 def make_step(number: int, *, as_user: bool) -> list[dict[str, Any]]:
-    """One action of the model, and what the screen shows then."""
+    """One action of the model, and the screenshot after it."""
     if as_user:
         text = {"type": "text", "text": f"screen {number}"}
         said = {"role": "assistant", "content": WORDS}
@@ -37,13 +37,13 @@ def make_step(number: int, *, as_user: bool) -> list[dict[str, Any]]:
 
 
 def count_images(body: bytes) -> int:
-    """How many images a body holds."""
+    """The number of images in a body."""
     return body.count(b'"image_url":{')
 
 
 @pytest.mark.parametrize("as_user", [False, True])
 async def test_screenshots_fit_the_window(as_user, client, upstream, start_proxy):
-    """At each of 60 steps, at each summary, and nothing but images and what a summary stands for is changed."""
+    """Every step and every summary is checked. Only images and summarised messages change."""
     proxy = await start_proxy(f"defaults.context_window={WINDOW}", f"defaults.completion_reserve={RESERVE}")
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
     seen: set[str] = set()
@@ -68,7 +68,7 @@ async def test_screenshots_fit_the_window(as_user, client, upstream, start_proxy
 
 
 async def test_a_number_of_images_is_kept(client, upstream, start_proxy):
-    """What is removed at once stays removed: the bodies differ in their ends alone until the next removal."""
+    """Removed images stay removed, so until the next removal two bodies differ only at their ends."""
     proxy = await start_proxy("defaults.keep_images=2")
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
     numbers = []

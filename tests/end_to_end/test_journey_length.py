@@ -1,4 +1,4 @@
-"""How far a request goes through the code: a reader of the journey must be able to follow it."""
+"""Limits how many files and calls a request goes through: a reader must be able to follow it."""
 
 import asyncio
 import sys
@@ -30,20 +30,20 @@ MESSAGES = [
     {"role": "user", "content": "Fine."},
 ]
 _BLOCK = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
-"""A block counts once, where it is made, be it a generator, which goes on without being called, or a class."""
+"""A `with` block counts once, when it is created. Its enter and exit are not counted, in a class or in a generator."""
 _SUSPENDING = 0x20 | 0x80 | 0x200
-"""Of a code object's flags: a generator, a coroutine, an asynchronous generator. They go on without being called."""
+"""Flags of code objects: generator, coroutine, async generator. The profiler reports each resumption as a call."""
 
 
 @dataclass(slots=True)
 class Trace:
-    """Calls within the program: the files that they enter, and those that lead from one file to another."""
+    """Calls inside the program: the files that they enter, and the number of calls from one file to another."""
 
     files: set[str] = field(default_factory=set)
     hops: int = 0
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
-        """A profiler's event."""
+        """Record an event of the profiler."""
         if event != "call" or not _is_ours(frame.f_code) or _goes_on(frame) or frame.f_code.co_name in _BLOCK:
             return
         caller = frame.f_back
@@ -59,13 +59,13 @@ def _is_ours(code: CodeType) -> bool:
 
 
 def _goes_on(frame: FrameType) -> bool:
-    """Whether it is no call, but a coroutine or a generator that goes on."""
+    """Whether it is not a call but a coroutine or a generator that resumes."""
     return bool(frame.f_code.co_flags & _SUSPENDING) and frame.f_lasti > 8
 
 
 @contextmanager
 def tracing() -> Iterator[Trace]:
-    """What the block calls, with all that runs on the loop meanwhile."""
+    """Trace the calls of the block, and of everything else that runs on the event loop."""
     trace, before = Trace(), sys.getprofile()
     sys.setprofile(trace.note)
     try:
@@ -75,10 +75,10 @@ def tracing() -> Iterator[Trace]:
 
 
 async def test_a_known_request_that_needs_nothing_goes_a_short_way(client, upstream, start_proxy):
-    """From the socket to the log line and back, with everything warm."""
+    """From the socket to the log line and back, with warm caches."""
     upstream.models = orjson.dumps(
         {"data": [{"id": "gpt-4o", "max_model_len": 128_000}]}
-    )  # so that it is not asked again
+    )  # so that trimtab does not ask again
     running = await start_proxy()
     body = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES})
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Two processes on one SQLite file: one is killed while it writes a summary, and the other is not held up for long."""
+"""Two processes share a SQLite file. If one is killed while it asks for a summary, the other does not wait long."""
 
 import asyncio
 import sqlite3
@@ -14,11 +14,11 @@ from upstreams.recording import hold_summaries
 BODY = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 WAIT_SECONDS = 20.0
-"""Less than the 60 that a summary may take by default: whoever waited for that long would fail the test."""
+"""Less than the default summary timeout of 60 seconds: a process that waited for it would fail the test."""
 
 
 async def test_a_summary_of_a_process_that_was_killed_is_asked_for_once_more(upstream, client, tmp_path) -> None:
-    """As soon as its lease has ended, which was renewed while it lived; the other has a text in time."""
+    """The killed process renewed its lease while it lived. The other process asks as soon as the lease has expired."""
     file = tmp_path / "summaries.sqlite3"
     settings = [word for each in (*SETTINGS, f"store=sqlite:///{file}") for word in ("--set", each)]
     hold = hold_summaries(upstream)
@@ -47,14 +47,14 @@ async def test_a_summary_of_a_process_that_was_killed_is_asked_for_once_more(ups
 
 
 def read_lease(file: Path) -> tuple[int, float]:
-    """The number of the one lease that there is, and when it ends."""
+    """The number of the only lease, and the time at which it expires."""
     with closing(sqlite3.connect(file)) as connection:
         (found,) = connection.execute("SELECT number, expires_at FROM leases").fetchall()
     return found
 
 
 async def wait_until(is_so) -> None:
-    """Look again and again; TimeoutError if it is never so."""
+    """Wait until `is_so()` is true. Raises TimeoutError."""
     async with asyncio.timeout(WAIT_SECONDS):
         while not is_so():  # noqa: ASYNC110 - what other processes do sets no event
             await asyncio.sleep(0.02)

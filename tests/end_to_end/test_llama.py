@@ -1,4 +1,4 @@
-"""A real upstream: llama.cpp's own server, whose window is many times smaller than the session."""
+"""A real upstream: llama.cpp's server, with a window many times smaller than the session."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -54,13 +54,11 @@ _WITH_USER = """
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One model for all tests."""
     return make_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
 async def llama(model: Path, client: aiohttp.ClientSession) -> AsyncIterator[str]:
-    """The server's base URL."""
     async with run_llama(model, client) as url:
         yield url
 
@@ -72,9 +70,10 @@ async def ask(client: aiohttp.ClientSession, url: str, messages: list[dict[str, 
 
 
 async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(model, client, start_proxy):
-    """The window is the server's own word; that its tokens are bytes is learned from its usage.
+    """The server reports its window. trimtab learns from the usage that the server's tokens are bytes.
 
-    Every request is answered, within the window, and counted as the server counts; asked directly, the server refuses.
+    Every request is answered, fits the window, and is counted as the server counts. Without trimtab, the server refuses
+    the session.
     """
     session = make_session(60, result_words=320)
     async with run_llama(model, client, context_tokens=WINDOW_TOKENS) as llama:
@@ -91,8 +90,8 @@ async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(mo
         assert (status, answer["error"]["type"]) == (400, "exceed_context_size_error")
     assert counts[-1][2] > 8 * WINDOW_TOKENS
     assert all(reported <= WINDOW_TOKENS for reported, _, _ in counts)
-    # What it writes is no note, so digests stand in: lists, and names above all, have more bytes to one of our tokens
-    # than talk has.
+    # The tiny model writes no valid note, so digests are used. Their lists of names have more bytes per token of ours
+    # than talk has, so the ratio varies.
     assert all(abs(sent / reported - 1) < 0.3 for reported, sent, _ in counts[8:])
     async with client.get(proxy.url + "/metrics") as metrics:
         text = (await metrics.read()).decode()
@@ -101,7 +100,7 @@ async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(mo
 
 @pytest.mark.parametrize("share", [0.2, 0.66])
 async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model, client, start_proxy, monkeypatch):
-    """Nothing is configured and nothing can be asked: the client sees no error, whatever the size of a step."""
+    """Nothing is configured, and the server reports no window. The client sees no error, for any size of a step."""
 
     async def tell_nothing(*_: object) -> Windows:
         return Windows({}, None)
@@ -116,7 +115,7 @@ async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model
             assert (status, answer.get("error")) == (200, None)
             assert answer["usage"]["prompt_tokens"] <= WINDOW_TOKENS
             originals.append(sum(len(str(message["content"])) for message in messages))
-    assert originals[-1] > 10 * WINDOW_TOKENS  # one byte is one of its tokens, nearly
+    assert originals[-1] > 10 * WINDOW_TOKENS  # one byte is almost one token of the server
     async with client.get(proxy.url + "/metrics") as metrics:
         text = (await metrics.read()).decode()
     retries = [line for line in text.splitlines() if line.startswith("trimtab_overflow_retries_total")]
@@ -125,7 +124,7 @@ async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model
 
 
 def chat(turns: int) -> dict[str, Any]:
-    """A conversation without tools."""
+    """A conversation without tool calls."""
     words = " ".join(f"word{number}" for number in range(30))
     messages: list[dict[str, Any]] = [{"role": "system", "content": "You are careful."}]
     for turn in range(turns):
@@ -143,7 +142,7 @@ def chat(turns: int) -> dict[str, Any]:
     ],
 )
 async def test_strict_chat_templates_take_what_is_forwarded(template, role, model, client, start_proxy):
-    """The server's own template engine refuses what does not alternate, and takes every request that was cut."""
+    """The server's template engine refuses messages that do not alternate, but accepts every request with a cut."""
     tiny = (
         "defaults.context_window=1536",
         "defaults.completion_reserve=64",

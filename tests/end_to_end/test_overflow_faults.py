@@ -1,7 +1,7 @@
-"""A refusal for length, and what can go wrong with the second attempt.
+"""A refusal for length, and the faults of the second attempt.
 
-Law: the client sees what came of the second attempt, whatever that is. There is no third, and no refusal, however
-absurd its numbers, spoils the requests to come.
+Law: the client sees the result of the second attempt, and there is no third attempt. A refusal with absurd numbers does
+not affect later requests.
 """
 
 import orjson
@@ -17,7 +17,7 @@ REFUSED = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent
 
 
 def write_refusal(limit: str, requested: str = "15000") -> bytes:
-    """An answer that refuses a prompt for its length."""
+    """An error that refuses a prompt for its length."""
     message = (
         f"This model's maximum context length is {limit} tokens. However, your messages resulted in {requested} tokens."
     )
@@ -31,12 +31,12 @@ def write_refusal(limit: str, requested: str = "15000") -> bytes:
 
 
 def refuse(body: bytes) -> Act:
-    """Refuse, whatever is asked."""
+    """Refuse every request."""
     return say(f"{REFUSED}{len(body)}\r\n\r\n".encode() + body)
 
 
 def refuse_once(then: Act) -> Act:
-    """Refuse the first attempt; the second meets with what is wrong."""
+    """Refuse the first attempt, and do `then` for the second."""
     acts = iter((refuse(write_refusal("8000")), then))
 
     async def act(connection: Connection) -> None:
@@ -47,7 +47,7 @@ def refuse_once(then: Act) -> Act:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 async def test_a_fault_of_the_second_attempt_is_told_or_passed_on(fault, raw, start_proxy):
-    """As one of the first would have been; and nothing is held behind it."""
+    """The client sees the same as for a fault of the first attempt, and the proxy holds nothing afterwards."""
     raw_settings = (f"upstream.base_url={raw.url}", f"upstream.read_timeout_seconds={fault.read_seconds}")
     proxy = await start_proxy(*SETTINGS, "defaults.context_window=128000", *raw_settings)
     leaks = Leaks(proxy, raw)
@@ -55,7 +55,7 @@ async def test_a_fault_of_the_second_attempt_is_told_or_passed_on(fault, raw, st
     await leaks.mark()
     for number, stream in enumerate((False, True)):
         accepted, raw.act = raw.accepted, refuse_once(fault.act)
-        # Each model is new, and so its window not yet learned.
+        # Each model is new, so its window is not learned yet.
         await check_seen(fault.seen, proxy, LONG | {"model": f"m{number}"} | ({"stream": True} if stream else {}))
         assert raw.accepted - accepted == 2
     await leaks.check()
@@ -67,7 +67,7 @@ async def test_a_fault_of_the_second_attempt_is_told_or_passed_on(fault, raw, st
      ("9" * 400, "9" * 400), ("7999.5", "nan"), ("", "")],
 )  # fmt: skip
 async def test_absurd_numbers_spoil_nothing(limit, requested, raw, start_proxy):
-    """Two attempts at most, the last refusal unchanged; what is asked next is served, and is not refused by us."""
+    """There are at most two attempts, and the last refusal is unchanged. trimtab serves the next requests."""
     proxy = await start_proxy(*SMALL, *SETTINGS, f"upstream.base_url={raw.url}")
     refusal, good = write_refusal(limit, requested), raw.act
     raw.act = refuse(refusal)

@@ -1,4 +1,4 @@
-"""Requests of real clients, as they came over the wire, through the proxy and back."""
+"""Requests of real clients, recorded on the wire, through the proxy and back."""
 
 import asyncio
 import gzip
@@ -32,13 +32,13 @@ pytestmark = pytest.mark.skipif(not CLIENTS, reason="the recorded data (../share
 
 
 def _chunked(body: bytes) -> bytes:
-    """In chunks that split it anywhere."""
+    """The body in chunks of 37 bytes, which split events anywhere."""
     pieces = [body[start : start + 37] for start in range(0, len(body), 37)]
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
 
 
 def _answers(recorded: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    """Header lines and body of answers that servers give to such a request."""
+    """The header lines and bodies of typical server responses to such a request."""
     if recorded["method"] == "HEAD":
         yield b"Content-Length: 12\r\nX-A: 1", b""
         return
@@ -58,7 +58,7 @@ def _answers(recorded: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _request(recorded: dict[str, Any]) -> tuple[bytes, list[bytes], bytes]:
-    """The request's bytes, the header lines that must arrive, and its body."""
+    """The bytes of the request, the header lines that the upstream must receive, and the body."""
     body = b"" if recorded["body"] is None else orjson.dumps(recorded["body"])
     is_chat = recorded["path"].endswith("/chat/completions")
     sent, expected = [], []
@@ -81,7 +81,7 @@ def _request(recorded: dict[str, Any]) -> tuple[bytes, list[bytes], bytes]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_recorded_requests_and_answers_cross_unchanged(client, start_proxy):
-    """Bodies byte for byte unless a rule has acted, and headers in order, both ways; streams and others."""
+    """Bodies pass byte for byte unless a rule acts, and headers pass in order, in both directions."""
     unchanged = 0
     rows = list(read_rows(WIRE / f"{client}.jsonl"))
     async with run_raw_upstream() as upstream:
@@ -101,7 +101,7 @@ async def test_recorded_requests_and_answers_cross_unchanged(client, start_proxy
 
 
 def _write(head: bytes, answer: bytes) -> Answer:
-    """An upstream that answers so; in its last words it closes the connection, if that is how the answer ends."""
+    """An upstream with this response. It closes the connection if the response ends that way."""
 
     async def write(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + (_chunked(answer) if b"chunked" in head else answer))
@@ -112,7 +112,7 @@ def _write(head: bytes, answer: bytes) -> Answer:
 
 
 def _check_answer(through: bytes, head: bytes, answer: bytes) -> None:
-    """The answer's body byte for byte, and its header lines in their order."""
+    """The body of the response passed byte for byte, and its header lines in order."""
     received, _, body = through.partition(b"\r\n\r\n")
     lines = [line for line in received.split(b"\r\n")[1:] if not line.startswith(OWN_LINES)]
     kept = [line for line in head.split(b"\r\n") if not line.startswith((b"Transfer-Encoding", b"Connection"))]
@@ -123,7 +123,7 @@ def _check_answer(through: bytes, head: bytes, answer: bytes) -> None:
 
 
 def _join_chunks(body: bytes) -> bytes:
-    """The body without its framing, whose end must be there."""
+    """The body without its framing. The end of the framing must be there."""
     joined = bytearray()
     size = -1
     while size:

@@ -1,4 +1,4 @@
-"""What a refusal must not do: cut an answer, hurt other clients, be told twice, or come again and again."""
+"""What a refusal must not cause: a truncated response, harm to other clients, or repeated refusals."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ TOO_LONG = _refusal(f"This model's maximum context length is {WINDOW} tokens.")
 
 
 class Strict:
-    """Refuses prompts of more than so many bytes, with what `refuse` makes of it."""
+    """Refuses prompts above a number of bytes, with a configurable response."""
 
     def __init__(self, max_bytes: int = 50_000, **answer: Any) -> None:
         self.max_bytes = max_bytes
@@ -53,7 +53,7 @@ def _windows_learned(log: Any) -> list[int]:
 
 
 async def test_a_refusal_that_tells_its_length_does_not_cut_the_second_stream(client, upstream, start_proxy):
-    """Its headers are not passed on before it is known what follows."""
+    """The Content-Length of a refusal inside a stream is not forwarded with the stream of the second attempt."""
     body = b": wait\n\ndata: " + TOO_LONG + b"\n\n"
     upstream.answer = Strict(status=200, body=body, content_type="text/event-stream")
     proxy = await start_proxy()
@@ -118,7 +118,7 @@ async def test_a_window_that_the_upstream_tells_is_not_guessed_at(client, upstre
 
 
 async def settle_questions(proxy: Any) -> None:
-    """Wait until nothing is asked of upstreams."""
+    """Wait until no upstream is being asked."""
     await proxy.services.models.settle()
 
 
@@ -151,7 +151,7 @@ async def test_a_name_that_no_upstream_has_answered_for_is_not_kept(client, upst
 
 
 async def test_a_refusal_that_stands_saves_nothing(client, upstream, start_proxy):
-    """And it makes no label of a name."""
+    """The model's name does not become a label either."""
     body = b"data: " + TOO_LONG + b"\n\n"
     upstream.answer = Strict(max_bytes=0, status=200, body=body, content_type="text/event-stream")
     proxy = await start_proxy()
@@ -163,7 +163,7 @@ async def test_a_refusal_that_stands_saves_nothing(client, upstream, start_proxy
 
 @pytest.mark.parametrize("named", [False, True])
 async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(named, client, upstream, start_proxy):
-    """Whether the request asks for so much or the server takes it for granted."""
+    """The completion is requested by the client, or assumed by the server."""
     added = 9000
     text = "maximum context length is {} tokens; you requested {} tokens ({} in the messages, {} in the completion)"
     refused = 0
@@ -189,7 +189,7 @@ async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(named, 
 
 
 async def test_what_fits_the_window_but_not_the_reserve_is_for_the_upstream_to_judge(client, upstream, start_proxy):
-    """One message of four fifths of the window, and a request that asks for no completion."""
+    """The request has one message of four fifths of the window, and no `max_tokens`."""
     proxy = await start_proxy("defaults.context_window=8000", "defaults.on_exceeded=error")
     url = proxy.url + "/v1/chat/completions"
     for words, status in ((6500, 200), (9000, 400)):

@@ -1,4 +1,4 @@
-"""SIGHUP: the configuration is read again while requests are under way."""
+"""SIGHUP: the configuration is read again while requests are in progress."""
 
 import asyncio
 import signal
@@ -16,25 +16,24 @@ OUTCOMES = ("reloaded", "configuration_invalid", "nothing_to_reload")
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The configuration file."""
     return tmp_path / "trimtab.yaml"
 
 
 def _write(file: Path, upstream: FakeUpstream, text: str = "") -> None:
-    """All of it at once, as a reader sees it."""
+    """Replace the file in one step, so that no reader sees a part of it."""
     new = file.with_suffix(".new")
     new.write_text(f"store: memory\nupstream: {{base_url: {upstream.url}}}\n{text}", encoding="utf-8")
     new.replace(file)
 
 
 async def _find_limit(client: aiohttp.ClientSession, url: str) -> str:
-    """The limit by which a request is compacted."""
+    """The limit under which a request is compacted."""
     response, _ = await post(client, url + "/chat/completions", CHAT)
     return response.headers["x-trimtab-tokens"].partition("limit=")[2]
 
 
 async def test_what_changed_holds_for_new_requests(client, upstream, file) -> None:
-    """A window, an upstream's key, a mode; and each time anew."""
+    """The window of a model changes twice. `--set` still applies."""
     _write(file, upstream, "models: [{match: 'm-*', context_window: 40000}]")
     async with serving("--config", str(file), "--set", "defaults.completion_reserve=0") as (process, url):
         assert await _find_limit(client, url) == "40000"
@@ -44,11 +43,11 @@ async def test_what_changed_holds_for_new_requests(client, upstream, file) -> No
             process.send_signal(signal.SIGHUP)
             line = (await read_log(process, *OUTCOMES))[-1]
             assert (line["event"], line["models"]) == ("reloaded", 1)
-            assert await _find_limit(client, url) == str(window_tokens)  # and --set holds still
+            assert await _find_limit(client, url) == str(window_tokens)  # --set still applies
 
 
 async def test_a_stream_in_flight_goes_on(client, upstream, file) -> None:
-    """With the configuration that it began with, to its end, while new requests go by the new one."""
+    """It continues with the configuration of its start, while new requests use the new one."""
     release = asyncio.Event()
 
     async def hold(recorded, request):
@@ -80,7 +79,7 @@ async def test_a_stream_in_flight_goes_on(client, upstream, file) -> None:
 
 
 async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, file) -> None:
-    """A line for each mistake, without the key that stands beside it; then a good one is taken again."""
+    """The log has one line for each error, without the key next to it. A valid file is accepted afterwards."""
     _write(file, upstream, "models: [{match: 'm-*', context_window: 40000}]")
     async with serving("--config", str(file), "--set", "defaults.completion_reserve=0") as (process, url):
         _write(file, upstream, "nope: 1\nmode: maybe\nupstreams: {x: {api_key: sk PLANTED}}")
@@ -109,7 +108,7 @@ async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, fil
 
 
 async def test_what_needs_a_restart_is_named_and_stays(client, upstream, file) -> None:
-    """Where it listens and what it keeps; nothing of the values is said, which may hold a password."""
+    """These are the listener and the store. The log does not show the values, which may contain a password."""
     _write(file, upstream)
     async with serving("--config", str(file)) as (process, url):
         text = f"store: redis://:PLANTED@127.0.0.1/0\nstore_ttl_seconds: 60\nupstream: {{base_url: {upstream.url}}}"
@@ -122,7 +121,7 @@ async def test_what_needs_a_restart_is_named_and_stays(client, upstream, file) -
 
 
 async def test_a_new_upstream_is_asked_for_its_windows(upstream, file) -> None:
-    """Behind the scenes, as at the start."""
+    """The question runs in the background, as at the start."""
     asked = asyncio.Event()
 
     async def answer(recorded, _request):
@@ -140,7 +139,7 @@ async def test_a_new_upstream_is_asked_for_its_windows(upstream, file) -> None:
 
 
 async def test_many_signals_do_no_harm(client, upstream, file) -> None:
-    """However fast they come; what stands in the file at the end holds."""
+    """The signals may come in any rhythm. The last content of the file applies."""
     _write(file, upstream)
     async with serving("--config", str(file)) as (process, url):
         for mode in ("off", "observe", "off", "enforce", "off"):
@@ -153,7 +152,7 @@ async def test_many_signals_do_no_harm(client, upstream, file) -> None:
 
 
 async def test_without_a_file_there_is_nothing_to_read(client, upstream) -> None:
-    """And the signal that ends other programs does not end this one."""
+    """SIGHUP then changes nothing, and does not end the process."""
     async with serving("--upstream", upstream.url, "--set", "store=memory") as (process, url):
         process.send_signal(signal.SIGHUP)
         assert (await read_log(process, *OUTCOMES))[-1]["event"] == "nothing_to_reload"

@@ -1,7 +1,7 @@
-"""Three replicas behind a real nginx without stickiness, with one real Redis: one is killed, Redis is restarted.
+"""Three replicas behind a real nginx without stickiness, with a real Redis: one is killed, or Redis is restarted.
 
-Law: no request fails but the streams that were open on the dead replica; each summary is asked for once, over all of
-them; what is forwarded is the same to the byte, whichever replica serves.
+Law: only the streams that were open on the killed replica fail. Each summary is requested once, over all replicas.
+Forwarded requests are byte-identical, whichever replica serves.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ pytestmark = [
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A request of the session, what one proxy forwarded for it, and how many summaries it had asked for by then."""
+    """A request of the session, what a single proxy forwarded for it, and the number of summaries requested so far."""
 
     body: bytes
     forwarded: bytes
@@ -51,7 +51,7 @@ class Stage:
         self._client = client
 
     async def ask(self, body: bytes, *, copies: int = REPLICAS, credential: str = "Bearer sk-test") -> set[bytes]:
-        """Send copies of a body at once, which nginx spreads over the replicas; what the upstream got of them."""
+        """Send copies of a body at once, which nginx spreads over the replicas. Returns what the upstream received."""
         before = len(self.upstream.chats)
         url = f"{self.group.url}/chat/completions"
         answers = await asyncio.gather(
@@ -61,13 +61,13 @@ class Stage:
         return {recorded.body for recorded in self.upstream.chats[before:]}
 
     async def play(self, turns: list[Turn]) -> None:
-        """Turn by turn, each once the summaries that the one before began are written: what goes out is as it was."""
+        """Send each turn after the summaries of the previous one are written. The forwarded bytes must not change."""
         for turn in turns:
             assert await self.ask(turn.body) == {turn.forwarded}
             await wait_until(lambda turn=turn: self._has_summaries(turn.summaries))
 
     def _has_summaries(self, number: int) -> bool:
-        # Only the session's own: another client's must not stand for one that is yet to come.
+        # Count only this session's summaries: another client's must not count for a missing one.
         asked = [recorded for recorded in self.upstream.summaries if recorded.header("authorization") != [OTHER]]
         if len(asked) < number:
             return False
@@ -76,21 +76,21 @@ class Stage:
 
 
 async def wait_until(is_so: Callable[[], bool]) -> None:
-    """Look again and again; TimeoutError if it is never so."""
+    """Wait until `is_so()` is true. Raises TimeoutError."""
     async with asyncio.timeout(WAIT_SECONDS):
         while not is_so():  # noqa: ASYNC110 - what other processes do sets no event
             await asyncio.sleep(0.01)
 
 
 async def answer(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
-    """Without usage, of which replicas would learn more than one proxy does."""
+    """Answer without usage: replicas would learn from it at other moments than a single proxy."""
     del request
     return completion(write_note("SUMMARY of the work so far.") if recorded.asks_for_summary else "Good.")
 
 
 @pytest.fixture
 async def turns(upstream, start_proxy, client) -> list[Turn]:
-    """A session through one proxy that keeps its summaries in memory; the upstream's record is then emptied."""
+    """A session through one proxy with summaries in memory. The upstream's record is cleared afterwards."""
     upstream.answer = answer
     proxy = await start_proxy(*SETTINGS)
     session = make_session(90, result_words=120)
@@ -106,7 +106,7 @@ async def turns(upstream, start_proxy, client) -> list[Turn]:
 
 @pytest.fixture
 async def stage(turns, upstream, client) -> AsyncIterator[Stage]:
-    """Three replicas, and a Redis whose data outlive a restart."""
+    """Three replicas, and a Redis that keeps its data over a restart."""
     upstream.requests.clear()
     with run_redis("--appendonly", "yes", "--appendfsync", "always") as server:
         arguments = [part for setting in (*SETTINGS, f"store={server.url}") for part in ("--set", setting)]
@@ -115,7 +115,7 @@ async def stage(turns, upstream, client) -> AsyncIterator[Stage]:
 
 
 def find_quiet_turn(turns: list[Turn]) -> int:
-    """The second of four turns in a row in which the first summary is forwarded and no other one is begun."""
+    """The second of four turns in a row that all forward the first summary and start no other one."""
     return next(
         index
         for index in range(1, len(turns) - 2)
@@ -124,7 +124,7 @@ def find_quiet_turn(turns: list[Turn]) -> int:
 
 
 async def test_a_killed_replica_takes_only_its_open_streams_along(stage, turns) -> None:
-    """What was in flight on it without a byte of an answer is asked of another; the session goes on as it was."""
+    """Requests on it without a byte of a response are sent to another replica. The session continues unchanged."""
     expected = turns[-1].summaries
     killed_at = find_quiet_turn(turns)
     await stage.play(turns[:killed_at])
@@ -138,7 +138,7 @@ async def test_a_killed_replica_takes_only_its_open_streams_along(stage, turns) 
 
 
 async def _kill_one_under_load(stage: Stage) -> None:
-    """Two streams and two requests are open on each replica when the first is killed."""
+    """Kill the first replica while two streams and two requests are open on each."""
     release, arrived = asyncio.Event(), asyncio.Semaphore(0)
 
     async def hold(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
@@ -165,7 +165,7 @@ async def _kill_one_under_load(stage: Stage) -> None:
         dead = stage.group.replicas[0]
         dead.process.kill()
         await dead.process.wait()
-        for _ in range(each // REPLICAS):  # those that were open on it come again, over another
+        for _ in range(each // REPLICAS):  # nginx repeats the requests of the killed replica on another one
             await asyncio.wait_for(arrived.acquire(), WAIT_SECONDS)
         release.set()
 
@@ -179,7 +179,7 @@ async def _kill_one_under_load(stage: Stage) -> None:
 
 
 async def _read_end(response: aiohttp.ClientResponse) -> str:
-    """How a stream ends: `whole`, or `broken` so that the client sees it."""
+    """How a stream ends: `whole`, `broken` if the client sees an error, else `faked`."""
     try:
         text = await response.read()
     except aiohttp.ClientPayloadError:
@@ -188,7 +188,7 @@ async def _read_end(response: aiohttp.ClientResponse) -> str:
 
 
 async def test_a_redis_that_is_restarted_costs_nobody_a_request_or_a_summary(stage, turns) -> None:
-    """A text that one replica had written while Redis was out is found by all of them once it is back."""
+    """All replicas find a summary that one replica wrote while Redis was down."""
     expected = turns[-1].summaries
     out_at = find_quiet_turn(turns)
     await stage.play(turns[:out_at])

@@ -1,4 +1,4 @@
-"""A restarted proxy, and two replicas taking turns, forward the very bytes that one proxy would."""
+"""A restarted proxy, and two replicas in turn, forward the same bytes as a single proxy."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,14 +15,14 @@ from proxy.server.app import Proxy, run_proxy
 
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
 ONE_CUT = 40
-"""A request of the session whose cut part fits one question."""
+"""The index of a request whose cut part fits into one summary request."""
 PLANTED = "the harbour master keeps his spare key under the third bollard"
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
 
 
 @pytest.fixture
 def redis_url(tmp_path: Path) -> Any:
-    """A server of the test's own."""
+    """The URL of a Redis server for this test only."""
     server = RedisServer(tmp_path)
     server.start()
     yield server.url
@@ -31,7 +31,7 @@ def redis_url(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def serve(upstream: Any, compactors: Any, log: Any) -> Any:
-    """Start a proxy for as long as a block runs."""
+    """A function that runs a proxy while a block runs."""
 
     @asynccontextmanager
     async def run(*settings: str) -> AsyncIterator[Proxy]:
@@ -43,7 +43,7 @@ def serve(upstream: Any, compactors: Any, log: Any) -> Any:
 
 
 def bodies() -> list[dict[str, Any]]:
-    """A session's requests; a result and the task hold the planted sentence."""
+    """The requests of a session. A result and the task contain the planted sentence."""
     session = make_session(60, result_words=120)
     session["messages"][1]["content"] += f" Note: {PLANTED}."
     session["messages"][5]["content"] += f"\n{PLANTED}"
@@ -51,14 +51,14 @@ def bodies() -> list[dict[str, Any]]:
 
 
 async def ask(client: Any, proxy: Proxy, body: dict[str, Any], **headers: str) -> None:
-    """One request, and the summary that it may have begun in the background."""
+    """Send one request, and wait for the summary that it may have started in the background."""
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **headers)
     assert response.status == 200
     await settle(proxy)
 
 
 async def replay_alone(client: Any, upstream: Any, serve: Any, **headers: str) -> list[bytes]:
-    """What one proxy forwards that keeps its summaries in memory; the upstream's record is then emptied."""
+    """The requests that one proxy forwards with summaries in memory. The upstream's record is cleared afterwards."""
     async with serve("store=memory") as proxy:
         for body in bodies():
             await ask(client, proxy, body, **headers)
@@ -68,7 +68,7 @@ async def replay_alone(client: Any, upstream: Any, serve: Any, **headers: str) -
 
 
 async def test_after_a_restart_the_same_bytes_go_out(client, upstream, serve, tmp_path) -> None:
-    """Decisions are a function of the transcript, and the texts lie in the file."""
+    """Decisions are a function of the transcript, and the summaries are in the file."""
     alone = await replay_alone(client, upstream, serve)
     store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
     for body in bodies():
@@ -80,7 +80,7 @@ async def test_after_a_restart_the_same_bytes_go_out(client, upstream, serve, tm
 
 @needs_redis
 async def test_replicas_that_take_turns_forward_the_same_bytes(client, upstream, serve, redis_url) -> None:
-    """Whatever one of them has summarised the other finds on the server."""
+    """Each replica finds the other's summaries on the server."""
     alone = await replay_alone(client, upstream, serve)
     async with serve(f"store={redis_url}") as left, serve(f"store={redis_url}") as right:
         for number, body in enumerate(bodies()):
@@ -89,7 +89,7 @@ async def test_replicas_that_take_turns_forward_the_same_bytes(client, upstream,
 
 
 async def test_a_store_that_is_gone_refuses_nobody(client, upstream, serve, log) -> None:
-    """Memory stands in, and the failures are counted."""
+    """Memory is used instead, and the failures are counted."""
     alone = await replay_alone(client, upstream, serve)
     async with serve("store=redis://127.0.0.1:1/0") as proxy:
         for body in bodies():
@@ -102,7 +102,7 @@ async def test_a_store_that_is_gone_refuses_nobody(client, upstream, serve, log)
 
 @pytest.mark.parametrize("credential", ["Bearer one", ""])
 async def test_the_file_reveals_nothing(credential, client, upstream, serve, tmp_path) -> None:
-    """Neither the summary nor the transcript nor the credential is found in the store's bytes; all of it is 0600."""
+    """The summary, the transcript and the credential do not appear in the store's bytes. All files have mode 0600."""
     plain = upstream.answer
 
     async def repeat(recorded: Any, request: Any) -> Any:
@@ -131,7 +131,7 @@ def _reveals(kept: bytes, secrets: Sequence[str]) -> bool:
 @needs_redis
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
 async def test_two_credentials_never_share_a_summary(kind, client, upstream, serve, tmp_path, redis_url) -> None:
-    """With every store the same transcript under another credential is summarised again."""
+    """With every store, the same transcript under another credential is summarised again."""
     store = {"memory": "memory", "sqlite": f"sqlite:///{tmp_path}/s.sqlite3", "redis": redis_url}[kind]
     body = bodies()[ONE_CUT]
     async with serve(f"store={store}") as proxy:
@@ -144,7 +144,7 @@ async def test_two_credentials_never_share_a_summary(kind, client, upstream, ser
 async def test_a_tenant_named_by_a_header_keeps_its_summaries_when_the_token_changes(
     client, upstream, serve, tmp_path
 ) -> None:
-    """Rotating tokens of one tenant share; another tenant does not; without the header the credential decides."""
+    """Tokens of one tenant share summaries; another tenant does not. Without the header, the credential decides."""
     body = bodies()[ONE_CUT]
     settings = ("tenant=header:X-Team", f"store=sqlite:///{tmp_path}/s.sqlite3")
     for team, credential in (("red", "Bearer 1"), ("red", "Bearer 2"), ("blue", "Bearer 2"), (None, "Bearer 2")):

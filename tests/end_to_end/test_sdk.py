@@ -35,7 +35,7 @@ async def test_streaming(sdk: AsyncOpenAI):
 
 
 async def test_tools(sdk: AsyncOpenAI, upstream: FakeUpstream):
-    """Calls come back, and their results go out as the SDK wrote them."""
+    """Calls arrive at the client, and their results go out as the SDK wrote them."""
     call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 
     async def call_tool(_recorded, _request):
@@ -85,7 +85,7 @@ async def test_embeddings_and_models(sdk: AsyncOpenAI, upstream: FakeUpstream):
     ],
 )
 async def test_errors(status, exception, sdk: AsyncOpenAI, upstream: FakeUpstream):
-    """The upstream's errors are the SDK's own, code and all."""
+    """The upstream's errors raise the SDK's own exceptions, with their codes."""
 
     async def refuse(_recorded, _request):
         return error(status, message="no", type="t", code="some_code")
@@ -97,7 +97,7 @@ async def test_errors(status, exception, sdk: AsyncOpenAI, upstream: FakeUpstrea
 
 
 async def test_overflow_that_we_refuse_is_one_that_the_sdk_knows(start_proxy):
-    """Our own context_length_exceeded carries the code that clients look for."""
+    """Trimtab's context_length_exceeded has the code that clients look for."""
     proxy = await start_proxy("defaults.context_window=1024", "defaults.on_exceeded=error")
     async with AsyncOpenAI(base_url=f"{proxy.url}/v1", api_key="k", max_retries=0) as client:
         with pytest.raises(openai.BadRequestError) as caught:
@@ -106,7 +106,7 @@ async def test_overflow_that_we_refuse_is_one_that_the_sdk_knows(start_proxy):
 
 
 async def test_broken_stream_is_an_error_and_no_short_answer(sdk: AsyncOpenAI, upstream: FakeUpstream):
-    """A stream that breaks off raises, instead of ending as if it were whole."""
+    """A broken stream raises instead of ending as if it were complete."""
     upstream.answer = break_off
     stream = await sdk.chat.completions.create(model="m", messages=MESSAGES, stream=True)
     with pytest.raises(openai.APIConnectionError):

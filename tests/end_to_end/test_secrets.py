@@ -1,4 +1,4 @@
-"""Keys and texts that are planted everywhere are found nowhere but where they belong: on the way to the upstream."""
+"""Keys and texts are planted everywhere. They appear only where they belong: in requests to the upstream."""
 
 import asyncio
 import os
@@ -36,14 +36,14 @@ HEADERS = {
 
 
 def own_environment(data_home: Path) -> dict[str, str]:
-    """The test's environment, without the user's settings, and with data of its own."""
+    """The environment of the test, without the user's settings and with a separate data directory."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     return {**kept, "XDG_DATA_HOME": str(data_home)}
 
 
 @asynccontextmanager
 async def serving(home: Path, upstream_url: str, *settings: str) -> AsyncIterator[tuple[Process, str]]:
-    """A process with the planted configuration, and its address without a path."""
+    """Run a process with the planted configuration. Yields it and its URL without a path."""
     file = home / "planted.yaml"
     file.write_text(CONFIG)
     options = [part for setting in (*SMALL, *settings) for part in ("--set", setting)]
@@ -61,7 +61,7 @@ async def serving(home: Path, upstream_url: str, *settings: str) -> AsyncIterato
 
 
 async def stop(process: Process) -> bytes:
-    """What the process has written to standard error, once it has ended in good order."""
+    """Stop the process, and return everything that it wrote to standard error. Its status must be 0."""
     process.send_signal(signal.SIGTERM)
     said = await asyncio.wait_for(process.stderr.read(), 20)
     assert await process.wait() == 0
@@ -69,7 +69,7 @@ async def stop(process: Process) -> bytes:
 
 
 def planted_session(steps: int) -> bytes:
-    """A long session with planted texts in every kind of message, and in tools."""
+    """A long session with planted text in every kind of message, and in the tools."""
     session = make_session(steps)
     messages = session["messages"][:-1]
     for message in messages:
@@ -81,7 +81,7 @@ def planted_session(steps: int) -> bytes:
 
 
 async def read_pages(client: aiohttp.ClientSession, url: str) -> bytes:
-    """Our own pages, the metrics among them, and how we refuse."""
+    """Trimtab's own pages with their headers, including metrics and refusals."""
     pages = b""
     for path in ("/metrics", "/trimtab/health", "/trimtab/ready", f"/trimtab/{KEY}", "/trimtab/api/models"):
         for key in (f"{KEY}-admin", f"{KEY}-wrong"):
@@ -91,12 +91,12 @@ async def read_pages(client: aiohttp.ClientSession, url: str) -> bytes:
 
 
 def find_planted(said: bytes) -> list[bytes]:
-    """Lines in which anything planted stands."""
+    """The lines that contain anything planted."""
     return [line for line in said.splitlines() if b"PLANTED" in line]
 
 
 async def ask_everything(client: aiohttp.ClientSession, url: str) -> list[int]:
-    """Requests of every kind with everything planted: what we answered. Answers of our own hold none of it."""
+    """Send planted requests of every kind. Returns the statuses. Trimtab's own errors must show nothing planted."""
     bodies = [
         planted_session(2),
         planted_session(30),
@@ -123,12 +123,12 @@ async def ask_everything(client: aiohttp.ClientSession, url: str) -> list[int]:
 
 
 async def refuse(recorded, _request):
-    """An upstream that quotes what it refuses."""
+    """An upstream that quotes the request in its error."""
     return error(400, message=f"no: {recorded.body[:200]!r}", type="x", code=KEY)
 
 
 async def vanish(_recorded, request):
-    """An upstream that goes away before it answers."""
+    """An upstream that disconnects before it answers."""
     request.transport.abort()
     return web.Response()
 
@@ -137,7 +137,7 @@ async def vanish(_recorded, request):
     "answer", [None, refuse, vanish, break_off], ids=["plain", "refuses", "vanishes", "breaks off"]
 )
 async def test_a_process_tells_nothing_planted(answer, tmp_path, client, upstream):
-    """Its log, metrics, refusals and files, whatever its upstream does; what is logged is JSON, line by line."""
+    """Not in the log, the metrics, the errors or the files, whatever the upstream does. Each log line is JSON."""
     upstream.answer = answer or upstream.answer
     async with serving(tmp_path, upstream.url) as (process, url):
         statuses = await ask_everything(client, url)
@@ -159,7 +159,7 @@ async def test_a_process_tells_nothing_planted(answer, tmp_path, client, upstrea
 
 
 async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(tmp_path, client):
-    """Nor does a store that cannot be, whose address has a password in it."""
+    """The same holds for a store that cannot be reached and has a password in its URL."""
     store = f"store=redis://user:{KEY}@127.0.0.1:9/0"
     async with serving(tmp_path, "http://127.0.0.1:9/v1", store) as (process, url):
         statuses = await ask_everything(client, url)
@@ -172,7 +172,7 @@ async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(tmp_path
 @pytest.mark.parametrize("wants", [None, b"other"], ids=["lets in", "refuses"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxys_password_is_told_to_nobody_else(wants, scheme, tmp_path, client, upstream, monkeypatch):
-    """Not by the log, refusals, or files, nor to the upstream; whether the proxy takes it or not."""
+    """Not in the log, errors or files, nor to the upstream, whether the proxy accepts it or not."""
     async with run_forward_proxy() as forward:
         forward.wants = wants
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", f"http://me:{KEY}@{forward.address}")
@@ -205,7 +205,7 @@ async def test_a_proxys_password_is_told_to_nobody_else(wants, scheme, tmp_path,
     ids=repr,
 )
 def test_commands_tell_nothing_planted(text, tmp_path):
-    """`check`, and `compact` of a planted body by a planted configuration, right or wrong."""
+    """The commands are `check`, and `compact` of a planted body, with a valid or invalid planted configuration."""
     file, body = tmp_path / "planted.yaml", tmp_path / "body.json"
     file.write_text(text)
     body.write_bytes(b'{"messages": [{"role": "user", "content": "' + TEXT.encode())

@@ -1,4 +1,4 @@
-"""`trimtab serve` as a process: it starts, it serves, it drains, it says what is wrong."""
+"""`trimtab serve` as a process: start, service, drain, and error messages."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from upstreams.recording import event
 
 
 async def test_streams_finish_before_the_process_ends(client, upstream):
-    """SIGTERM: no new connections, the stream in flight comes to its end, status 0."""
+    """SIGTERM: no new connections, the stream in flight ends normally, and the exit status is 0."""
     release = asyncio.Event()
 
     async def hold(_recorded, request):
@@ -54,7 +54,7 @@ async def test_streams_finish_before_the_process_ends(client, upstream):
     ],
 )
 async def test_a_second_signal_ends_at_once(first, second, status, upstream):
-    """The stream in flight is reset, so that nobody takes it for whole; the status names the signal. No traceback."""
+    """The stream in flight is reset, so it cannot be taken for complete. The status names the signal. No traceback."""
 
     async def hang(_recorded, request):
         response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -94,7 +94,7 @@ async def refuses_connections(url: str) -> None:
 
 
 async def test_port_in_use_is_said(upstream):
-    """A port that another holds ends the program with status 1 and a sentence."""
+    """If the port is taken, the program ends with status 1 and a message."""
     address = upstream.url.removeprefix("http://").removesuffix("/v1")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "proxy", "serve", "--listen", address, stderr=PIPE, env=own_environment()
@@ -105,7 +105,7 @@ async def test_port_in_use_is_said(upstream):
 
 
 def test_wrong_configuration_is_said():
-    """Every mistake on a line of its own, status 2, before anything starts."""
+    """Each error is on its own line, and the status is 2. Nothing has started."""
     command = [sys.executable, "-m", "proxy", "serve", "--set", "defaults.high_water=2", "--set", "nope=1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
     assert done.returncode == 2
@@ -123,7 +123,7 @@ def test_wrong_configuration_is_said():
     ],
 )
 async def test_what_cannot_be_read_is_not_quoted_in_the_log(request_bytes, upstream):
-    """A malformed request's key and text stay out of standard error, and each line of it is JSON."""
+    """Key and text of a malformed request are not in standard error, and each of its lines is JSON."""
     async with serving("--upstream", upstream.url) as (process, url):
         host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -138,14 +138,14 @@ async def test_what_cannot_be_read_is_not_quoted_in_the_log(request_bytes, upstr
 
 
 def read_file_limits(process_id: int) -> str | None:
-    """The soft and the hard limit of a process's file descriptors; None where the system does not tell."""
+    """The soft and the hard limit of a process's file descriptors; None if the system has no such file."""
     limits = Path(f"/proc/{process_id}/limits")
     found = re.search(r"Max open files +(\d+) +(\d+) ", limits.read_text()) if limits.exists() else None
     return f"{found[1]} {found[2]}" if found else None
 
 
 async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstream):
-    """The soft limit is raised to the hard one; who comes beyond it is turned away, and later served again."""
+    """The soft limit is raised to the hard limit. Connections above it are closed, and later ones are served again."""
     shell = "ulimit -S -n 40; ulimit -H -n 80"
     async with (
         serving("--upstream", upstream.url, "--set", "store=memory", shell=shell) as (process, url),
@@ -171,7 +171,7 @@ async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstre
 
 
 def _take_interrupts() -> None:
-    """Tests that run in the background of a shell ignore them, and what they start would do so, too."""
+    """A shell lets background processes ignore SIGINT, and their children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -186,7 +186,7 @@ def _take_interrupts() -> None:
     ],
 )
 async def test_an_interrupt_while_it_loads_ends_it_quietly(command, module):
-    """Status 130 as in shells, and no traceback: wherever in its imports it is, and before the loop takes signals."""
+    """Status 130 as in shells, and no traceback: during any import, and before the event loop handles signals."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-X", "importtime", "-m", "proxy", command, stdin=PIPE, stdout=PIPE, stderr=PIPE,
         env=own_environment() | {"TRIMTAB_LISTEN": "127.0.0.1:0"}, preexec_fn=_take_interrupts,

@@ -1,4 +1,4 @@
-"""Recorded agent sessions, replayed turn by turn through the running proxy at a window that most of them exceed."""
+"""Recorded agent sessions, replayed turn by turn through the running proxy. Most exceed the window."""
 
 from functools import lru_cache
 from io import BytesIO
@@ -25,18 +25,18 @@ pytestmark = [needs_data, pytest.mark.recorded]
 
 @lru_cache(maxsize=1)
 def encoding() -> tiktoken.Encoding:
-    """The tokenizer itself, without the proxy's counter around it."""
+    """The tokenizer, without trimtab's own counter."""
     return load_encoding("o200k_base")
 
 
 @lru_cache(maxsize=100_000)
 def count_text(text: str) -> int:
-    """Tokens of one text."""
+    """The tokens of one text."""
     return len(encoding().encode_ordinary(text))
 
 
 def count_content(messages: list[dict[str, Any]]) -> int:
-    """A floor of the prompt's tokens: contents and calls, without any frame."""
+    """A lower bound of the prompt tokens: contents and calls, without the format around them."""
     tokens = 0
     for message in messages:
         content = message.get("content") or ""
@@ -49,7 +49,7 @@ def count_content(messages: list[dict[str, Any]]) -> int:
 
 @pytest.mark.parametrize(("name", "number"), SESSIONS)
 async def test_session_stays_within_the_window(name, number, client, upstream, start_proxy):
-    """No request refused, none invalid, nothing lost, none over the window, none changed where no rule acted."""
+    """All requests succeed, are valid, fit the window, and are unchanged if no rule acted."""
     proxy = await start_proxy(f"defaults.context_window={WINDOW}", f"defaults.completion_reserve={RESERVE}")
     file = next(file for file in recorded_files("conversations") if file.name == name)
     session = list(read_rows(file))[number]
@@ -65,5 +65,5 @@ async def test_session_stays_within_the_window(name, number, client, upstream, s
         if "x-trimtab-decisions" not in response.headers:
             assert sent.body == body
         assert check_request(body, sent.body) == []
-        # Over the limit only while a summary is being written: what fits the window does not wait.
+        # May exceed the limit while a summary is being written: a request that fits the window does not wait for it.
         assert count_content(sent.json["messages"]) + tools_tokens <= WINDOW

@@ -1,6 +1,6 @@
-"""A store that fails in the middle of a session, and a clock that leaps: what is forwarded stays the same.
+"""A store that fails during a session, and a clock that jumps: the forwarded requests stay the same.
 
-Law: no request fails because a store does. What each fault does to the store, and what is said of it, is one table.
+Law: no request fails because of the store. One table lists each fault, its effect on the store, and its log events.
 """
 
 import resource
@@ -33,7 +33,7 @@ DAY_SECONDS = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the store is, and the proxy that uses it."""
+    """The path of the store, and the proxy that uses it."""
 
     path: Path
     proxy: Proxy
@@ -41,7 +41,7 @@ class Place:
 
     @property
     def durable(self) -> Any:
-        """The store beneath the memory."""
+        """The durable store below the one in memory."""
         return self.proxy.services.summaries._store._durable
 
 
@@ -50,7 +50,7 @@ Inflict = Callable[[Place], Any]
 
 @contextmanager
 def lock(place: Place) -> Iterator[None]:
-    """Another process begins a write and does not end it."""
+    """Another process begins a write and does not finish it."""
     command = [sys.executable, "-c", f"{LOCK}; print(1, flush=True); sys.stdin.read()", str(place.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -61,7 +61,7 @@ def lock(place: Place) -> Iterator[None]:
 
 @contextmanager
 def fill_disk(_: Place) -> Iterator[None]:
-    """No file of this process may grow, whatever is written."""
+    """No file of this process may grow."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
     try:
@@ -72,7 +72,7 @@ def fill_disk(_: Place) -> Iterator[None]:
 
 @contextmanager
 def forbid_writing(place: Place) -> Iterator[None]:
-    """The file can only be read, as on a file system that was mounted anew after an error."""
+    """The file can only be read, as on a file system that was remounted after an error."""
 
     def allow(value: str) -> None:
         def work() -> None:
@@ -87,7 +87,7 @@ def forbid_writing(place: Place) -> Iterator[None]:
 
 @contextmanager
 def damage(place: Place) -> Iterator[None]:
-    """The file's bytes turn into others while it is open."""
+    """The bytes of the file are overwritten while it is open."""
     for path in place.path.parent.glob(f"{place.path.name}*"):
         if path.suffix != ".lock":
             path.write_bytes(b"\x55" * max(path.stat().st_size, 4096))
@@ -96,14 +96,14 @@ def damage(place: Place) -> Iterator[None]:
 
 @contextmanager
 def remove(place: Place) -> Iterator[None]:
-    """Someone tidies up the whole directory."""
+    """Somebody deletes the whole directory."""
     shutil.rmtree(place.path.parent)
     yield
 
 
 @contextmanager
 def stop_server(place: Place) -> Iterator[None]:
-    """The server dies with all that it has, and is started again."""
+    """The server dies with all its data, and is started again."""
     assert place.server is not None
     place.server.stop()
     yield
@@ -112,7 +112,7 @@ def stop_server(place: Place) -> Iterator[None]:
 
 @contextmanager
 def freeze_server(place: Place) -> Iterator[None]:
-    """The server takes connections and says nothing."""
+    """The server accepts connections but does not answer."""
     assert place.server is not None
     with place.server.frozen():
         yield
@@ -120,14 +120,20 @@ def freeze_server(place: Place) -> Iterator[None]:
 
 @contextmanager
 def leap(place: Place, days: float) -> Iterator[None]:
-    """The time of day leaps, and stays there."""
+    """The clock jumps by a number of days, and stays there."""
     place.durable._clock = lambda: time.time() + days * DAY_SECONDS
     yield
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to the store, and what the log says; whether operations fail, whether a summary is lost by it."""
+    """A fault of the store.
+
+    said: the events that the log must contain.
+    errors: whether operations of the store fail.
+    server: whether the store is a Redis server.
+    lost: whether a summary is lost.
+    """
 
     name: str
     inflict: Inflict
@@ -154,7 +160,7 @@ FAULTS = (
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for as long as outside of tests."""
+    """Shorten the store's waiting times for the tests."""
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
     monkeypatch.setattr(layered, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(layered, "MAX_PAUSE_SECONDS", 0.02)
@@ -162,7 +168,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def serve(upstream: Any, compactors: Any, log: Any) -> Any:
-    """Start a proxy for as long as a block runs."""
+    """A function that runs a proxy while a block runs."""
 
     @asynccontextmanager
     async def run(store: str) -> AsyncIterator[Proxy]:
@@ -175,13 +181,13 @@ def serve(upstream: Any, compactors: Any, log: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def bodies() -> list[dict[str, Any]]:
-    """A session's requests."""
+    """The requests of a session."""
     session = make_session(STEPS, result_words=120)
     return [{"model": "m", "messages": messages, "tools": session["tools"]} for messages in requests_of(session)]
 
 
 async def ask_all(client: Any, proxy: Proxy, bodies: list[dict[str, Any]]) -> None:
-    """Requests, and after each the summary that it may have begun in the background."""
+    """Send requests, and wait after each for the summary that it may have started in the background."""
     for body in bodies:
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
@@ -189,13 +195,13 @@ async def ask_all(client: Any, proxy: Proxy, bodies: list[dict[str, Any]]) -> No
 
 
 async def recover(proxy: Proxy) -> None:
-    """Wait until the durable store is there again, if it was out."""
+    """Wait until the durable store is reachable again."""
     await proxy.services.summaries._store.settle()
 
 
 @contextmanager
 def place_store(fault: Fault, directory: Path) -> Iterator[tuple[str, RedisServer | None]]:
-    """What the configuration says of the store, and its server."""
+    """The setting for the store, and its server if it has one."""
     if not fault.server:
         yield f"sqlite:///{directory}/own/summaries.sqlite3", None
         return
@@ -207,7 +213,7 @@ def place_store(fault: Fault, directory: Path) -> Iterator[tuple[str, RedisServe
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 async def test_a_store_that_fails_in_mid_session_changes_nothing(fault, bodies, client, upstream, request) -> None:
-    """The bytes that go out are those of a store that never failed, while it fails and after; nothing is lost."""
+    """The forwarded bytes are those of a store without faults, during the fault and after it. No summary is lost."""
     serve, log, directory = map(request.getfixturevalue, ("serve", "log", "tmp_path"))
     async with serve("memory") as proxy:
         await ask_all(client, proxy, bodies)
@@ -227,5 +233,5 @@ async def test_a_store_that_fails_in_mid_session_changes_nothing(fault, bodies, 
         upstream.requests.clear()
         async with serve(store) as proxy:
             await ask_all(client, proxy, bodies[-1:])
-    # What was written meanwhile is found after a restart, unless its life is over by then.
+    # Summaries written during the fault are found after a restart, unless they have expired.
     assert [len(upstream.chats), len(upstream.summaries)] == [1, int(fault.lost)]

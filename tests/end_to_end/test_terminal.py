@@ -1,4 +1,4 @@
-"""`trimtab serve` on a terminal: what a person reads there, and what never gets through to it."""
+"""`trimtab serve` on a terminal: what a person reads there, and which bytes never reach it."""
 
 import asyncio
 import os
@@ -27,20 +27,20 @@ TOKENS = r"\d+ tokens \(limit \d+\)"
 
 
 class Screen:
-    """What a program writes to its terminal, line by line."""
+    """The lines that a program writes to its terminal."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
 
     async def read_line(self) -> str:
-        """The next line, without its colours; none of the rest is a control character."""
+        """The next line without its colours. It must not contain other control characters."""
         line = (await asyncio.wait_for(self._reader.readuntil(b"\r\n"), 30)).decode().removesuffix("\r\n")
         plain = COLOURS.sub("", line)
         assert plain.isprintable()
         return plain
 
     async def read_event(self) -> str:
-        """The next line of text, without its time."""
+        """The next line of the text log, without its time."""
         time, _, rest = (await self.read_line()).partition(" ")
         assert re.fullmatch(r"\d\d:\d\d:\d\d", time)
         return rest
@@ -48,7 +48,7 @@ class Screen:
 
 @asynccontextmanager
 async def on_terminal(*arguments: str, **environment: str) -> AsyncIterator[tuple[Screen, str]]:
-    """The program with a pseudo terminal as standard error, and its first line there."""
+    """Run the program with a pseudo-terminal as standard error. Yields the terminal and the first line."""
     ours, theirs = pty.openpty()
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -70,7 +70,7 @@ async def on_terminal(*arguments: str, **environment: str) -> AsyncIterator[tupl
 
 
 async def test_a_request_is_one_readable_line(client, upstream):
-    """Whatever a client sends: its text has no power over the terminal."""
+    """Text of a client never controls the terminal."""
     async with on_terminal("--upstream", upstream.url, "--set", "store=memory") as (screen, first):
         url = re.search(r" listening url=(\S+)/v1 ", first)[1]
         host = re.escape(upstream.url.removeprefix("http://").removesuffix("/v1"))
@@ -89,7 +89,7 @@ async def test_a_request_is_one_readable_line(client, upstream):
 
 @pytest.mark.parametrize("as_option", [True, False], ids=["by option", "by environment"])
 async def test_the_log_is_as_it_was_asked_for(as_option, client, upstream, tmp_path):
-    """JSON on a terminal, and lines for those who debug; an upstream by its name, the model beside its glob."""
+    """JSON on a terminal, with debug lines. The line has the upstream's name, and the model with its glob."""
     file = tmp_path / "trimtab.yaml"
     file.write_text(CONFIG.format(url=upstream.url))
     wanted = {"log-level": "DEBUG", "log-format": "json"}

@@ -1,4 +1,4 @@
-"""Upstreams with TLS: whose certificates are trusted, and what is said of one that is not."""
+"""Upstreams with TLS: which certificates are trusted, and the message for one that is not."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (asyncio.new_event_
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """An authority that this machine does not know."""
+    """A certificate authority that this machine does not trust."""
     return Authority(tmp_path)
 
 
@@ -44,7 +44,7 @@ def _answer(connection: socket.socket, tls: ssl.SSLContext | None) -> None:
         except ssl.SSLError:
             with socket.socket(
                 fileno=secure.detach()
-            ) as refused:  # what came is read, or else a reset overtakes the alert
+            ) as refused:  # read everything, or a reset would overtake the alert
                 refused.shutdown(socket.SHUT_WR)
                 while refused.recv(65_536):
                     pass
@@ -57,7 +57,7 @@ def _answer(connection: socket.socket, tls: ssl.SSLContext | None) -> None:
 
 @contextmanager
 def blocking_server(tls: ssl.SSLContext | None) -> Iterator[str]:
-    """A server over blocking sockets, which say why they refuse a handshake, as asyncio's do not; its base URL."""
+    """A server on blocking sockets. Unlike asyncio's, it reports why it refuses a handshake. Yields its base URL."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -78,7 +78,7 @@ def blocking_server(tls: ssl.SSLContext | None) -> Iterator[str]:
 
 
 async def _ask(upstream: UpstreamConfig) -> int:
-    """The status of an answer. Raises UpstreamUnreachableError."""
+    """The status of a response. Raises UpstreamUnreachableError."""
     client = UpstreamClient()
     try:
         async with client.send("GET", URL(upstream.base_url), CIMultiDict(), None, upstream) as response:
@@ -89,9 +89,9 @@ async def _ask(upstream: UpstreamConfig) -> int:
 
 
 async def _see_the_end(url: URL) -> None:
-    """Wait until our connection is closed at both ends: the server takes one at a time, so that another one tells.
+    """Wait until our connection is closed at both ends. The server accepts one at a time, so a second one shows it.
 
-    After a handshake that failed, uvloop closes its end only when the server has.
+    After a failed handshake, uvloop closes its end only after the server has closed.
     """
     with suppress(ConnectionError):
         reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -102,7 +102,7 @@ async def _see_the_end(url: URL) -> None:
 
 
 def ask(loop_factory: Callable[[], asyncio.AbstractEventLoop], **keys: object) -> str:
-    """What is said to a request with an upstream of these keys; the status where it is answered."""
+    """The error for a request to an upstream with these keys, or the status of the response."""
     upstream = UpstreamConfig(**keys).routed_by(os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         try:
@@ -112,7 +112,7 @@ def ask(loop_factory: Callable[[], asyncio.AbstractEventLoop], **keys: object) -
 
 
 def _makes_sense(said: str) -> bool:
-    """What is wrong; what to do. And no name that only a program has."""
+    """Whether a message has a problem and an advice, and no internal name of a library."""
     return "; " in said and not any(word in said for word in ("Error", "SSL:", "ssl.", "_ssl", "aiohttp", "Errno"))
 
 
@@ -127,7 +127,7 @@ def _makes_sense(said: str) -> bool:
     ],
 )
 def test_a_certificate_that_is_not_accepted_is_described(names, how, sentence, loop_factory, authority) -> None:
-    """What is wrong with it, whose it is, and what to set."""
+    """The message names the problem, the server, and the setting."""
     with blocking_server(authority.serve(*names, **how)) as url:
         said = ask(loop_factory, base_url=url, ca_file=str(authority.ca_file))
 
@@ -138,7 +138,7 @@ def test_a_certificate_that_is_not_accepted_is_described(names, how, sentence, l
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
 def test_an_authority_is_trusted_once_it_is_named(loop_factory, authority, tmp_path) -> None:
-    """Until then its certificate is nobody's; another one's file is no help."""
+    """Without the setting, or with another authority's file, the certificate is refused."""
     other = Authority(tmp_path, "Another")
     with blocking_server(authority.serve("127.0.0.1")) as url:
         for keys in ({}, {"ca_file": str(other.ca_file)}):
@@ -150,7 +150,7 @@ def test_an_authority_is_trusted_once_it_is_named(loop_factory, authority, tmp_p
 
 
 def test_a_named_certificate_is_trusted_itself(authority, tmp_path) -> None:
-    """A server's own, which nobody else vouches for."""
+    """It is a server's self-signed certificate."""
     certificate, key = authority.issue("127.0.0.1", self_signed=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -159,7 +159,7 @@ def test_a_named_certificate_is_trusted_itself(authority, tmp_path) -> None:
 
 
 def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, monkeypatch) -> None:
-    """What `SSL_CERT_FILE` names counts, too: as an upstream in the internet and one in the company may be the same."""
+    """`SSL_CERT_FILE` still applies, so one process can use an upstream on the internet and one in the company."""
     system = Authority(tmp_path, "The system's")
     monkeypatch.setenv("SSL_CERT_FILE", str(system.ca_file))
     for each in (authority, system):
@@ -172,7 +172,7 @@ def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, m
     [(None, "cannot be read: no such file or directory"), ("junk", "contains no certificate in PEM form")],
 )
 def test_authorities_that_cannot_be_read_are_named(content, fault, authority, tmp_path, monkeypatch) -> None:
-    """OpenSSL passes over such a file; advice to set `SSL_CERT_FILE` alone would lead nowhere."""
+    """OpenSSL skips such a file silently, so the advice to set `SSL_CERT_FILE` would not help."""
     file = tmp_path / "authorities.pem"
     if content is not None:
         file.write_text(content)
@@ -186,7 +186,7 @@ def test_authorities_that_cannot_be_read_are_named(content, fault, authority, tm
 @pytest.mark.parametrize("loop_factory", LOOPS)
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_client_certificate_is_shown(version, loop_factory, authority, tmp_path) -> None:
-    """Where none is configured, or the server does not know it, that is said; one file may hold certificate and key."""
+    """The message says if none is configured or if the server refuses it. One file may hold certificate and key."""
     server = authority.serve("127.0.0.1")
     server.verify_mode = ssl.CERT_REQUIRED
     server.maximum_version = version
@@ -208,7 +208,7 @@ def test_a_client_certificate_is_shown(version, loop_factory, authority, tmp_pat
 
 
 async def test_a_refusal_without_a_word_hints_at_certificates(authority) -> None:
-    """Asyncio's servers say nothing of why they close; neither is it told where there is no TLS."""
+    """Asyncio's servers close without a reason, so the message names possible causes."""
     server = authority.serve("127.0.0.1")
     server.verify_mode = ssl.CERT_REQUIRED
     server.load_verify_locations(authority.ca_file)
@@ -224,7 +224,7 @@ async def test_a_refusal_without_a_word_hints_at_certificates(authority) -> None
 @pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize("is_proxied", [False, True])
 def test_who_hangs_up_within_the_handshake_is_told(loop_factory, *, is_reset: bool, is_proxied: bool) -> None:
-    """As firewalls do, and servers that want a certificate before TLS 1.3."""
+    """Firewalls do so, and servers before TLS 1.3 that want a client certificate."""
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
@@ -252,7 +252,7 @@ def test_who_hangs_up_within_the_handshake_is_told(loop_factory, *, is_reset: bo
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
 def test_a_server_without_tls_is_told(loop_factory) -> None:
-    """The address begins with https:// by mistake."""
+    """The URL starts with https:// by mistake."""
     with blocking_server(None) as url:
         said = ask(loop_factory, base_url=url)
 
@@ -261,7 +261,7 @@ def test_a_server_without_tls_is_told(loop_factory) -> None:
 
 
 async def test_the_doctor_says_the_same(authority) -> None:
-    """What is wrong is found, what to set is to do; with the key of the upstream that was asked."""
+    """It gives the problem and what to set, with the key of the upstream that was asked."""
     client = UpstreamClient()
     with blocking_server(authority.serve("127.0.0.1")) as url:
         finding = (await ask_upstream(client, UpstreamConfig(base_url=url), None, "upstreams.other")).finding
@@ -273,7 +273,7 @@ async def test_the_doctor_says_the_same(authority) -> None:
 
 
 async def test_certificates_are_read_again_with_the_configuration(client, authority, tmp_path) -> None:
-    """SIGHUP takes another authority; one that cannot be read leaves all as it was, and is said with its line."""
+    """SIGHUP loads another authority. An unreadable one changes nothing, and the log names its line in the file."""
     other = Authority(tmp_path, "Another")
     ca_file, file = tmp_path / "company.pem", tmp_path / "trimtab.yaml"
     ca_file.write_bytes(other.ca_file.read_bytes())

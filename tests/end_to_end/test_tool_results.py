@@ -1,4 +1,4 @@
-"""Tool results through a running proxy: tidied, truncated and deduplicated by what is configured for their tool."""
+"""Tool results through a running proxy: tidied, truncated and deduplicated as configured for their tool."""
 
 import re
 import threading
@@ -18,7 +18,7 @@ SHOWN = "x-trimtab-decisions"
 
 
 def talk(*turns: tuple[str, dict[str, Any], str], **more: Any) -> dict[str, Any]:
-    """A transcript: for each turn a tool's name, its arguments, and its result."""
+    """A transcript with one call and one result per turn: the tool's name, its arguments, its result."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend the build."}]
     for number, (name, arguments, content) in enumerate(turns):
         function = {"name": name, "arguments": orjson.dumps(arguments).decode()}
@@ -29,17 +29,17 @@ def talk(*turns: tuple[str, dict[str, Any], str], **more: Any) -> dict[str, Any]
 
 
 def log(lines: int = 60) -> str:
-    """Lines in colour that say something new each, and were never seen before."""
+    """Coloured lines that are all different and unique to this call."""
     return "".join(f"\x1b[1;32m{uuid4()} was built\x1b[0m\n" for _ in range(lines))
 
 
 def plain(text: str) -> str:
-    """Without the colours."""
+    """The text without the colours."""
     return text.replace("\x1b[1;32m", "").replace("\x1b[0m", "")
 
 
 async def send(client: Any, upstream: Any, proxy: Any, body: Any, **headers: str) -> tuple[list[str], str]:
-    """The texts of the results as the upstream got them, and the rules that acted."""
+    """Send a request. Returns the results as the upstream received them, and the rules that acted."""
     response, _ = await post(client, proxy.url + CHAT, body, **headers)
     assert response.status == 200
     sent = upstream.chats[-1].json["messages"]
@@ -48,7 +48,7 @@ async def send(client: Any, upstream: Any, proxy: Any, body: Any, **headers: str
 
 
 async def test_colours_and_repetitions_go(client, upstream, start_proxy):
-    """By default: the colours, what was read before, and what is over the budget; header and metrics name the rules."""
+    """By default, colours, repeated results and text over the budget are removed. Header and metrics name the rules."""
     text, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
     proxy = await start_proxy()
     run = ("run", {}, text)
@@ -65,7 +65,7 @@ async def test_colours_and_repetitions_go(client, upstream, start_proxy):
 
 
 async def test_each_can_be_switched_off(client, upstream, start_proxy):
-    """Then the bytes are the client's."""
+    """The bytes are then unchanged."""
     proxy = await start_proxy("defaults.tidy=false", "defaults.dedupe=false")
     run = ("run", {}, log())
     body = orjson.dumps(talk(run, run), option=orjson.OPT_INDENT_2)
@@ -79,7 +79,7 @@ async def test_each_can_be_switched_off(client, upstream, start_proxy):
 
 @pytest.mark.parametrize("exclude", ["true", "['*AGENTS.md']"])
 async def test_what_is_excluded_goes_out_as_it_came(exclude, client, upstream, start_proxy):
-    """Coloured, long and said twice: byte for byte, by its tool or by an argument of its call."""
+    """Coloured, long and repeated results are unchanged, if excluded by tool or by an argument of the call."""
     proxy = await start_proxy(
         f"defaults.tools={{'read*': {{exclude: {exclude}}}}}", "defaults.max_tool_result_tokens=99"
     )
@@ -95,7 +95,7 @@ async def test_what_is_excluded_goes_out_as_it_came(exclude, client, upstream, s
 
 
 async def test_the_window_holds_whatever_is_excluded(client, upstream, start_proxy):
-    """Pruning and cuts apply to excluded results, too."""
+    """Pruning and cuts also apply to excluded results."""
     proxy = await start_proxy(
         "defaults.tools={'*': {exclude: true}}", "defaults.context_window=16000", "defaults.overflow_strategy=prune"
     )
@@ -106,7 +106,7 @@ async def test_the_window_holds_whatever_is_excluded(client, upstream, start_pro
 
 
 async def test_a_tool_has_a_budget_of_its_own(client, upstream, start_proxy, compactors):
-    """The first glob that matches; what it does not set is the policy's."""
+    """The first glob that matches applies. The policy fills in what it does not set."""
     tools = "{'gr?p': {max_tool_result_tokens: 200, tidy: false}, '*': {max_tool_result_tokens: 600}}"
     proxy = await start_proxy(f"defaults.tools={tools}", "defaults.truncation=head_tail")
     results, rules = await send(client, upstream, proxy, talk(("grep", {}, log()), ("find", {}, log())))
@@ -123,7 +123,7 @@ async def test_a_tool_has_a_budget_of_its_own(client, upstream, start_proxy, com
     [("exit code: 2", {}), ("", {"is_error": True}), ("", {"isError": True}), ("", {"status": "error"})],
 )
 async def test_an_error_has_twice_the_budget(end, more, client, upstream, start_proxy):
-    """Said by the client in one of the usual ways, or by the text itself."""
+    """The client marks the error in one of the usual ways, or the text shows it."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=500", "defaults.truncation=head_tail")
     text = plain(log(120))
     well, _ = await send(client, upstream, proxy, talk(("run", {}, text)))
@@ -132,7 +132,7 @@ async def test_an_error_has_twice_the_budget(end, more, client, upstream, start_
 
 
 async def test_profiles_and_models_have_tools_of_their_own(client, upstream, start_proxy):
-    """An entry's `tools` replaces the defaults'."""
+    """The `tools` of an entry replace those of the defaults."""
     proxy = await start_proxy(
         "defaults.tools={'run': {exclude: true}}",
         "profiles={tight: {tools: {'run': {max_tool_result_tokens: 100}}}}",
@@ -146,7 +146,7 @@ async def test_profiles_and_models_have_tools_of_their_own(client, upstream, sta
 
 
 async def test_the_next_request_has_the_same_prefix(client, upstream, start_proxy):
-    """What was tidied, truncated or made a pointer is so again, to the byte, here and at another replica."""
+    """Edited results are edited in the same way again, byte for byte, here and on another replica."""
     first, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
     turns = [("run", {}, first), ("run", {}, long), ("run", {}, first), ("run", {}, log()), ("run", {}, log() + first)]
     proxies = [await start_proxy(), await start_proxy()]
@@ -161,7 +161,7 @@ async def test_the_next_request_has_the_same_prefix(client, upstream, start_prox
 
 
 async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, upstream, start_proxy, monkeypatch):
-    """The messages are known, what became of them is not: the same goes out, and the loop does none of it."""
+    """The messages are cached, but not their edits. The same bytes are sent, and a thread does all of the work."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=100000")
     body = talk(*(("run", {}, log(400)) for _ in range(4)))
     first, _ = await send(client, upstream, proxy, body)
@@ -175,7 +175,7 @@ async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, up
 
 
 def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
-    """For each step, whether each call of it was on the loop's thread."""
+    """For each step, whether each of its calls ran on the event loop's thread."""
     seen: dict[str, list[bool]] = {}
     for name in ("plan", "apply"):
         method = getattr(Compactor, name)
@@ -189,7 +189,7 @@ def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
 
 
 async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, upstream, start_proxy):
-    """The upstream reports more tokens than were counted: no byte changes that was forwarded before."""
+    """The upstream reports more tokens than were counted. No byte changes that was forwarded before."""
     proxy = await start_proxy("defaults.dedupe=false", "defaults.high_water=0.8")  # no cut
     turns, sent = [], []
     for number in range(16):

@@ -1,4 +1,4 @@
-"""Several processes on one port: one dies, all reload, all drain, and figures and summaries are those of one."""
+"""Several processes on one port: one dies, all reload, all drain; metrics and summaries are as with one process."""
 
 import asyncio
 import os
@@ -20,55 +20,55 @@ from upstreams.recording import event
 
 TWO = ("--set", "workers=2")
 ONE_CUT = 40
-"""A request of the session whose cut part fits one question."""
+"""The index of a request whose cut part fits into one summary request."""
 STREAMS = 24
-"""So many connections reach both workers: all but once in eight million runs."""
+"""This many connections reach both workers, except once in eight million runs."""
 
 
 async def ask(url: str, body: Any = CHAT, **headers: str) -> Any:
-    """A request on a connection of its own."""
+    """Send a request on a new connection."""
     async with aiohttp.ClientSession() as session:
         response, _ = await post(session, url + "/chat/completions", body, **headers)
         return response
 
 
 async def ask_many(url: str, count: int) -> None:
-    """Requests at once, each on its own connection, all answered well."""
+    """Send requests at once, each on its own connection. All must succeed."""
     assert {response.status for response in await asyncio.gather(*(ask(url) for _ in range(count)))} == {200}
 
 
 async def read_metrics(url: str) -> dict[str, float]:
-    """The page, by names with labels."""
+    """The metrics page: values by name with labels."""
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         text = await response.text()
     return {key: float(value) for key, value in re.findall(r"^([^#].*) (\S+)$", text, re.MULTILINE)}
 
 
 def find_workers(process: Process) -> list[int]:
-    """The processes that the supervisor has forked."""
+    """The ids of the processes that the supervisor has forked."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     return [int(pid) for pid in children.read_text("ascii").split()]
 
 
 def find_folder(process: Process) -> Path:
-    """Where the workers write their metrics."""
+    """The folder to which the workers write their metrics."""
     open_files = {one.readlink() for one in Path(f"/proc/{process.pid}/fd").iterdir()}
     (lock,) = [path for path in open_files if "trimtab-metrics-" in str(path)]
     return lock.parent
 
 
 def count_threads(process: Process) -> int:
-    """Of the supervisor."""
+    """The number of the supervisor's threads."""
     return len(list(Path(f"/proc/{process.pid}/task").iterdir()))
 
 
 def sum_samples(page: dict[str, float], name: str) -> float:
-    """All series of a name."""
+    """The sum over all series of a metric."""
     return sum(value for key, value in page.items() if key.partition("{")[0] == name)
 
 
 def hold_streams(upstream: Any) -> asyncio.Event:
-    """From now on an answer is half a stream, and its rest once the event is set."""
+    """From now on the upstream sends half a stream, and the rest after the event is set."""
     release = asyncio.Event()
 
     async def hold(_recorded, request):
@@ -85,7 +85,7 @@ def hold_streams(upstream: Any) -> asyncio.Event:
 
 
 async def read_stream(url: str, begun: "asyncio.Queue[int]") -> bool:
-    """Whether a stream came to its end; one that began is noted."""
+    """Whether a stream ended normally. Its start is put into the queue."""
     async with aiohttp.ClientSession() as session:
         try:
             async with session.post(url + "/chat/completions", json=CHAT | {"stream": True}) as response:
@@ -96,7 +96,7 @@ async def read_stream(url: str, begun: "asyncio.Queue[int]") -> bool:
 
 
 async def begin_streams(url: str, tasks: asyncio.TaskGroup) -> list["asyncio.Task[bool]"]:
-    """Streams that have all begun, each on its own connection."""
+    """Start streams, each on its own connection, and wait until all have begun."""
     begun: asyncio.Queue[int] = asyncio.Queue()
     streams = [tasks.create_task(read_stream(url, begun)) for _ in range(STREAMS)]
     for _ in streams:
@@ -105,7 +105,7 @@ async def begin_streams(url: str, tasks: asyncio.TaskGroup) -> list["asyncio.Tas
 
 
 async def test_a_worker_that_is_killed_takes_only_its_open_requests_with_it(upstream):
-    """The other's streams come to their end; it is back; and all that was counted before is still counted."""
+    """The other worker's streams end normally. The killed one is replaced, and no count is lost."""
     async with serving(*TWO, "--upstream", upstream.url) as (process, url):
         metrics = url.removesuffix("/v1") + "/metrics"
         await ask_many(url, STREAMS)
@@ -122,17 +122,17 @@ async def test_a_worker_that_is_killed_takes_only_its_open_requests_with_it(upst
         assert (died["worker"], died["signal"], died["again_in_seconds"]) == (1, "SIGKILL", 0)
         upstream.answer = plain
         await ask_many(url, STREAMS)
-        for _ in range(8):  # whoever of the two answers
+        for _ in range(8):  # either worker may answer
             page = await read_metrics(metrics)
             assert sum_samples(page, "trimtab_requests_total") == 2 * STREAMS + sum(finished)
             assert page["trimtab_requests_in_flight"] == 0
             assert page['trimtab_worker_restarts_total{worker="1"}'] == 1
             assert sum_samples(page, "trimtab_worker_up") == 2
-        assert count_threads(process) == 1  # so it may fork
+        assert count_threads(process) == 1  # a process with one thread may fork
 
 
 async def test_a_reload_holds_for_all_and_for_those_that_come_later(upstream, tmp_path):
-    """Each says so; an invalid one is said once, and no worker takes it over."""
+    """Each worker logs it. An invalid configuration is logged once, and no worker uses it."""
     file = tmp_path / "trimtab.yaml"
 
     def write(text: str) -> None:
@@ -160,7 +160,7 @@ async def test_a_reload_holds_for_all_and_for_those_that_come_later(upstream, tm
 
 @pytest.mark.parametrize("to_all", [False, True], ids=["to the supervisor", "to all, as systemd sends it"])
 async def test_all_workers_drain(to_all, upstream):
-    """Streams in flight come to their end, no connection is taken any more, status 0; nothing is left behind."""
+    """Streams in flight end normally, and no new connection is accepted. The status is 0, and no file is left."""
     release = hold_streams(upstream)
     async with serving(*TWO, "--upstream", upstream.url) as (process, url):
         async with asyncio.TaskGroup() as tasks:
@@ -191,7 +191,7 @@ async def refuse(url: str) -> None:
 
 
 async def test_a_second_signal_ends_all_at_once(upstream):
-    """Streams are reset, so that nobody takes them for whole."""
+    """Streams are reset, so they cannot be taken for complete."""
     hold_streams(upstream)
     async with serving(*TWO, "--upstream", upstream.url) as (process, url), asyncio.TaskGroup() as tasks:
         streams = await begin_streams(url, tasks)
@@ -203,7 +203,7 @@ async def test_a_second_signal_ends_all_at_once(upstream):
 
 
 async def test_workers_end_with_their_supervisor(upstream):
-    """They drain, and leave no process behind."""
+    """They drain and leave no process behind."""
     release = hold_streams(upstream)
     async with serving(*TWO, "--upstream", upstream.url) as (process, url):
         async with asyncio.TaskGroup() as tasks:
@@ -212,7 +212,7 @@ async def test_workers_end_with_their_supervisor(upstream):
             await read_log(process, "draining")
             release.set()
         assert all(stream.result() for stream in streams)
-        await asyncio.wait_for(process.stderr.read(), 10)  # ends with the last that has it
+        await asyncio.wait_for(process.stderr.read(), 10)  # the pipe closes when the last process ends
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_workers_end_with_their_supervisor(upstream):
     ],
 )
 async def test_what_keeps_workers_from_starting_is_said_once(settings, status, said, upstream):
-    """With the status that one process has, and no worker."""
+    """The status is that of a single process, and no worker starts."""
     taken = upstream.url.removesuffix("/v1").rpartition(":")[2]
     arguments = [word for setting in settings for word in ("--set", setting.replace("TAKEN", taken))]
     process = await asyncio.create_subprocess_exec(
@@ -245,7 +245,7 @@ async def test_what_keeps_workers_from_starting_is_said_once(settings, status, s
 
 
 async def test_pages_have_an_address_of_their_own(upstream):
-    """The same for all workers, and its port too may be for the system to choose."""
+    """All workers share it, and the system may choose its port too."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
         *("--set", "metrics_listen=127.0.0.1:0", "--set", "store=memory"),
@@ -269,7 +269,7 @@ async def test_pages_have_an_address_of_their_own(upstream):
 
 @pytest.mark.parametrize("key", ["Bearer sk-test", ""], ids=["with a key", "without"])
 async def test_a_summary_that_both_want_is_asked_for_once(key, upstream):
-    """By whichever worker comes first; the other finds what it wrote."""
+    """The first worker requests it, and the other one finds the text."""
     session = make_session(60, result_words=120)
     bodies = [{"model": "m", "messages": messages, "tools": session["tools"]} for messages in requests_of(session)]
     plain, release, asked = upstream.answer, asyncio.Event(), asyncio.Event()
@@ -294,11 +294,11 @@ async def test_a_summary_that_both_want_is_asked_for_once(key, upstream):
         assert set(workers) == {1, 2}
         assert len(upstream.summaries) == 1
         sent = {recorded.sha256 for recorded in upstream.chats}
-        assert len(sent) <= 2  # as it was before the cut, and with it
+        assert len(sent) <= 2  # the body without the cut, and the body with it
 
 
 async def test_each_line_says_which_worker_wrote_it(upstream):
-    """But for those of the supervisor."""
+    """Lines of the supervisor have no worker."""
     async with serving(*TWO, "--upstream", upstream.url) as (process, url):
         await ask_many(url, 4)
         process.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
-"""What the proxy reads of an upstream's answers: the tap on a stream, and the windows of models.
+"""Fuzzes what the proxy reads from an upstream's responses: streams, and the context windows of models.
 
-Laws: nothing is ever raised. However an answer is cut into chunks, the tap reads the same; what it holds is bounded.
+Laws: nothing raises. The tap reads the same from a response, however it is split into chunks. The tap keeps a bounded
+number of bytes.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from proxy.wire.usage import MAX_TOKENS
 
 
 def fuzz_stream(data: bytes) -> None:
-    """One answer, fed whole and in pieces, under the bounds as they are or under narrow ones."""
+    """Feed one response, whole and in pieces, with the normal bounds or with narrow ones."""
     choices = Choices(data)
     is_stream = not choices.happens(64)
     sizes = [1 + choices.below(1 + 16 * choices.below(16)) for _ in range(1 + choices.below(8))]
@@ -38,12 +39,12 @@ def fuzz_stream(data: bytes) -> None:
     assert whole.text_chars == parts.text_chars, "another text in pieces"
     assert whole.count_completion(count_by_heuristic) == parts.count_completion(count_by_heuristic), "other tokens"
     for tokens in (whole.usage.prompt_tokens, whole.usage.completion_tokens) if whole.usage else ():
-        assert tokens is None or 0 <= tokens <= 3 * MAX_TOKENS, "a figure that is none"
+        assert tokens is None or 0 <= tokens <= 3 * MAX_TOKENS, "usage out of bounds"
     _check_first_event(body, sizes)
 
 
 def _check_first_event(body: bytes, sizes: list[int]) -> None:
-    """Of a stream's beginning no byte is lost, and its first event is the same in pieces."""
+    """No byte of a stream's beginning is lost, and its first event is the same in pieces."""
     whole, parts = FirstEvent(is_part_of_answer), FirstEvent(is_part_of_answer)
     assert whole.feed(body) + whole.held == body, "bytes are lost"
     fed = passed = b""
@@ -57,7 +58,7 @@ def _check_first_event(body: bytes, sizes: list[int]) -> None:
 
 
 def _cut(body: bytes, sizes: list[int]) -> Iterator[bytes]:
-    """The body in pieces of these sizes, over and over."""
+    """The body in pieces of these sizes, repeated as often as needed."""
     at = number = 0
     while at < len(body):
         yield body[at : at + sizes[number % len(sizes)]]
@@ -66,7 +67,7 @@ def _cut(body: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 
 def _check_bounds(tap: Tap, piece_bytes: int) -> None:
-    """One piece beyond the bounds at most, and of the texts what one event may hold."""
+    """The tap keeps at most one piece more than the bounds, and one event more of the text."""
     events = tap._events
     held = len(tap._body) + (len(events._rest) + sum(map(len, events._data)) if events else 0)
     assert held <= 2 * (200 + piece_bytes + len(b"data:")), "more of an event is held than may be"
@@ -74,9 +75,9 @@ def _check_bounds(tap: Tap, piece_bytes: int) -> None:
 
 
 def fuzz_models(data: bytes) -> None:
-    """One answer to a question for windows."""
+    """Read one response to a question for context windows."""
     body = write_models(Choices(data))
     windows = read_models(body)
     for tokens in (*windows.by_model.values(), windows.every, windows.find("m"), read_props(body)):
-        assert tokens is None or type(tokens) is int, "a window that is no number"
+        assert tokens is None or type(tokens) is int, "a window that is not a number"
         assert tokens is None or MIN_WINDOW_TOKENS <= tokens <= MAX_WINDOW_TOKENS, "a window out of bounds"

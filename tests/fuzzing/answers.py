@@ -1,4 +1,4 @@
-"""What an upstream answers: streams and completions, lists of models, errors; and what no upstream should."""
+"""Writes responses of an upstream: streams, completions, lists of models and errors, valid and invalid."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ _WINDOWS = (
 
 
 def write_answer(choices: Choices) -> bytes:
-    """The body of a completion, or of a stream of them, whole or damaged."""
+    """The body of a completion or of a stream, intact or damaged."""
     kind = choices.below(6)
     if kind == 1:
         return choices.rest()
@@ -58,7 +58,7 @@ def write_answer(choices: Choices) -> bytes:
 
 
 def _event(choices: Choices) -> bytes:
-    """An event as servers write it, with any line end, in several lines, after comments; or something that is none."""
+    """An event with any line ending, on several lines, or after comments; or bytes that are not an event."""
     end = choices.pick((b"\n", b"\n", b"\r\n", b"\r"))
     kind = choices.below(10)
     if kind == 1:
@@ -75,7 +75,7 @@ def _event(choices: Choices) -> bytes:
 
 
 def _chunk(choices: Choices, key: str) -> Mapping[str, Any]:
-    """A chunk of several choices, with content, reasoning, calls and usage, each of them odd now and then."""
+    """A chunk with several choices: content, reasoning, calls and usage, each sometimes with an odd value."""
     chunk: dict[str, Any] = {"id": "chatcmpl-1", "choices": []}
     for index in range(choices.below(3)):
         delta: dict[str, Any] = {"content": choices.text(40)}
@@ -99,7 +99,7 @@ def _chunk(choices: Choices, key: str) -> Mapping[str, Any]:
 
 
 def write_models(choices: Choices) -> bytes:
-    """An answer to a question for models, in any server's form, with any number where a window stands."""
+    """A list of models in any server's form, with any number as the context window."""
     kind = choices.below(6)
     if kind == 1:
         return choices.rest()

@@ -1,8 +1,8 @@
-"""A chat completion's body, from its bytes through the whole compaction to the bytes that go out.
+"""Fuzzes a chat completion's body, from the received bytes through the whole compaction to the bytes sent.
 
-Laws: only UndecodableError and LimitExceededError come out. What no rule touched is there byte for byte; what was JSON
-is JSON; every call that goes out has one result and the reverse; the same body has the same outcome, however warm the
-caches are.
+Laws: only UndecodableError and LimitExceededError are raised. Everything that no rule edited keeps its bytes. A body
+that was JSON remains JSON. Every call sent has one result, and every result has its call. The same body has the same
+outcome, with cold and with warm caches.
 """
 
 import json  # noqa: TID251 - the oracle
@@ -31,7 +31,7 @@ LEADERS = ("system", "developer")
 
 
 def fuzz_chat(data: bytes) -> None:
-    """One body under one policy."""
+    """Compact one body under one policy."""
     choices = Choices(data)
     body, is_plain = write_body(choices)
     policy = choose_policy(choices)
@@ -42,7 +42,7 @@ def fuzz_chat(data: bytes) -> None:
         return
     compactor = Compactor(count_by_heuristic)
     outcome = _compact(compactor, request, policy, summary)
-    # A warm one each time; one that knows nothing, which takes as long as all the rest, each fourth time.
+    # Always with warm caches. With cold ones only each fourth time: it takes as long as everything else together.
     for other in (compactor, *((Compactor(count_by_heuristic),) if choices.happens(64) else ())):
         assert _describe(_compact(other, request, policy, summary)) == _describe(outcome), "two outcomes of one body"
     assert not isinstance(outcome, UndecodableError) or not is_plain, "a plain session was not decoded"
@@ -52,7 +52,7 @@ def fuzz_chat(data: bytes) -> None:
 
 
 def _read(body: bytes) -> Request | None:
-    """The request, as the proxy reads it."""
+    """The request as the proxy reads it; None if it cannot be decoded."""
     with suppress(UndecodableError):
         return CHAT.read(body)
     return None
@@ -70,14 +70,14 @@ def _describe(outcome: Outcome) -> Any:
 
 
 def _ask_for_summaries(compactor: Compactor, request: Request, policy: Policy, sent: Compacted) -> None:
-    """What else the proxy does with a plan: questions to the summariser, sections, the cut put off."""
+    """The other uses of a plan: questions for a summary, counts of sections, a postponed cut."""
     planned = compactor.plan(request, policy)
-    assert compactor.uncounted_bytes(request) == 0, "read, and still not known"
+    assert compactor.uncounted_bytes(request) == 0, "decoded, but still not counted"
     compactor.count_sections(request)
     for wanted in filter(None, (planned.plan.request, planned.plan.prefetch)):
         inline = compactor.ask_behind(request, sent.forwarded, wanted, Question(request.model, 400))
         if inline is not None and _load(request.body) is not None:
-            assert _load(inline) is not None, "the question for a summary is no JSON"
+            assert _load(inline) is not None, "the question for a summary is not JSON"
         assert write_prompt(wanted, base_text=None, max_tokens=400, count=count_by_heuristic)
     earlier = planned.plan.put_off()
     if earlier is not None:
@@ -87,19 +87,19 @@ def _ask_for_summaries(compactor: Compactor, request: Request, policy: Policy, s
 
 
 def _check(request: Request, sent: Compacted, policy: Policy, *, is_plain: bool) -> None:
-    """All that must be true of what goes out."""
+    """Check everything that must be true of the body sent."""
     if not sent.decisions:
-        assert sent.body is request.body, "nothing was decided, and the body is another"
+        assert sent.body is request.body, "no decision was made, but the body changed"
         return
     if policy.on_exceeded is not OnExceeded.FORWARD:
-        assert sent.forwarded.tokens <= policy.hard_limit_tokens(request.max_tokens), "over the window, and not refused"
+        assert sent.forwarded.tokens <= policy.hard_limit_tokens(request.max_tokens), "over the limit, but not refused"
     arrived = _read(sent.body)
-    assert arrived is not None, "what goes out cannot be read"
+    assert arrived is not None, "the body sent cannot be read"
     _check_raws(arrived, sent)
     before, after = _load(request.body), _load(sent.body)
     if before is None:
         return
-    assert after is not None, "what goes out is no JSON"
+    assert after is not None, "the body sent is not JSON"
     _check_members(before, after)
     if _defies_pairing([_outline(raw) for raw in request.raws]):
         return
@@ -112,14 +112,14 @@ def _check(request: Request, sent: Compacted, policy: Policy, *, is_plain: bool)
 
 
 def _check_raws(arrived: Request, sent: Compacted) -> None:
-    """What goes out is the transcript that was decided on; untouched messages are the client's bytes."""
-    assert len(arrived.raws) == len(sent.forwarded.messages), "other messages than were decided on"
+    """The body sent is the transcript that was decided on. Messages that no rule edited keep the client's bytes."""
+    assert len(arrived.raws) == len(sent.forwarded.messages), "the messages sent are not those decided on"
     for raw, message in zip(arrived.raws, sent.forwarded.messages, strict=True):
         assert message.edited or message.raw == raw, "an untouched message has other bytes"
 
 
 def _check_members(before: Sequence[Any], after: Sequence[Any]) -> None:
-    """One `messages` is another, and nothing else: order, duplicates and numbers are as they were."""
+    """At most one `messages` differs. Order, duplicates and numbers of the other members are unchanged."""
     assert len(before) == len(after), "members were added or lost"
     changed = [left for left, right in zip(before, after, strict=True) if left != right]
     assert [name for name, _ in changed] == ["messages"] * len(changed), "members other than messages were changed"
@@ -132,13 +132,13 @@ def _check_leaders(request: Request, arrived: Request) -> Sequence[str]:
 
 
 def _defies_pairing(outlines: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether nothing would be left of it, or calls are made by whom no rule may touch: the upstream judges."""
+    """Whether pairing leaves it to the upstream: nothing would remain, or a role that no rule may edit makes calls."""
     calls_of_others = any(item["tool_calls"] and item["role"] in {*LEADERS, "user"} for item in outlines)
     return calls_of_others or all(item["role"] == "tool" for item in outlines)
 
 
 def _outline(raw: bytes) -> Mapping[str, Any]:
-    """Role, calls and answer of a message, as they count for pairing."""
+    """Role, calls and call id of a message, as pairing reads them."""
     message = json.loads(replace_lone_surrogates(raw), parse_int=str, parse_float=str)
     calls, answers = message.get("tool_calls"), message.get("tool_call_id")
     listed = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
@@ -150,7 +150,7 @@ def _outline(raw: bytes) -> Mapping[str, Any]:
 
 
 def _load(body: bytes) -> Any:
-    """Members in their order, duplicates and all, numbers as they are written; None where it is no JSON object."""
+    """Members in order, with duplicates, and numbers as written. None if the body is not a JSON object."""
     try:
         loaded = json.loads(body.decode(), object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number)
     except (ValueError, RecursionError):
@@ -159,10 +159,10 @@ def _load(body: bytes) -> Any:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object, told from an array."""
+    """The members of an object. The class distinguishes them from an array."""
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A number as written."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Bodies of chat completions: sessions in plain form, sessions with every oddity, damaged ones, and mere bytes."""
+"""Bodies of chat completions: plain sessions, sessions with oddities, damaged ones, and arbitrary bytes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from rules.treatment import Budget
 Wire = dict[str, Any]
 MAX_ROWS = 18
 RAW, DAMAGED, ODD = 1, 2, 3
-"""What the first byte says; anything else is a plain session."""
+"""Kinds of bodies, chosen by the first byte. Any other kind is a plain session."""
 
 _PLAIN = (
     "all of this is what came out\n",
@@ -54,7 +54,7 @@ _TOOL = {
 
 
 def choose_policy(choices: Choices) -> Policy:
-    """A policy of any strategy around a small window, so that its rules act."""
+    """A policy with any strategy and a small window, so that its rules act."""
     policy = Policy(
         completion_reserve=choices.pick((0, 200)),
         result_budget=Budget(choices.pick((300, 64, 1)), choices.pick((None, 600))),
@@ -76,7 +76,7 @@ def choose_policy(choices: Choices) -> Policy:
 
 
 def write_body(choices: Choices) -> tuple[bytes, bool]:
-    """A body; and whether it is one that any upstream would read, but for calls and results that do not match."""
+    """A body, and whether any upstream could read it. Its calls and results need not match."""
     kind = choices.below(8)
     if kind == RAW:
         return choices.rest(), False
@@ -87,7 +87,7 @@ def write_body(choices: Choices) -> tuple[bytes, bool]:
 
 
 def _write_members(choices: Choices, write: Callable[[Choices, Wire], Any]) -> Wire:
-    """A request's members, with its session made of rows; `write` has the last word on each message."""
+    """The members of a request with a session made of rows. `write` may change each message at the end."""
     members: Wire = {"model": "m"}
     if choices.happens(64):
         members["stream"] = True
@@ -105,7 +105,7 @@ def _write_members(choices: Choices, write: Callable[[Choices, Wire], Any]) -> W
 
 
 def _row(choices: Choices, number: int) -> Sequence[Wire]:
-    """A step, a plain message, or a call or a result without the other."""
+    """A step, a plain message, a call without a result, or a result without a call."""
     kind = choices.below(12)
     if kind < 5:
         return _step(choices, number)
@@ -124,7 +124,7 @@ def _row(choices: Choices, number: int) -> Sequence[Wire]:
 
 
 def _step(choices: Choices, number: int) -> Sequence[Wire]:
-    """An assistant's calls and their results, now and then in another order."""
+    """An assistant's calls and their results, sometimes in another order."""
     calls = [_call(f"c{number}-{rank}", f'{{"path":"{rank}"}}') for rank in range(1 + choices.below(3) // 2)]
     results = [{"role": "tool", "tool_call_id": call["id"], "content": _content(choices)} for call in calls]
     if choices.happens(16):
@@ -137,14 +137,14 @@ def _call(call_id: str, arguments: str) -> Wire:
 
 
 def _content(choices: Choices) -> Any:
-    """A result's content: one text, or a few parts."""
+    """A result's content: one text, or several parts."""
     if not choices.happens(32):
         return _text(choices, 120)
     return [{"type": "text", "text": _text(choices, 90)} for _ in range(1 + choices.below(3))]
 
 
 def _text(choices: Choices, max_repeats: int) -> str:
-    """A text that says something: what is empty is for the odd ones."""
+    """A text that is not empty: empty texts belong to the odd sessions."""
     return choices.pick(_PLAIN) * (1 + choices.below(max_repeats))
 
 
@@ -153,7 +153,7 @@ def _plain_message(_choices: Choices, message: Wire) -> Wire:
 
 
 def _odd_message(choices: Choices, message: Wire) -> Any:
-    """The message, or one with something in it that nobody expects; now and then something else altogether."""
+    """The message, often with an unexpected value in it, and rarely replaced by another JSON value."""
     if choices.happens(150):
         return message
     if choices.happens(6):
@@ -169,7 +169,7 @@ def _odd_message(choices: Choices, message: Wire) -> Any:
 
 
 def _dump_odd(members: Wire, choices: Choices) -> bytes:
-    """The body, with a member or two that is odd or stands twice, or is hidden by escapes."""
+    """The body, sometimes with a member that is odd, repeated, or written with escapes."""
     if choices.happens(64):
         members[choices.pick(_MEMBERS)] = choices.value(3)
     body = dump(members, choices)
@@ -202,7 +202,7 @@ def _odd_calls(choices: Choices) -> list[Any]:
 
 
 def _deep(choices: Choices) -> Any:
-    """As deep as decoders go, or a little deeper."""
+    """A value nested as deep as decoders allow, or slightly deeper."""
     value: Any = choices.text()
     for _ in range(choices.pick((10, 200, 500, 900))):
         value = [value]

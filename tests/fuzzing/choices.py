@@ -1,9 +1,9 @@
-"""An input's bytes, read as decisions: the same bytes make the same input for every engine.
+"""Reads the bytes of an input as decisions. The same bytes make the same input for every fuzzing engine.
 
-Law: total. Where the bytes have run out every decision is the first one, so that short inputs are small cases.
+Law: total. After the last byte every decision is the first option, so that short inputs are small cases.
 """
 
-import json  # noqa: TID251 - writes what the others refuse: lone surrogates, NaN, integers of any size
+import json  # noqa: TID251 - writes what msgspec and orjson refuse: lone surrogates, NaN, integers of any size
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ TEXTS = (
     "\\u0041", "{", "</s>", "<|im_end|>", "<think>", "error: no such file\n", "\r\n", "\t", "all of this came out ",
     "1234567890", "=" * 20, "messages", "role", "tool", "../", "%00", "${HOME}", "data: [DONE]\n\n", "\U0001d54f\u0301",
 )  # fmt: skip
-"""Texts that some program somewhere has stumbled over, and plain ones."""
+"""Texts on which programs are known to fail, and plain ones."""
 NUMBERS = (
     0,
     1,
@@ -38,7 +38,7 @@ NUMBERS = (
 
 
 class Choices:
-    """Decisions, one after the other."""
+    """A sequence of decisions."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -60,30 +60,30 @@ class Choices:
         return number % stop
 
     def happens(self, chances_of_256: int) -> bool:
-        """Whether something rare happens; never once the bytes have run out."""
+        """Whether a rare event happens. Never after the last byte."""
         return self.byte() >= 256 - chances_of_256
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of them."""
+        """One of the options."""
         return options[self.below(len(options))]
 
     def take(self, size: int) -> bytes:
-        """The next bytes as they are, fewer where they run out."""
+        """The next bytes, unchanged; fewer if not enough are left."""
         at = self._at
         self._at += size
         return self._data[at : at + size]
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """All bytes that are left."""
         return self.take(len(self._data))
 
     def text(self, max_repeats: int = 1) -> str:
-        """An odd text or a plain one, often several times over."""
+        """An odd text or a plain one, often repeated."""
         text = self.pick(TEXTS) + (self.pick(TEXTS) if self.happens(64) else "")
         return text * (1 + self.below(max_repeats))
 
     def value(self, depth: int = 2) -> Any:
-        """Any JSON value, as Python has it."""
+        """Any JSON value, as a Python value."""
         kind = self.below(8 if depth else 5)
         if kind < 2:
             return self.text(3)
@@ -94,7 +94,7 @@ class Choices:
         return {self.text(): self.value(depth - 1) for _ in range(self.below(4))}
 
     def mutate(self, text: bytes) -> bytes:
-        """The text with a few places damaged: bytes changed, cut out, said twice, put in."""
+        """The text with damage in one to four places: bytes changed, removed, repeated, inserted, or cut off."""
         damaged = bytearray(text)
         for _ in range(1 + self.below(4)):
             at = self.below(len(damaged) + 1) if damaged else 0
@@ -120,7 +120,7 @@ DAMAGES = (
 
 
 def dump(value: Any, choices: Choices) -> bytes:
-    """JSON in one of the ways in which clients write it; lone surrogates as escapes, or as bytes that are no UTF-8."""
+    """JSON in one of the forms that clients write. Lone surrogates become escapes, or bytes that are not UTF-8."""
     form = choices.below(8)
     if form == 1:
         return json.dumps(value, separators=(" ,\n", "\t: ")).encode()

@@ -1,7 +1,7 @@
-"""Configurations as people write them, and as nobody does.
+"""Fuzzes configurations, plausible ones and absurd ones.
 
-Laws: a configuration or a ConfigError, nothing else; its message is never empty, and never tells a key. What it names
-with a line stands on that line, and it speaks plainly.
+Laws: the result is a configuration or a ConfigError, and nothing else. The error's message is never empty and never
+contains a key. If it names a line, the problem is on that line. It does not use a library's terms.
 """
 
 import re
@@ -17,7 +17,7 @@ from proxy.config.schema import Config
 from proxy.config.values import split_address
 from rules.policy import Prices
 
-SECRET = "sk-planted-42"  # noqa: S105 - no secret
+SECRET = "sk-planted-42"  # noqa: S105 - not a real secret
 _TREE: dict[str, Any] = Config().model_dump(mode="json")
 _PLACES = (
     "listen", "defaults.tools", "models", "profiles.p.tools", "defaults.tidy", "upstream.base_url",
@@ -49,7 +49,7 @@ _ENVIRONMENT = ("TRIMTAB_UPSTREAM", "TRIMTAB_LISTEN", "TRIMTAB_AUTOCOMPACT_PCT",
 
 
 def fuzz_config(data: bytes) -> None:
-    """A text, settings over it, and an environment."""
+    """Load a text with settings and an environment."""
     choices = Choices(data)
     environment = {choices.pick(_ENVIRONMENT): choices.pick(_VALUES) for _ in range(choices.below(3))}
     settings = [_write_setting(choices) for _ in range(choices.below(4))]
@@ -61,25 +61,25 @@ def fuzz_config(data: bytes) -> None:
         problem = str(error) or "nothing"
     else:
         _use(config, choices.text())
-    assert problem != "nothing", "an error that says nothing"
-    assert SECRET not in problem, "an error that tells a key"
+    assert problem != "nothing", "an error without a message"
+    assert SECRET not in problem, "an error that contains a key"
     _check_words(problem, text)
 
 
 def _check_words(problem: str, text: str) -> None:
-    """A line of the message for each mistake: a name that the text has on the line that is told, and plain words."""
+    """Each line of the message describes one error in plain terms. A name with a line number is on that line."""
     lines = problem.split("\n")
     for line in lines:
-        assert not _FOREIGN.search(_QUOTED.sub("", line)), f"an error in words of a library: {line!r}"
+        assert not _FOREIGN.search(_QUOTED.sub("", line)), f"an error in a library's terms: {line!r}"
         assert ": " in line or "\n" not in problem, f"an error broken over lines: {line!r}"
     located = [(match[1], int(match[2])) for line in lines if (match := _LOCATED.match(line))]
     if located:
         places = {(name_path(path), place[0]) for path, place in Document.parse(text).places.items()}
-        assert places.issuperset(located), "an error at a place that is not there"
+        assert places.issuperset(located), "an error at a place that does not exist"
 
 
 def _use(config: Config, name: str) -> None:
-    """What the proxy does with a configuration once it is there."""
+    """Use a configuration in each way in which the proxy does."""
     assert len(split_address(config.listen)) == 2
     config.discovered_upstreams()
     assert len(config.open_addresses()) <= 2
@@ -113,7 +113,7 @@ def _write_text(choices: Choices) -> str:
 
 
 def _change(tree: Any, choices: Choices, depth: int) -> Any:
-    """A part of the tree, with a few keys that are odd, or hold something odd."""
+    """A part of the tree, with some odd keys or values."""
     if not isinstance(tree, dict) or not depth:
         return choices.value() if choices.happens(32) else choices.pick((tree, choices.pick(_VALUES)))
     changed: dict[Any, Any] = {}

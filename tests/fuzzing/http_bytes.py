@@ -1,4 +1,4 @@
-"""Requests and answers as bytes on a connection: proper ones with strange bodies, strange ones, and no HTTP at all."""
+"""Bytes of requests and responses: valid ones with strange bodies, strange ones, and bytes that are not HTTP."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ STRANGE_HOSTS = (
     b"localhost@evil", b"evil.example:127", b"[evil.example]", b"localhost evil.example", b"evil.example/localhost",
     b"xn--evil",
 )  # fmt: skip
-"""No names of this machine."""
+"""Names that do not belong to this machine."""
 PLANTED = b"PLANTED"
 _TRAILERS = (
     b"X-T: 1", b"Authorization: Bearer PLANTED", b"Host: PLANTED.example", b"x-trimtab-key: PLANTED",
@@ -86,14 +86,14 @@ _ANSWER_HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """What a client writes. One that is not `whole` may have no end, and no answer."""
+    """The bytes that a client sends. A request that is not whole may have no end, and get no response."""
 
     data: bytes
     is_whole: bool
 
 
 def write_request(choices: Choices) -> RawRequest:
-    """A request of a chat completion mostly, framed as it should be mostly."""
+    """A request, in most cases for a chat completion and with valid framing."""
     kind = choices.below(8)
     if kind == 1:
         return RawRequest(choices.take(200), is_whole=False)
@@ -121,7 +121,7 @@ def write_request(choices: Choices) -> RawRequest:
     data = b"\r\n".join([method + b" " + path + version, *headers, b"", body])
     if kind == 2:
         return RawRequest(choices.mutate(data[: 400 + choices.below(400)]), is_whole=False)
-    # An odd header may be about the framing, and then nobody knows where the request ends.
+    # An odd header may affect the framing, and then the end of the request is not defined.
     is_plain = framing not in {2, 3} and all(header.startswith(_HARMLESS) for header in headers[1:-2])
     return RawRequest(data, is_whole=is_plain and method == b"POST" and b" HTTP/1." in data)
 
@@ -140,7 +140,7 @@ _HARMLESS = (
 
 
 def _chunk(body: bytes, choices: Choices) -> bytes:
-    """The body in chunks, with extensions and trailers now and then."""
+    """The body in chunks, sometimes with extensions and trailers."""
     size = 1 + choices.below(3000)
     extension = b";a=b" if choices.happens(32) else b""
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
@@ -151,9 +151,9 @@ def _chunk(body: bytes, choices: Choices) -> bytes:
 
 
 def write_pair(choices: Choices) -> tuple[list[bytes], bool]:
-    """Two requests for one connection, in pieces: a chunked one with planted trailers, and a plain one behind it.
+    """Two requests for one connection, in pieces: a chunked one with planted trailers, then a plain one.
 
-    And whether the second one's host is a strange one.
+    Also returns whether the second one's host is strange.
     """
     path, body = choices.pick(((b"/v1/embeddings", b"{}"), (b"/v1/chat/completions", write_body(choices)[0])))
     first = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -171,7 +171,7 @@ def write_pair(choices: Choices) -> tuple[list[bytes], bool]:
 
 
 def write_response(choices: Choices) -> bytes:
-    """What an upstream writes before it hangs up. It never says 500, so that a 500 is the proxy's own."""
+    """The bytes that an upstream sends before it disconnects. Its status is never 500, so a 500 must be the proxy's."""
     kind = choices.below(8)
     if kind == 1:
         return choices.take(100).replace(b"500", b"501")

@@ -1,4 +1,4 @@
-"""Where values stand in JSON, and lone surrogates in it, held against the standard library's decoder."""
+"""Fuzzes positions of values in JSON, and lone surrogates, compared with the standard library's decoder."""
 
 import json  # noqa: TID251 - the oracle
 import re
@@ -16,7 +16,7 @@ _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def fuzz_spans(data: bytes) -> None:
-    """The last member `messages` is found where it stands, whatever stands around it."""
+    """The last member `messages` is found at its position, whatever is around it."""
     choices = Choices(data)
     members = []
     for _ in range(1 + choices.below(5)):
@@ -30,7 +30,7 @@ def fuzz_spans(data: bytes) -> None:
 
 
 def _check_spans(body: bytes) -> None:
-    """Compare with what the standard library reads; arrays that it reads alike may stand for each other."""
+    """Compare with the standard library. Arrays with equal values are interchangeable."""
     clean = replace_lone_surrogates(body)
     try:
         decoded = msgspec.json.decode(clean, type=dict[str, msgspec.Raw])
@@ -39,10 +39,10 @@ def _check_spans(body: bytes) -> None:
         return
     array = find_array(clean, b'"messages"', raws)
     is_plain = b'"messages"' in body
-    assert array is not None or not is_plain, "an array is not found"
+    assert array is not None or not is_plain, "the array was not found"
     if array is None:
         return
-    assert [clean[span.start : span.stop] for span in array.elements] == raws, "elements stand elsewhere"
+    assert [clean[span.start : span.stop] for span in array.elements] == raws, "the elements have other positions"
     put_in = clean[: array.start] + b'["here"]' + clean[array.stop :]
     assert _load(put_in)["messages"] == ["here"], "another array would be replaced"
     others = [{key: value for key, value in _load(text).items() if key != "messages"} for text in (clean, put_in)]
@@ -50,14 +50,14 @@ def _check_spans(body: bytes) -> None:
 
 
 def fuzz_surrogates(data: bytes) -> None:
-    """What is put in a lone surrogate's place is as long, and the rest is as it was, for JSON and for garbage."""
+    """The replacement of a lone surrogate has the same length, and the rest is unchanged, for JSON and other bytes."""
     choices = Choices(data)
     kind = choices.below(4)
     text = choices.rest() if kind == 1 else dump(choices.value(4), choices)
     text = choices.mutate(text) if kind == 2 else text
     clean = replace_lone_surrogates(text)
     assert len(clean) == len(text), "offsets have moved"
-    assert replace_lone_surrogates(clean) == clean, "twice is not once"
+    assert replace_lone_surrogates(clean) == clean, "a second pass changes the result"
     mended = mend(text)
     assert len(mended) == len(text), "offsets have moved"
     has_more_parts(text, 100)
@@ -68,7 +68,7 @@ def fuzz_surrogates(data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     assert repr(_load(clean)) == repr(_replace(before)), "other text than lone surrogates was changed"
-    assert mend(mended) == mended, "twice is not once"
+    assert mend(mended) == mended, "a second pass changes the result"
     assert not _LONE.search(json.dumps(_load(clean), ensure_ascii=False)), "a lone surrogate is left"
 
 

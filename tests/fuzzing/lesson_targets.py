@@ -1,7 +1,7 @@
-"""What clients teach of a model, honest and hostile ones in turn; and refusals that repeat what a client has said.
+"""Fuzzes what clients teach about a model, honest clients and hostile ones; and refusals that quote a client's text.
 
-Laws: what one client can provoke changes nothing for another, unless another client key has met the same. A number that
-only the client can have written teaches nothing for certain.
+Laws: nothing that a single client can cause changes a fact for another client, unless another client key saw the same.
+A number that only the client can have written is never certain.
 """
 
 import msgspec
@@ -17,14 +17,14 @@ from proxy.wire.overflow.classify import read_overflow
 from proxy.wire.overflow.quotes import Quoted, find_quotes
 
 KEYS = ("one", "two", "three", "")
-"""Of four clients; the last has come in by none."""
+"""The keys of four clients. The last client has no key."""
 _WINDOWS = (1024, 4096, 4097, 8192, 100_000)
 _BELIEVED = (8192, 128_000)
 _SERVERS = ("got {}", "Unexpected role {}.", "invalid: {}!", "{}", "error: {} (see the docs)")
 
 
 def fuzz_lessons(data: bytes) -> None:
-    """Some steps of four clients."""
+    """Several steps of four clients."""
     choices = Choices(data)
     own = {key: Record(1.0) for key in KEYS}
     of_all = Record(1.0)
@@ -51,19 +51,21 @@ def fuzz_lessons(data: bytes) -> None:
             now = _see(own[key], of_all)
             window = now.learned_tokens
             shared = any(window == pair[1] and pair[0] in now.refuted for pair in agreed)
-            shared |= of_all.learned_tokens is None  # one of two has been answered more
+            shared |= (
+                of_all.learned_tokens is None
+            )  # a longer prompt of one of the two succeeded, so its claim was withdrawn
             has_outgrown = window is None and of_all.learned_tokens is not None
             assert seen.learned_tokens == window or shared or has_outgrown, "one client has changed another's window"
             assert seen.ratio == now.ratio or len(of_all.claims) > 1, "one client has changed another's ratio"
 
 
 def _see(own: Record, of_all: Record) -> Facts:
-    """By what a client's requests are planned."""
+    """The facts by which a client's requests are planned."""
     return combine(recall(own), recall(of_all))
 
 
 def fuzz_quotes(data: bytes) -> None:
-    """A server that puts what a client has said into its error, as servers write it."""
+    """A server quotes a client's text in its error, in the ways in which servers do."""
     choices = Choices(data)
     said = "".join(fill_piece(choices) for _ in range(1 + choices.below(5)))
     said = said.encode("utf-8", "replace").decode()
@@ -75,4 +77,4 @@ def fuzz_quotes(data: bytes) -> None:
         escaped = "".join(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else char for char in said)
         body = b'{"messages":[{"role":"%s"}],"x":NaN}' % escaped.encode("utf-8", "surrogatepass")
     if overflow is not None and overflow.limit is not None:
-        assert find_quotes(overflow, body) is not Quoted.NOTHING, "a planted number is taken for the server's"
+        assert find_quotes(overflow, body) is not Quoted.NOTHING, "a planted number is taken for one of the server's"

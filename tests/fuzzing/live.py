@@ -1,8 +1,8 @@
-"""A proxy on real sockets between a client and an upstream that both send anything.
+"""Fuzzes a proxy on real sockets, between a client and an upstream that both send arbitrary bytes.
 
-Laws: no answer is the proxy's own 500, its own errors have the statuses that it promises, compaction never fails open,
-and no exception goes unhandled, whatever either side sends. Nothing of a trailer goes upstream, and no request whose
-host is no name of this machine.
+Laws, whatever either side sends: no response is the proxy's own 500. The proxy's errors have the promised statuses.
+Compaction never fails open. No exception is unhandled. No trailer goes upstream, and no request with a host name of
+another machine does.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from proxy.server.app import Proxy, run_proxy
 
 OWN_STATUSES = frozenset({400, 403, 404, 405, 431, 502, 503, 504})
 ANSWER_SECONDS = 30.0
-"""A whole request has its answer by then, or never. Nothing takes a hundredth of it on an idle machine."""
+"""A test fails if a whole request has no response by then. On an idle machine a request takes less than a hundredth."""
 PATIENCE_SECONDS = 0.1
-"""A client whose request may have no end hangs up then, answered or not."""
+"""After this time a client disconnects if its request may have no end, with or without a response."""
 _LOGGERS = ("aiohttp.server", "aiohttp.internal", "aiohttp.client", "asyncio")
 _SETTINGS = (
     "listen=127.0.0.1:0", "store=memory", "defaults.context_window=1600", "defaults.completion_reserve=200",
@@ -36,7 +36,7 @@ _SETTINGS = (
 
 
 class Live:
-    """The proxy, what its upstream shall answer, and what went wrong so far."""
+    """The proxy, the response of its upstream, and the faults found so far."""
 
     def __init__(self) -> None:
         self.proxy: Proxy
@@ -47,14 +47,14 @@ class Live:
         self.heads: list[bytes] = []
 
     async def exchange(self, data: bytes) -> None:
-        """One request and its answer."""
+        """Send one request, and check its response."""
         half = len(data) // 3
         self.answer = write_response(Choices(data[:half]))
         request = write_request(Choices(data[half:]))
         await self.judge(request)
 
     async def exchange_pair(self, data: bytes) -> None:
-        """Two requests on one connection."""
+        """Send two requests on one connection, and check what reaches the upstream."""
         pieces, is_strange = write_pair(Choices(data))
         self.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
         self.heads.clear()
@@ -69,13 +69,13 @@ class Live:
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
-        assert not any(PLANTED in head for head in self.heads), "a trailer has gone upstream"
+        assert not any(PLANTED in head for head in self.heads), "a trailer went upstream"
         followed = any(head.startswith(b"GET /v1/next") for head in self.heads)
-        assert not (followed and is_strange), "a host that is no name of this machine is let in"
+        assert not (followed and is_strange), "a request with a foreign host was accepted"
         self.check()
 
     async def judge(self, request: RawRequest) -> None:
-        """Send a request, and look at what came of it."""
+        """Send a request, and check the response and the logs."""
         received = await self._ask(request)
         if received:
             self.answered += 1
@@ -83,14 +83,14 @@ class Live:
         self.check()
 
     def check(self) -> None:
-        """Nothing has gone wrong that only the logs tell of."""
+        """Check for faults that only the logs show."""
         assert not self.faults.found, "; ".join(self.faults.found)
         events = {line["event"] for line in self.log.lines}
         assert "fail_open" not in events, "compaction failed open"
         self.log.lines.clear()
 
     async def _ask(self, request: RawRequest) -> bytes:
-        """All that comes back until the connection ends, or the client hangs up."""
+        """Everything received until the connection ends, or until the client disconnects."""
         url = URL(self.proxy.url)
         reader, writer = await asyncio.open_connection(url.host, url.port)
         received = b""
@@ -107,7 +107,7 @@ class Live:
         return received
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The upstream: takes a request's head, sends what it was told to, hangs up."""
+        """The upstream: reads the head of a request, sends `answer`, and disconnects."""
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             self.heads.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(self.answer)
@@ -116,25 +116,25 @@ class Live:
 
 
 def _check_answer(received: bytes) -> None:
-    """The answer's status; the ones before it tell the client to go on."""
+    """Check the status of the final response, after any informational (1xx) ones."""
     head, _, body = received.partition(b"\r\n\r\n")
     while head.split(b" ")[1].startswith(b"1") and body.startswith(b"HTTP/"):
         head, _, body = body.partition(b"\r\n\r\n")
     status = head.split(b" ")[1]
     assert status != b"500", "the proxy's own 500"
     if b'"type":"trimtab_error"' in body:
-        assert int(status) in OWN_STATUSES, "a status that the proxy does not promise"
+        assert int(status) in OWN_STATUSES, "a status that is not promised for the proxy's errors"
 
 
 class _Faults(logging.Handler):
-    """What nobody caught: the HTTP library and the event loop tell of it in their logs."""
+    """Exceptions that were not caught: the HTTP library and the event loop log them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it, unless it tells of a request that is no HTTP, which is answered 400."""
+        """Keep the record, unless it reports a request that is not valid HTTP, which is answered with 400."""
         error = record.exc_info[1] if record.exc_info else None
         if getattr(error, "code", None) != 400:
             self.found.append(f"{record.getMessage()} ({type(error).__name__}: {error})")
@@ -142,7 +142,7 @@ class _Faults(logging.Handler):
 
 @asynccontextmanager
 async def run_live(compactors: Compactors | None = None) -> AsyncIterator[Live]:
-    """The proxy and its upstream, for as long as the block runs."""
+    """Run the proxy and its upstream while the block runs."""
     live = Live()
     async with AsyncExitStack() as stack:
         for name in _LOGGERS:
@@ -158,19 +158,19 @@ async def run_live(compactors: Compactors | None = None) -> AsyncIterator[Live]:
 
 @cache
 def _start() -> tuple[asyncio.Runner, AsyncExitStack, Live]:
-    """A proxy for as long as the process lives."""
+    """A proxy that runs until the process ends."""
     runner, stack = asyncio.Runner(), AsyncExitStack()
     return runner, stack, runner.run(stack.enter_async_context(run_live()))
 
 
 def fuzz_live(data: bytes) -> None:
-    """One exchange."""
+    """Send one request."""
     runner, _, live = _start()
     runner.run(live.exchange(data))
 
 
 def fuzz_pairs(data: bytes) -> None:
-    """Two requests on one connection."""
+    """Send two requests on one connection."""
     runner, _, live = _start()
     runner.run(live.exchange_pair(data))
 

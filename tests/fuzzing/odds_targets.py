@@ -1,7 +1,6 @@
-"""What else comes from outside: addresses and headers of requests, and what stands in a store.
+"""Fuzzes other outside input: URLs and headers of requests, and the content of a store.
 
-Laws: no path leads to another host, and no header of this hop goes on; garbage in a store is nothing, never an
-exception.
+Laws: no path leads to another host. No hop-by-hop header is forwarded. Garbage in a store is ignored, and never raises.
 """
 
 from fuzzing.choices import DAMAGES, Choices
@@ -54,7 +53,7 @@ _SEALED = seal(_SECRET, _ID, Summary("a text \ud800", by_model=True))
 
 
 def fuzz_addresses(data: bytes) -> None:
-    """A path and headers as they come, for an upstream with a key of its own or without."""
+    """A path and headers as received, for an upstream with or without a configured key."""
     choices = Choices(data)
     upstream = choices.pick(_UPSTREAMS)
     path = "".join(choices.pick(_PATHS) for _ in range(1 + choices.below(6)))
@@ -63,26 +62,28 @@ def fuzz_addresses(data: bytes) -> None:
     try:
         url = target_url(upstream, path, is_api=choices.happens(128))
     except PathNotAllowedError:
-        assert upstream.api_key is not None, "a path was refused that no key of ours goes to"
+        assert upstream.api_key is not None, "a path was refused although no key would be sent"
         return
     assert url.origin() == URL(upstream.base_url).origin(), "another host"
-    assert url.user is None, "a user that is not the upstream's"
+    assert url.user is None, "a user name that is not the upstream's"
     raw = [(choices.pick(_NAMES), choices.pick(_HEADER_VALUES)) for _ in range(choices.below(8))]
     headers = read_headers(raw)
     sent = request_headers(headers, upstream, identity=choices.happens(128))
     names = {name.lower() for name in sent}
-    assert not names & (HOP_BY_HOP | {"host", "expect"}), "a header of this hop went on"
-    assert not any(name.startswith("x-trimtab-") for name in names), "a header of ours went on"
+    assert not names & (HOP_BY_HOP | {"host", "expect"}), "a hop-by-hop header was forwarded"
+    assert not any(name.startswith("x-trimtab-") for name in names), "a header of trimtab was forwarded"
     if upstream.api_key is not None:
-        assert keep_credentials(sent.items()) == [("Authorization", "Bearer sk-own")], "the client's credential went on"
-        assert not find_query_keys(url.raw_path), "a key in the query went on"
+        assert keep_credentials(sent.items()) == [("Authorization", "Bearer sk-own")], (
+            "the client's credential was forwarded"
+        )
+        assert not find_query_keys(url.raw_path), "a key in the query was forwarded"
     known = {name.lower().replace("_", "-") for name, _ in headers}
-    assert all(name in known for name, _ in find_shown(headers) if name != "/"), "a credential that nobody showed"
+    assert all(name in known for name, _ in find_shown(headers) if name != "/"), "a credential that no header contains"
     CHAT.peek_model(choices.take(20) + b'{"model" : "m' + choices.rest())
 
 
 def _is_url(path: str) -> bool:
-    """Whether the HTTP library lets it in: it answers 400 to what it cannot read."""
+    """Whether the HTTP library accepts it; it answers 400 to a URL that it cannot parse."""
     try:
         return bool(URL(path, encoded=True).scheme)
     except ValueError:
@@ -90,15 +91,15 @@ def _is_url(path: str) -> bool:
 
 
 def fuzz_stored(data: bytes) -> None:
-    """What a store gives back: another's summary, a damaged one, no summary at all; the same of records."""
+    """Content of a store: a summary sealed with another secret, a damaged one, other bytes; and records likewise."""
     choices = Choices(data)
     kind = choices.below(4)
     sealed = choices.mutate(_SEALED) if kind == 1 else _SEALED[:1] + choices.rest() if kind == 2 else choices.rest()
     found = unseal(_SECRET, _ID, sealed)
-    assert (found is not None) == (sealed == _SEALED), "what was damaged was opened"
-    assert unseal(b"t" * 32, _ID, _SEALED) is None, "opened with another's secret"
+    assert (found is not None) == (sealed == _SEALED), "a damaged summary was opened"
+    assert unseal(b"t" * 32, _ID, _SEALED) is None, "a summary was opened with another secret"
     encoded = choices.pick(_RECORDS)
     record = _decode(choices.mutate(encoded) if kind == 3 else encoded + choices.pick(DAMAGES) if kind == 2 else data)
     if record is not None:
         assert 1 / MAX_RATIO <= record.ratio <= MAX_RATIO, "a ratio out of bounds"
-        assert record.window_tokens is None or record.window_tokens >= 1024, "a window that is none"
+        assert record.window_tokens is None or record.window_tokens >= 1024, "a window out of bounds"

@@ -1,7 +1,7 @@
-"""Refusals of upstreams, in their words and in others'.
+"""Fuzzes refusals of upstreams: texts of real servers, mixed with other text.
 
-Laws: never raises; a number is positive and no larger than any window; what only speaks of a rate is no overflow; what
-is learned of one makes the next attempt shorter.
+Laws: nothing raises. Numbers are not negative and not larger than any window. A rate limit is not an overflow. The
+lesson from a refusal makes the next attempt shorter.
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ _CODES = (
 
 
 def fuzz_overflow(data: bytes) -> None:
-    """One answer."""
+    """Read one error response."""
     choices = Choices(data)
     status = choices.pick(STATUSES)
     kind = choices.below(6)
@@ -94,18 +94,18 @@ def fuzz_overflow(data: bytes) -> None:
 
 
 def fill_piece(choices: Choices) -> str:
-    """A piece of what servers say of the window, with numbers."""
+    """A phrase that servers use about the context window, with numbers."""
     return _fill(choices, _PIECES)
 
 
 def write_refusal(choices: Choices) -> bytes:
-    """The body of an error that may be about the window, and may have numbers in it."""
+    """The body of an error that may be about the context window, and may contain numbers."""
     text = "".join(_fill(choices, _PIECES) for _ in range(1 + choices.below(4)))
     return _wrap(choices, text, choices.pick(_CODES), {})
 
 
 def _fill(choices: Choices, pieces: tuple[str, ...]) -> str:
-    """A piece of a message, with numbers where it has them."""
+    """A phrase with its placeholders replaced by numbers."""
     piece = choices.pick(pieces) if not choices.happens(16) else choices.text(8).replace("{", "").replace("}", "")
     while "{n}" in piece:
         number = choices.pick(_NUMBERS) if choices.happens(64) else str(choices.below(70_000))
@@ -131,15 +131,15 @@ def _wrap(choices: Choices, text: str, code: Any, members: dict[str, Any]) -> by
 
 
 def _check_lesson(found: Overflow, choices: Choices) -> None:
-    """A retry gets less than what was refused, whatever the refusal says."""
+    """A retry sends less than what was refused, whatever the refusal says."""
     policy = Policy(context_window=choices.pick((4096, 1024, 128_000)), token_ratio=choices.pick((1.0, 0.3, 5.9)))
     prompt_tokens = (1, 7, 300, 4000, 10**6)[choices.below(5)]
     sent = Sent(prompt_tokens, choices.pick((None, 0, 1, 10**6, 10**30)), is_text=choices.happens(128))
     lesson = draw_lesson(found, policy, sent)
     if lesson is None:
         return
-    assert lesson.apply(policy).limit_tokens(sent.max_tokens) < prompt_tokens, "as much is sent again"
-    assert lesson.window_tokens is None or 256 <= lesson.window_tokens <= MAX_WINDOW_TOKENS, "a window that is none"
+    assert lesson.apply(policy).limit_tokens(sent.max_tokens) < prompt_tokens, "a retry may be as large as before"
+    assert lesson.window_tokens is None or 256 <= lesson.window_tokens <= MAX_WINDOW_TOKENS, "a window out of bounds"
     assert lesson.ratio is None or 0 < lesson.ratio <= MAX_RATIO, "a ratio out of bounds"
 
 
@@ -147,8 +147,8 @@ def _check(found: Overflow | None) -> None:
     if found is None:
         return
     for number in (found.limit, found.requested, found.prompt_tokens, found.completion_tokens, found.excess_tokens):
-        assert number is None or type(number) is int, "a number that is none"
-        assert number is None or 0 <= number <= MAX_NUMBER, "a number that no server means"
+        assert number is None or type(number) is int, "a value that is not an integer"
+        assert number is None or 0 <= number <= MAX_NUMBER, "a number out of bounds"
     assert found.limit != 0, "a window of nothing"
     written = write_error(ErrorText(found.text, PROMPT_TOO_LONG), as_event=False)
     assert written.startswith(b'{"error":{"message":'), "an error that is not in OpenAI's form"

@@ -1,7 +1,7 @@
-"""Every fuzz target by its name, and what each is fed first.
+"""Every fuzz target by name, and its first inputs.
 
-Law: a target takes any bytes, and raises only AssertionError, and that where a law is broken; whatever else comes out
-is a crash of the code under it. The same bytes do the same, in any process.
+Law: a target accepts any bytes. It raises AssertionError if a law is broken; any other exception is a crash of the
+tested code. The same bytes have the same result in every process.
 """
 
 import random
@@ -24,7 +24,11 @@ SEEDS_EACH = 12
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is fuzzed; `share` of all inputs are its own, in thousandths; `recorded` the data that it may be fed."""
+    """A function to fuzz.
+
+    share: its part of all inputs, in thousandths.
+    recorded: the file with recorded data for it.
+    """
 
     run: Callable[[bytes], None]
     share: int
@@ -45,13 +49,13 @@ TARGETS = {
     "stored": Target(fuzz_stored, 75),
 }
 _ENDLESS = b'\x01{"messages":NaN,"x":"' + b'\\",' * 20_000
-"""Of the surrogates target: the rest is the text. A string that nothing ends once took its length squared."""
+"""For the target `surrogates`: the rest is the text. An unterminated string once took time quadratic in its length."""
 _RAW = b"\x00\x01"
-"""Of the overflow target: status 400, and the rest is the body. Of the others: near enough."""
+"""For the target `overflow`: status 400, and the rest is the body. Other targets also reach useful cases with it."""
 
 
 def write_seeds(target: Target, data: Path) -> Iterator[bytes]:
-    """Inputs to begin with: any bytes of several sizes, which make sessions; recorded bodies where `data` has any."""
+    """First inputs: random bytes of several sizes, which make sessions, and recorded bodies if `data` has them."""
     generator = random.Random(1)  # noqa: S311 - the same at every run
     for size in SEED_SIZES:
         for _ in range(SEEDS_EACH):

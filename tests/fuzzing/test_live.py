@@ -1,4 +1,4 @@
-"""A proxy between a client and an upstream that both send anything, briefly: `bench.fuzz.run --target live` goes on."""
+"""A short fuzz of a proxy between a client and an upstream. `bench.fuzz.run --target live` runs it longer."""
 
 import random
 
@@ -15,7 +15,7 @@ CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: cl
 
 
 async def test_no_exchange_has_a_500_a_fail_open_or_a_fault_that_nobody_caught(compactors: Compactors) -> None:
-    """Whatever both sides send; and many of the exchanges are real ones: answered, and compacted on the way."""
+    """The bytes of both sides are arbitrary. Many exchanges get a response, and some are compacted."""
     generator = random.Random(7)  # noqa: S311 - the same at every run
     async with run_live(compactors) as live:
         for _ in range(INPUTS):
@@ -27,7 +27,7 @@ async def test_no_exchange_has_a_500_a_fail_open_or_a_fault_that_nobody_caught(c
 
 
 async def test_no_trailer_and_no_strange_host_goes_upstream(compactors: Compactors) -> None:
-    """However two requests on one connection are cut; and many of them are answered."""
+    """Two requests on one connection may be split anywhere. Many requests get a response."""
     generator = random.Random(7)  # noqa: S311 - the same at every run
     async with run_live(compactors) as live:
         for _ in range(INPUTS):
@@ -36,7 +36,7 @@ async def test_no_trailer_and_no_strange_host_goes_upstream(compactors: Compacto
 
 
 async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The laws can be broken: a fault within compaction, and one outside of it."""
+    """The laws can fail: for a fault inside compaction, and for one outside."""
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
     request = RawRequest(CHAT % (len(body), body), is_whole=True)
 

@@ -1,4 +1,4 @@
-"""A summaries' file with bytes changed anywhere: read, set aside or refused, and nothing else."""
+"""A summaries' file with bytes changed anywhere is read, set aside or refused; nothing else happens."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def _cut_short(sound: bytes, generator: random.Random) -> bytes:
 async def test_a_spoilt_file_raises_nothing_but_store_errors(
     spoil: Callable[[bytes, random.Random], bytes], tmp_path: Path, log: ListLog
 ) -> None:
-    """What comes back is what was put there, or nothing; or damaged bytes, which no seal opens."""
+    """A read returns the stored value, or nothing, or damaged bytes that no seal opens."""
     sound = _open(tmp_path / "sound", log)
     for summary_id, sealed in SUMMARIES.items():
         await sound.put(summary_id, sealed)

@@ -1,4 +1,4 @@
-"""Real front proxies, nginx and HAProxy, that share few connections to a server among all clients."""
+"""Real front proxies, nginx and HAProxy: all clients share a few connections to the server."""
 
 import shutil
 import socket
@@ -54,7 +54,7 @@ backend shared
 
 @contextmanager
 def run_front_proxy(name: str, server_port: int) -> Iterator[int]:
-    """The program in front of a server of this machine; its port."""
+    """Run the program in front of a local server. Yields the program's port."""
     text = {"nginx": _NGINX, "haproxy": _HAPROXY}[name].replace("{server}", str(server_port))
     with (
         tempfile.TemporaryDirectory(prefix="trimtab-front-") as directory,
@@ -65,7 +65,7 @@ def run_front_proxy(name: str, server_port: int) -> Iterator[int]:
 
 @contextmanager
 def run_configured(name: str, text: str, directory: Path) -> Iterator[int]:
-    """The program with a configuration, in which {directory} and {port} are filled in; its port."""
+    """Run the program with a configuration, after {directory} and {port} are filled in. Yields its port."""
     program = PROGRAMS[name]
     assert program is not None
     port = _find_free_port()
@@ -77,12 +77,12 @@ def run_configured(name: str, text: str, directory: Path) -> Iterator[int]:
         _wait_for(port, process)
         yield port
     finally:
-        process.terminate()  # nginx ends its worker then; killed, it would leave it behind
+        process.terminate()  # not kill(): nginx would not end its worker process
         process.wait(10)
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Until it listens."""
+    """Wait until the program listens."""
     for _ in range(200):
         assert process.poll() is None, "it did not start"
         with socket.socket() as client:

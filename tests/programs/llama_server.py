@@ -1,4 +1,4 @@
-"""The real llama.cpp server with a tiny random model, as a process of its own."""
+"""The real llama.cpp server with a tiny random model, as a separate process."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ threading.Event().wait()
 
 
 def make_model(directory: Path) -> Path:
-    """A tiny random model, made on the spot. Its tokens are nearly bytes, so four of them make one of ours."""
+    """Make a tiny random model. Almost every byte is a token, so trimtab's count is about a quarter of the model's."""
     path = directory / "tiny.gguf"
     make = [sys.executable, str(REALSERVER / "mk_gguf.py"), str(path), str(CONTEXT_TOKENS)]
     subprocess.run(make, check=True, capture_output=True)
@@ -40,7 +40,10 @@ def make_model(directory: Path) -> Path:
 async def run_llama(
     model: Path, client: aiohttp.ClientSession, template: str = "", context_tokens: int = CONTEXT_TOKENS
 ) -> AsyncIterator[str]:
-    """The server's base URL; `template` is a chat template in Jinja, none for the model's own."""
+    """Run the server. Yields its base URL.
+
+    template: a chat template in Jinja; empty for the model's own.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Other people's programs, run with an environment of their own, a time limit, and an end for all their children."""
+"""Runs other programs with a separate environment and a time limit, and ends all their child processes."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended, and what it wrote."""
+    """The exit status of a program, and its output."""
 
     status: int
     out: str
@@ -22,9 +22,10 @@ class Ended:
 async def run_program(
     command: Sequence[str], home: Path, environment: Mapping[str, str], *, directory: Path, limit_seconds: float = 120
 ) -> Ended:
-    """Run a program to its end; TimeoutError if that does not come in time. Its children end with it.
+    """Run a program until it ends, then kill its child processes. Raises TimeoutError after the limit.
 
-    It sees nothing of the user's: only PATH, a home that is `home`, and `environment`.
+    The program sees nothing of the user's environment: it gets only PATH, `home` as its home directory, and
+    `environment`.
     """
     process = await asyncio.create_subprocess_exec(
         *command,

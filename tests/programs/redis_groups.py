@@ -1,4 +1,4 @@
-"""Several real redis-servers: sentinels that watch a master and its replica, and the nodes of a cluster."""
+"""Groups of real redis-servers: a master with a replica and a sentinel, and the nodes of a cluster."""
 
 import subprocess
 import tempfile
@@ -26,7 +26,7 @@ sentinel failover-timeout {service} 3000
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A master, its replica, and the port of the sentinel that watches them."""
+    """A master, its replica, and the port of the sentinel that watches both."""
 
     master: RedisServer
     replica: RedisServer
@@ -34,25 +34,25 @@ class Watched:
 
     @property
     def url(self) -> str:
-        """The service by its sentinel; before it stands one that is not there."""
+        """The URL of the service, by its sentinels. The first sentinel in the URL does not exist."""
         return f"redis+sentinel://127.0.0.1:1,127.0.0.1:{self.port}/{SERVICE}/0"
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Two nodes, each with half of the slots."""
+    """Two nodes, each with half of the hash slots."""
 
     nodes: tuple[RedisServer, ...]
 
     @property
     def url(self) -> str:
-        """The cluster by its first node; before it stands one that is not there."""
+        """The URL of the cluster. The first node in the URL does not exist."""
         return f"redis+cluster://127.0.0.1:1,127.0.0.1:{self.nodes[0].port}"
 
 
 @contextmanager
 def run_watched() -> Iterator[Watched]:
-    """A master with a replica that follows it, and a sentinel that knows both."""
+    """Run a master with a connected replica, and a sentinel that knows both."""
     with ExitStack() as stack:
         master = stack.enter_context(run_redis())
         replica = stack.enter_context(run_redis("--replicaof", "127.0.0.1", str(master.port)))
@@ -64,7 +64,7 @@ def run_watched() -> Iterator[Watched]:
 
 @contextmanager
 def run_cluster() -> Iterator[Cluster]:
-    """A cluster that serves all keys."""
+    """Run a cluster that serves all keys."""
     with ExitStack() as stack:
         nodes = [stack.enter_context(_run_node()) for _ in range(2)]
         share = SLOTS // len(nodes)
@@ -81,10 +81,10 @@ def run_cluster() -> Iterator[Cluster]:
 
 
 def wait_until(is_so) -> None:
-    """Ask again and again; AssertionError if it is never so."""
+    """Wait until `is_so()` is true. Raises AssertionError after WAIT_SECONDS."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not is_so():
-        assert time.monotonic() < deadline, "it never came to be so"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.02)
 
 

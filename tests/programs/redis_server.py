@@ -1,4 +1,4 @@
-"""A real redis-server on a free port of this machine: nothing written but on demand, everything gone afterwards."""
+"""A real redis-server on a free local port. It writes to disk only on demand; its folder is removed at the end."""
 
 import shutil
 import signal
@@ -14,9 +14,9 @@ PORT_ATTEMPTS = 5
 
 
 class RedisServer:
-    """A server that can be stopped, frozen and started again where it was.
+    """A server that can be stopped, frozen and started again on the same port.
 
-    `options` is what whoever started it may want to know again.
+    options: notes of the code that started the server.
     """
 
     def __init__(self, directory: Path, *arguments: str) -> None:
@@ -28,11 +28,11 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of its database 0."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Start it, the first time on a port that is free."""
+        """Start it: the first time on a free port, later on the same port."""
         ports = [self.port] if self.port else [find_free_port() for _ in range(PORT_ATTEMPTS)]
         for port in ports:
             self.port = port
@@ -42,7 +42,7 @@ class RedisServer:
         raise RuntimeError(message)
 
     def stop(self) -> None:
-        """Kill it: what it kept is gone."""
+        """Kill it. Its data is lost."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -50,7 +50,7 @@ class RedisServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Within the block it takes connections and says nothing."""
+        """Within the block it accepts connections but does not answer."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -59,7 +59,7 @@ class RedisServer:
             self._process.send_signal(signal.SIGCONT)
 
     def _start_once(self) -> bool:
-        """Whether it came up; not so where another has taken the port."""
+        """Return whether it started. It does not if another program has taken the port."""
         assert PROGRAM is not None
         options = ("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.directory))
         quiet = ("--save", "", "--appendonly", "no", "--rdbcompression", "no")
@@ -74,7 +74,7 @@ class RedisServer:
 
 @contextmanager
 def run_redis(*arguments: str) -> Iterator[RedisServer]:
-    """A server that runs until the block is left."""
+    """Run a server until the block ends."""
     with tempfile.TemporaryDirectory(prefix="trimtab-redis-") as directory:
         server = RedisServer(Path(directory), *arguments)
         server.start()
@@ -85,7 +85,7 @@ def run_redis(*arguments: str) -> Iterator[RedisServer]:
 
 
 def find_free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """A port that no program listens on at this moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

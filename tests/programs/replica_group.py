@@ -1,4 +1,4 @@
-"""Several `trimtab serve` behind a real nginx, set up as docs/guides/several-processes.md says."""
+"""Several `trimtab serve` behind a real nginx, configured as in docs/guides/several-processes.md."""
 
 import asyncio
 import tempfile
@@ -53,20 +53,23 @@ http {{
 
 @dataclass(slots=True)
 class Replica:
-    """A process, its `HOST:PORT`, and what it has logged so far."""
+    """A process, its `HOST:PORT`, and its log lines so far."""
 
     process: asyncio.subprocess.Process
     address: str
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def count(self, event: str) -> int:
-        """How often it has said so."""
+        """The number of its log lines with this event."""
         return sum(line["event"] == event for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroup:
-    """`url` is nginx's, with /v1."""
+    """Replicas behind nginx.
+
+    url: nginx's base URL, with /v1.
+    """
 
     url: str
     replicas: tuple[Replica, ...]
@@ -74,7 +77,7 @@ class ReplicaGroup:
 
 @asynccontextmanager
 async def run_replicas(number: int, *arguments: str) -> AsyncIterator[ReplicaGroup]:
-    """So many processes with these arguments, and nginx before them."""
+    """Run this number of processes with these arguments, and nginx in front of them."""
     assert PROGRAMS["nginx"] is not None
     async with AsyncExitStack() as stack:
         starts = [stack.enter_async_context(serving(*arguments)) for _ in range(number)]
@@ -93,7 +96,7 @@ async def run_replicas(number: int, *arguments: str) -> AsyncIterator[ReplicaGro
 
 
 class _Readers:
-    """Read the logs: a pipe that nobody reads holds its writer up."""
+    """Read the logs all the time: a process blocks if nobody reads its pipe."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []

@@ -1,4 +1,4 @@
-"""`trimtab serve` as a process of its own."""
+"""Runs `trimtab serve` as a separate process."""
 
 import asyncio
 import os
@@ -12,13 +12,16 @@ import orjson
 
 
 def own_environment() -> dict[str, str]:
-    """The test's environment, without the user's settings."""
+    """The environment of the test, without the user's TRIMTAB_ variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
 
 
 @asynccontextmanager
 async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Process, str]]:
-    """The process and its address with /v1, read from its log; `shell` is run before it."""
+    """Run the process. Yields it and its base URL with /v1, which is read from its log.
+
+    shell: commands that the shell runs before it starts trimtab.
+    """
     process = await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
@@ -45,7 +48,7 @@ async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Proce
 
 
 async def read_log(process: Process, *events: str) -> list[dict[str, Any]]:
-    """The next lines of its log, up to the first that is one of these events."""
+    """Read log lines up to and including the first one with one of these events."""
     lines: list[dict[str, Any]] = []
     while not lines or lines[-1]["event"] not in events:
         lines.append(orjson.loads(await asyncio.wait_for(process.stderr.readline(), 10)))

@@ -1,8 +1,14 @@
-"""A supervisor of two workers that do no more than a test wants of them: `python supervised.py WHAT`.
+"""A supervisor of two workers that do only what a test needs: `python supervised.py WHAT`.
 
-What workers do is a line of standard output each: `NUMBER PROCESS WHAT`. `serve` waits for SIGTERM, `die` ends as soon
-as it is ready, `fail` before, `killed` is killed before, `deaf` takes no notice of SIGTERM, `leave` says that it leaves
-and stays.
+A worker writes each of its actions to standard output, as a line `NUMBER PROCESS_ID ACTION`. Values of WHAT:
+
+* `serve`: the workers wait for SIGTERM.
+* `die`: a worker ends as soon as it is ready.
+* `fail`: a worker ends with an error before it is ready.
+* `killed`: a worker is killed before it is ready.
+* `deaf`: the workers ignore SIGTERM.
+* `leave`: the first worker announces that it leaves, but stays.
+* `invalid`: the configuration is refused at a reload.
 """
 
 import os
@@ -22,12 +28,12 @@ EXIT = 3
 
 
 def say(worker: Worker, what: str) -> None:
-    """One line, whole."""
+    """Write one whole line with a single system call, so that lines of several processes do not mix."""
     os.write(1, f"{worker.number} {os.getpid()} {what}\n".encode())
 
 
 def be_worker(worker: Worker, what: str) -> int:
-    """Its status."""
+    """Run as a worker, and return the exit status."""
     signals = {signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     if what == "fail":
@@ -48,8 +54,8 @@ def be_worker(worker: Worker, what: str) -> int:
 
 
 def main(what: str) -> int:
-    """Run the supervisor, or a worker."""
-    if what == "deaf":  # nobody waits as long as outside of tests
+    """Run the supervisor, or a worker in its forked process. Returns the exit status."""
+    if what == "deaf":  # the product waits longer; a test need not
         supervisor.SLACK_SECONDS = 0.2
     configure_log()
     log = get_log()

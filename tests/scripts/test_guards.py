@@ -1,4 +1,4 @@
-"""The checks of the source's form find what they are for, and nothing else."""
+"""The checks of the source's form find each violation, and nothing else."""
 
 import runpy
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
 
 
 def check_mirror(root: Path, *paths: str, untested: str = "", stray: str = "") -> list[str]:
-    """What is wrong with a tree of these files and these exceptions: the path that each mistake begins with."""
+    """The paths that the check of mirrors reports, for a tree with these files and these exceptions."""
     write(root, dict.fromkeys(paths, "X = 1\n"))
     script = runpy.run_path(str(SCRIPTS / "check_mirror.py"))
     for exceptions, name in ((script["WITHOUT_TEST_FILE"], untested), (script["WITHOUT_MODULE"], stray)):
@@ -27,7 +27,7 @@ def check_mirror(root: Path, *paths: str, untested: str = "", stray: str = "") -
 
 
 def check_house(root: Path, files: Mapping[str, str]) -> list[str]:
-    """What is wrong with a tree of these files beside two empty packages."""
+    """The problems that the check of sizes reports, for these files next to two empty packages."""
     write(root, {"proxy/__init__.py": "", "rules/__init__.py": ""} | dict(files))
     script = runpy.run_path(str(SCRIPTS / "check_house.py"))
     folders = (root / package for package in script["PACKAGES"])
@@ -52,7 +52,7 @@ def test_a_test_file_may_be_of_one_aspect(tmp_path: Path) -> None:
 
 
 def test_a_test_file_belongs_to_the_longest_name(tmp_path: Path) -> None:
-    """`test_discovery_schedule.py` tests `discovery_schedule.py`, and is no aspect of `discovery.py`."""
+    """`test_discovery_schedule.py` tests `discovery_schedule.py`; it does not count as an aspect of `discovery.py`."""
     paths = ("rules/discovery.py", "rules/discovery_schedule.py", "tests/rules/test_discovery_schedule.py")
     assert check_mirror(tmp_path, *paths) == ["rules/discovery.py"]
 
@@ -104,7 +104,7 @@ def test_a_size_may_be_reached_but_not_passed(
 
 
 def chain(length: int) -> dict[str, set[str]]:
-    """Modules each of which imports the next, and one that imports two of them."""
+    """Modules that each import the next one, and one more module that imports two of them."""
     return {str(index): {str(index + 1)} for index in range(1, length)} | {str(length): set(), "a": {"2", "4"}}
 
 
@@ -123,7 +123,7 @@ def test_a_circle_of_imports_is_named() -> None:
 
 
 def test_imports_of_what_is_in_a_room_are_the_rooms() -> None:
-    """A chain of single modules through a room counts as the room's; imports within the room do not count."""
+    """Imports count for the room that contains the modules. Imports inside a room do not count."""
     script = runpy.run_path(str(SCRIPTS / "check_house.py"))
     graph = grimp.ImportGraph()
     for module in ("p", "p.__main__", "p.a", "p.a.x", "p.a.y", "p.b", "other"):

@@ -1,4 +1,4 @@
-"""The check of words finds phrases that must be read twice, and numbers without a reason."""
+"""The check of words finds phrases that are hard to read, and numbers without a reason."""
 
 import runpy
 from pathlib import Path
@@ -9,7 +9,7 @@ SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "check_words
 
 
 def check(root: Path, name: str, text: str) -> list[str]:
-    """The mistakes of a tree with this one file."""
+    """The problems reported for a tree with only this file."""
     (root / name).parent.mkdir(parents=True)
     (root / name).write_text(text)
     return list(SCRIPT["find_mistakes"](root))

@@ -1,4 +1,4 @@
-"""Certificates made for one test: an authority, and what it, or nobody, vouches for."""
+"""Certificates for one test: a certificate authority, and certificates signed by it or by themselves."""
 
 import ipaddress
 import ssl
@@ -26,7 +26,7 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def write_key(file: Path, key: ec.EllipticCurvePrivateKey, password: bytes | None = None) -> None:
-    """A private key as PEM."""
+    """Write a private key as PEM, encrypted if a password is given."""
     how = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
     file.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption_algorithm=how)
@@ -35,7 +35,7 @@ def write_key(file: Path, key: ec.EllipticCurvePrivateKey, password: bytes | Non
 
 @dataclass
 class Authority:
-    """An authority of a name, whose certificate is `ca_file`; certificates are written to `directory`."""
+    """A certificate authority. Its certificate is in `ca_file`; certificates that it issues are in `directory`."""
 
     directory: Path
     name: str = "An authority"
@@ -48,7 +48,10 @@ class Authority:
         self.ca_file.write_bytes(certificate)
 
     def issue(self, *names: str, since: int = -1, until: int = 1, self_signed: bool = False) -> tuple[Path, Path]:
-        """Files of a certificate and its key, for host names and addresses; `since` and `until` are days from now."""
+        """Issue a certificate for host names and IP addresses. Returns its file and the file of its key.
+
+        since, until: the days of its validity, counted from now.
+        """
         self.issued += 1
         key = ec.generate_private_key(ec.SECP256R1())
         file = self.directory / f"{self.name.replace(' ', '-')}-{self.issued}.crt"
@@ -57,7 +60,7 @@ class Authority:
         return file, file.with_suffix(".key")
 
     def serve(self, *names: str, since: int = -1, until: int = 1, self_signed: bool = False) -> ssl.SSLContext:
-        """What a server of these names speaks TLS with."""
+        """A TLS context for a server with these names."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.issue(*names, since=since, until=until, self_signed=self_signed))
         return context

@@ -1,4 +1,4 @@
-"""Narrow bounds on what is kept of an answer, so that small answers reach them."""
+"""Narrow limits for what is kept of a response, so that small responses reach them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ def bounded(
     max_held_bytes: int = MAX_HELD_BYTES,
     max_unread_bytes: int = MAX_UNREAD_BYTES,
 ) -> Iterator[None]:
-    """While the block runs, no longer event is read, no more text is collected, and no more is read together."""
+    """Within the block these limits replace those of proxy.wire, for an event, collected text and unread bytes."""
     with (
         mock.patch("proxy.wire.sse.MAX_EVENT_BYTES", max_event_bytes),
         mock.patch("proxy.wire.tap.MAX_BODY_BYTES", max_event_bytes),

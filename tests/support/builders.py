@@ -1,6 +1,6 @@
 """Messages for tests, counted by a cheap deterministic tokenizer, and strategies that draw whole transcripts.
 
-Law: a message that is built here is what a codec would decode from the JSON that stands in its `raw`.
+Law: a message built here equals the message that a codec decodes from the JSON in its `raw`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from rules.window.state import Window
 Wire = dict[str, Any]
 
 FREE = Prices(input=0.0, cached_input=0.0, output=0.0)
-"""Nothing costs anything: no cut is put off."""
+"""All tokens are free, so no cut is postponed for its cost."""
 
 ROLES = {
     "system": Role.SYSTEM,
@@ -36,15 +36,15 @@ ROLES = {
     "function": Role.TOOL,
 }
 MEDIA_TOKENS = 85
-"""What a content part that is not text costs."""
+"""The cost of a content part that is not text."""
 IMAGE = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}'
 """A content part that is not text; 85 tokens."""
 IMAGE_LINE = mark_image("image/png", "3 bytes")
-"""What stands for it if it is removed."""
+"""The line that replaces it if it is removed."""
 
 
 def count(text: str) -> int:
-    """One token per four characters begun."""
+    """One token per four characters, rounded up."""
     return -(-len(text) // 4)
 
 
@@ -54,7 +54,7 @@ def count_words(text: str) -> int:
 
 
 def fill(label: str, tokens: int) -> str:
-    """A text of exactly `tokens` tokens by `count`, in lines, that begins with `label` as far as there is room."""
+    """A text of exactly `tokens` tokens by `count`, in lines that begin with `label`."""
     line = f"{label} all of this is what came out\n"
     return (line * (tokens * 4 // len(line) + 1))[: tokens * 4]
 
@@ -65,12 +65,12 @@ def call(call_id: str, name: str = "run", arguments: str = '{"path":"a/b.py"}') 
 
 
 def system(text: str = "You are careful.", *, role: str = "system") -> Message:
-    """A system message; or a developer message."""
+    """A system message, or a developer message."""
     return read({"role": role, "content": text})
 
 
 def user(text: str = "Go on.", *media: bytes) -> Message:
-    """A user message; in parts where there is media."""
+    """A user message. It has content parts if there is media."""
     if not media:
         return read({"role": "user", "content": text})
     return read({"role": "user", "content": [{"type": "text", "text": text}, *map(orjson.loads, media)]})
@@ -88,7 +88,7 @@ def assistant(text: str | None = None, *calls: ToolCall) -> Message:
 
 
 def result(answers: str | None, *texts: str, name: str | None = None) -> Message:
-    """A tool result; in parts where there are several texts."""
+    """A tool result. It has content parts if there are several texts."""
     parts = [{"type": "text", "text": text} for text in texts]
     wire: Wire = {"role": "tool", "content": parts if len(texts) > 1 else (texts or ("done",))[0]}
     if answers is not None:
@@ -99,13 +99,13 @@ def result(answers: str | None, *texts: str, name: str | None = None) -> Message
 
 
 def shown(answers: str, *media: bytes, text: str | None = None) -> Message:
-    """A tool result of images, behind a text if there is one."""
+    """A tool result with images, after a text if one is given."""
     texts = [] if text is None else [{"type": "text", "text": text}]
     return read({"role": "tool", "tool_call_id": answers, "content": [*texts, *map(orjson.loads, media)]})
 
 
 def screenshots(steps: int, *, image: bytes | None = None, as_user: bool = False) -> tuple[Message, ...]:
-    """A session of one image a step: tool results, or messages of the user."""
+    """A session with one image per step, in tool results or in user messages."""
     image = image or IMAGE
     messages = [system(), user("Book a table in this shop.")]
     for number in range(steps):
@@ -118,20 +118,20 @@ def screenshots(steps: int, *, image: bytes | None = None, as_user: bool = False
 
 
 def function_result(text: str = "done") -> Message:
-    """A result of the legacy kind, which answers no id."""
+    """A result of the legacy role `function`, which has no call id."""
     return read({"role": "function", "name": "run", "content": text})
 
 
 def conversation(*messages: Message, fixed_tokens: int = 0) -> Conversation:
-    """A transcript, oldest message first."""
+    """A conversation of these messages, oldest first."""
     return Conversation(messages, fixed_tokens, tuple(Origin(at, at + 1) for at in range(len(messages))))
 
 
 class KeptStates(dict[StateKey, TranscriptState]):
-    """States of transcripts, kept until they are taken."""
+    """States of transcripts. Reading a state removes it."""
 
     def pop_first(self, keys: Iterable[StateKey]) -> TranscriptState | None:
-        """The state under the first key that has one, which is forgotten."""
+        """Remove and return the state under the first key that has one."""
         found = (self.pop(key, None) for key in keys)
         return next((state for state in found if state is not None), None)
 
@@ -139,7 +139,7 @@ class KeptStates(dict[StateKey, TranscriptState]):
 def fold(
     messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, states: KeptStates | None = None
 ) -> Window:
-    """The window's state after the last message; with `states`, going on from the longest known beginning."""
+    """The window's state after the last message. With `states`, start from the longest beginning that they know."""
     room = measure(messages, policy, limit=limit, fixed_tokens=fixed_tokens)
     if states is None:
         return Fold(room, policy).extend(messages).finish()
@@ -152,13 +152,13 @@ def fold(
 
 
 def measure(messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, spare: int = 0) -> Room:
-    """The room behind the head of a transcript, as plan() measures it for a policy."""
+    """The room after the head of a transcript, measured for a policy as plan() does."""
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
     return Room.measure(messages, fixed_tokens, limit, spare=spare, shortens=shortens)
 
 
 def session(steps: int, *, call_tokens: int = 10, result_tokens: int = 60) -> tuple[Message, ...]:
-    """An agent's session of one user turn: system, task, and `steps` calls with one result each."""
+    """An agent session of one user turn: system message, task, and `steps` calls with one result each."""
     messages = [system(), user("Mend the build of this project.")]
     for number in range(steps):
         messages.append(assistant(fill(f"step {number}", call_tokens), call(f"c{number}")))
@@ -167,14 +167,14 @@ def session(steps: int, *, call_tokens: int = 10, result_tokens: int = 60) -> tu
 
 
 def listing(number: int, version: int = 0, lines: int = 20) -> str:
-    """A file as a tool would read it; two versions of one file differ in a line."""
+    """A file as a tool would show it. Two versions of one file differ in one line or two."""
     words = [f"file {number}, line {line}: nothing new stands in here" for line in range(lines)]
     words[version % lines] += f" but for version {version}"
     return "\n".join(words)
 
 
 def rereading(steps: int, *, files: int = 3, every: int = 4) -> tuple[Message, ...]:
-    """An agent's session that reads the same files again and again; one changes at each `every`th step."""
+    """An agent session that reads the same files repeatedly. The version of the files rises every `every` steps."""
     messages = [system(), user("Mend the build of this project.")]
     for number in range(steps):
         file = number % files
@@ -185,7 +185,7 @@ def rereading(steps: int, *, files: int = 3, every: int = 4) -> tuple[Message, .
 
 
 def read(wire: Wire) -> Message:
-    """The message that stands for this JSON, counted."""
+    """The message for this JSON, with its tokens counted."""
     content = wire.get("content")
     parts = content if isinstance(content, list) else []
     texts = (content,) if isinstance(content, str) else tuple(part["text"] for part in parts if "text" in part)
@@ -207,13 +207,13 @@ def read(wire: Wire) -> Message:
 
 
 def read_media(part: Wire) -> Media:
-    """A content part that is not text; all cost the same here, and an image may become a line."""
+    """A content part that is not text. All have the same cost here, and an image can be replaced by a line."""
     line = IMAGE_LINE if "image" in part.get("type", "") else ""
     return Media(orjson.dumps(part), MEDIA_TOKENS, line, count(line))
 
 
 def write(message: Message) -> Wire:
-    """The JSON that stands for this message: its own, but for the content where a rule edited it."""
+    """The JSON of a message: unchanged, except for the content if a rule edited it."""
     if not message.raw:
         made: Wire = {"role": message.role, "content": "\n\n".join(message.texts)}
         if message.answers is not None:
@@ -238,7 +238,7 @@ def write_all(messages: Iterable[Message]) -> list[Wire]:
     return [write(message) for message in messages]
 
 
-# A drawn transcript is a list of plain rows (kind, sizes in tokens, ids): they shrink well and print legibly.
+# A drawn transcript is a list of plain rows (kind, sizes in tokens, ids): such rows shrink well and are easy to read.
 Row = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 _SIZES = st.one_of(st.integers(1, 60), st.integers(60, 400))
@@ -311,27 +311,27 @@ def _show(number: int, row: Row) -> list[Message]:
 
 
 def valid_transcripts(max_rows: int = 30) -> st.SearchStrategy[tuple[Message, ...]]:
-    """Transcripts that any upstream takes: parallel calls, system messages anywhere, media, any role first."""
+    """Transcripts that any upstream accepts: parallel calls, system messages anywhere, media, any first role."""
     return _lists(_VALID_ROWS, max_rows).map(_assemble)
 
 
 def broken_transcripts(max_rows: int = 16) -> st.SearchStrategy[tuple[Message, ...]]:
-    """Anything at all: orphan results, calls without one, double and empty ids, results behind other messages."""
+    """Transcripts that may be invalid: results without a call, calls without a result, repeated and empty ids."""
     return _lists(_BROKEN_ROWS, max_rows).map(_assemble)
 
 
 def _lists(rows: st.SearchStrategy[Row], max_rows: int) -> st.SearchStrategy[list[Row]]:
-    """Half of the lists are long: left alone, hypothesis draws mostly short ones, which never need a cut."""
+    """Half of the lists are long: by default hypothesis draws mostly short lists, which never need a cut."""
     return st.one_of(st.lists(rows, min_size=max_rows // 2, max_size=max_rows), st.lists(rows, max_size=max_rows))
 
 
 def transcripts(max_rows: int = 24) -> st.SearchStrategy[tuple[Message, ...]]:
-    """Valid, broken, or first the one and then the other."""
+    """Valid transcripts, broken ones, or a valid one followed by a broken one."""
     valid, broken = valid_transcripts(max_rows), broken_transcripts(max_rows // 2)
     return st.one_of(valid, broken, st.tuples(valid, broken).map(lambda pair: pair[0] + pair[1]))
 
 
 def split_steps(messages: Sequence[Message]) -> list[range]:
-    """The indexes of each step's messages: one that opens a step, and the results behind it."""
+    """The message indexes of each step: the message that opens it, and the results after it."""
     starts = [index for index, message in enumerate(messages) if starts_step(message) or index == 0]
     return [range(start, stop) for start, stop in pairwise([*starts, len(messages)])]

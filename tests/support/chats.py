@@ -1,6 +1,6 @@
-"""Long chats in which one fact is told at each turn, by the user and by the assistant in turn, with small talk around.
+"""Long chats with one fact per turn and small talk around it. The user and the assistant tell facts alternately.
 
-Law: a chat is a function of its seed, its length and its language. Each fact has a value that stands nowhere else.
+Law: a chat is a function of its seed, its length and its language. The value of each fact appears nowhere else.
 """
 
 import re
@@ -11,19 +11,20 @@ from random import Random
 from support.builders import Wire
 
 NEAR_CHARS = 120
-"""What a fact is about stands so near to its value, or nobody can tell what the value is of."""
+"""A summary keeps a fact if its subject is at most this far from its value. From farther away, a reader cannot connect
+the two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What was told: `about` is a word of the sentence that says what `value` is of."""
+    """A fact that was told. `about` is the word of the sentence that names the subject of `value`."""
 
     about: str
     value: str
     is_users: bool
 
     def stands_in(self, body: str) -> bool:
-        """Whether the value is there, with what it is about near it."""
+        """Whether the value appears with its subject near it."""
         found = re.finditer(rf"(?<![A-Za-z0-9]){re.escape(self.value)}(?![A-Za-z0-9])", body)
         around = (body[max(match.start() - NEAR_CHARS, 0) : match.end() + NEAR_CHARS] for match in found)
         return any(self.about.lower() in text.lower() for text in around)
@@ -31,10 +32,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How a language tells facts. `kinds` are pairs: a sentence with {about} and {value}, and the values' name.
+    """The sentences of a language.
 
-    `users_frames` and `assistants_frames` have {fact} in them; `users_talk` and `assistants_talk` are said around
-    facts, and `talk` with {topic} and {mood} in it by both.
+    kinds: pairs of a sentence with {about} and {value}, and the name of the kind of value.
+    users_frames, assistants_frames: sentences around a {fact}.
+    users_talk, assistants_talk: small talk of one speaker.
+    talk: small talk of both, with {topic} and {mood}.
     """
 
     subjects: tuple[str, ...]
@@ -289,8 +292,8 @@ LANGUAGES = {"English": ENGLISH, "German": GERMAN, "Chinese": CHINESE}
 
 
 def make_chat(language: Language, *, turns: int = 150, seed: int = 1) -> tuple[list[Wire], list[Fact]]:
-    """A system message and `turns` of user and assistant; and what was told in them, one fact a turn."""
-    random = Random(seed)  # noqa: S311  # no secret
+    """A system message and `turns` pairs of user and assistant messages, and the facts in them, one per turn."""
+    random = Random(seed)  # noqa: S311  # not for secrets
     facts = [_make_fact(language, number, random) for number in range(turns)]
     messages: list[Wire] = [{"role": "system", "content": "You are a friendly and precise assistant."}]
     for number, (_, sentence) in enumerate(facts):
@@ -306,7 +309,7 @@ def make_chat(language: Language, *, turns: int = 150, seed: int = 1) -> tuple[l
 
 
 def count_facts(facts: Iterable[Fact], body: str) -> tuple[int, int]:
-    """How many of the user's facts stand in a body, and how many of the assistant's."""
+    """How many of the user's facts appear in a body, and how many of the assistant's."""
     standing = [fact.is_users for fact in facts if fact.stands_in(body)]
     return sum(standing), len(standing) - sum(standing)
 
@@ -322,7 +325,7 @@ def _make_fact(language: Language, number: int, random: Random) -> tuple[Fact, s
 
 
 def _make_value(language: Language, kind: str, number: int, random: Random) -> str:
-    """A value of a kind, made with the fact's number so that no two facts have the same."""
+    """A value of this kind. It contains the fact's number, so no two facts have the same value."""
     word = random.choice(WORDS)
     first, second = divmod(number, 12)
     letter = LETTERS[first % len(LETTERS)]
@@ -346,7 +349,7 @@ def _make_value(language: Language, kind: str, number: int, random: Random) -> s
 
 
 def _speak(language: Language, told: str | None, random: Random, *, is_users: bool) -> str:
-    """A message: what is told, if anything, between small talk."""
+    """A message: the fact, if any, between sentences of small talk."""
     talk = language.users_talk if is_users else language.assistants_talk
     said = random.sample(talk, k=random.randrange(1, 4))
     for pattern in random.sample(language.talk, k=random.randrange(3)):

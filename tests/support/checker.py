@@ -1,7 +1,7 @@
-"""What a strict upstream, and a client who trusts us, would say about a forwarded transcript.
+"""Checks a forwarded transcript as a strict upstream would, and as a client that trusts trimtab would.
 
-Law: works on plain OpenAI message dicts, and knows nothing of the rules or of the proxy. Each check returns its
-problems as sentences; an empty list is praise.
+Law: it works on plain OpenAI message dicts, and does not import the rules or the proxy. Each check returns its problems
+as sentences; an empty list means that there are none.
 """
 
 import re
@@ -21,11 +21,11 @@ RESULTS = ("tool", "function")
 _POINTER = re.compile(r"\[trimtab: same as the tool result (\d+) before this")
 _HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
 BEGINNING_CHARS = 8
-"""Of a text, at least, that a shortened one keeps."""
+"""A shortened text keeps at least this many of its first characters."""
 
 
 def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
-    """All problems of a forwarded transcript; `last_may_shrink` where the policy may truncate the last message."""
+    """All problems of a forwarded transcript. `last_may_shrink`: the policy may truncate the last message."""
     known = _with_last(original, sent) if last_may_shrink else original
     return [
         *check_pairing(sent),
@@ -42,7 +42,7 @@ def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = Fa
 
 
 def check_request(original: bytes, sent: bytes, *, last_may_shrink: bool = False) -> list[str]:
-    """All problems of a forwarded body: its transcript, its other members, and the bytes of system messages."""
+    """All problems of a forwarded body: of its transcript, its other members, and the bytes of system messages."""
     before, after = (msgspec.json.decode(body, type=dict[str, msgspec.Raw]) for body in (original, sent))
     problems = []
     others = [{key: bytes(value) for key, value in body.items() if key != "messages"} for body in (before, after)]
@@ -60,7 +60,7 @@ def check_request(original: bytes, sent: bytes, *, last_may_shrink: bool = False
 
 
 def check_pairing(sent: Wires) -> list[str]:
-    """Every call has exactly one result in the block right behind its message, and every result has its call."""
+    """Every call has exactly one result directly after its message, and every result has its call."""
     problems = []
     wanted: Counter[str] = Counter()
     for index, message in enumerate(sent):
@@ -76,7 +76,7 @@ def check_pairing(sent: Wires) -> list[str]:
 
 
 def check_calls(original: Wires, sent: Wires) -> list[str]:
-    """The calls sent are calls of the client, whole, and in the client's order."""
+    """The calls sent are the client's, complete and in the client's order."""
     made = iter([message["tool_calls"] for message in original if message.get("tool_calls")])
     return [
         f"message {index}: calls or their arguments are not the client's"
@@ -86,7 +86,7 @@ def check_calls(original: Wires, sent: Wires) -> list[str]:
 
 
 def check_leaders(original: Wires, sent: Wires) -> list[str]:
-    """System and developer messages are the client's: none added, none lost, none changed, none moved."""
+    """System and developer messages are the client's: none was added, removed, changed or moved."""
     before, after = ([message for message in part if message["role"] in LEADERS] for part in (original, sent))
     problems = [] if before == after else ["system or developer messages were added, lost, changed or reordered"]
     if _count_leading(sent) < _count_leading(original):
@@ -95,7 +95,7 @@ def check_leaders(original: Wires, sent: Wires) -> list[str]:
 
 
 def check_content(original: Wires, sent: Wires) -> list[str]:
-    """Nothing is emptied: a message of ours has a text, and an edited one has no empty text that it had not before."""
+    """No content was emptied: a message of ours has text, and an edited one has no new empty text."""
     empties = Counter[str]()
     for message in original:
         empties[message["role"]] = max(empties[message["role"]], list(texts_of(message)).count(""))
@@ -112,7 +112,7 @@ def check_content(original: Wires, sent: Wires) -> list[str]:
 
 
 def check_keys(original: Wires, sent: Wires) -> list[str]:
-    """A message keeps all its keys but the content; what we add has no other keys than it must have."""
+    """A message keeps all keys except the content. A message of ours has only the necessary keys."""
     known = [_without_content(message) for message in original]
     known += [{"role": "user"}, {"role": "assistant"}]
     for message in original:
@@ -125,9 +125,9 @@ def check_keys(original: Wires, sent: Wires) -> list[str]:
 
 
 def check_pointers(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
-    """What a result points to stands before it as a result of its own, and its diff fits that one.
+    """The result that a pointer names is before it and is no pointer itself, and a diff fits that result.
 
-    A diff of the last step may have been shortened, where the policy may do that.
+    A diff in the last step may have been shortened if the policy allows it.
     """
     results = [(index, message) for index, message in enumerate(sent) if message["role"] in RESULTS]
     last_step = max((index for index, message in enumerate(sent) if message["role"] not in RESULTS), default=0)
@@ -139,20 +139,20 @@ def check_pointers(original: Wires, sent: Wires, *, last_may_shrink: bool = Fals
         target = results[rank - back][1] if back <= rank else {"content": "[trimtab: tool result"}
         texts = list(texts_of(target))
         if target not in original and texts[0].startswith(("[trimtab: same as", "[trimtab: tool result")):
-            problems.append(f"message {index}: points to what does not stand there")
+            problems.append(f"message {index}: points to a result that is not there")
         elif expand(texts, "\n\n".join(texts_of(message))) is None and not (last_may_shrink and index > last_step):
             problems.append(f"message {index}: a diff that does not fit")
     return problems
 
 
 def read_pointer(text: str) -> int:
-    """How many results back a result points; 0 where it points nowhere."""
+    """How many results back a result points; 0 if it is no pointer."""
     found = _POINTER.match(text)
     return int(found[1]) if found else 0
 
 
 def expand(target: Sequence[str], pointer: str) -> list[str] | None:
-    """The texts that a pointer stands for, given those of what it points to; None where its diff does not fit."""
+    """The texts that a pointer replaces, given those of its target. None if its diff does not fit."""
     lines = pointer.split("\n")[1:]
     if not lines:
         return list(target)
@@ -178,7 +178,7 @@ def expand(target: Sequence[str], pointer: str) -> list[str] | None:
 
 
 def check_users(original: Wires, sent: Wires) -> list[str]:
-    """No two user messages follow each other that did not so before (results and system messages aside)."""
+    """Two user messages in a row were already so in the original (results and system messages do not count)."""
     together = [right for left, right in pairwise(_talk(original)) if left["role"] == right["role"] == "user"]
     return [
         f"two user messages in a row: {_clip(left)} and {_clip(right)}"
@@ -188,7 +188,7 @@ def check_users(original: Wires, sent: Wires) -> list[str]:
 
 
 def check_bridges(original: Wires, sent: Wires) -> list[str]:
-    """An assistant message of ours stands between two user messages, and nowhere else."""
+    """An assistant message of ours is always between two user messages."""
     talk = _talk(sent)
     problems = []
     for index, message in enumerate(talk):
@@ -196,12 +196,12 @@ def check_bridges(original: Wires, sent: Wires) -> list[str]:
             continue
         neighbours = [near["role"] for near in talk[max(index - 1, 0) : index + 2 : 2]]
         if neighbours != ["user", "user"]:
-            problems.append(f"an assistant message that is not the client's stands between {neighbours}")
+            problems.append(f"an assistant message that is not the client's is between {neighbours}")
     return problems
 
 
 def check_alternation(sent: Wires) -> list[str]:
-    """User and assistant take turns, and the user begins (results and system messages aside)."""
+    """User and assistant alternate, and the user is first (results and system messages do not count)."""
     talk = _talk(sent)
     problems = [
         f"two {left['role']} messages in a row: {_clip(left)} and {_clip(right)}"
@@ -212,18 +212,18 @@ def check_alternation(sent: Wires) -> list[str]:
 
 
 def check_first_user(original: Wires, sent: Wires) -> list[str]:
-    """The task statement opens the first user message, whole."""
+    """The first user message contains the task statement, complete."""
     users = [[message for message in part if message["role"] == "user"] for part in (original, sent)]
     if not users[0]:
         return []
     if not users[1]:
-        return ["the task statement is gone"]
+        return ["the task statement is missing"]
     task = list(texts_of(users[0][0]))
-    return [] if _holds(users[1], task) else ["the task statement is not whole"]
+    return [] if _holds(users[1], task) else ["the task statement is not complete"]
 
 
 def check_last_user(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
-    """The last user message is sent, whole; or shortened, as it may have been when it was the last message of all."""
+    """The last user message is sent, complete. If it was once the last message of all, it may be shortened."""
     users = [message for message in original if message["role"] == "user"]
     sent_users = [message for message in sent if message["role"] == "user"]
     if not users or _holds(sent_users, list(texts_of(users[-1]))):
@@ -231,7 +231,7 @@ def check_last_user(original: Wires, sent: Wires, *, last_may_shrink: bool = Fal
     beginnings = [text[:BEGINNING_CHARS] for text in texts_of(users[-1])]
     if last_may_shrink and _holds([user for user in sent_users if _holds([user], ("[trimtab: ",))], beginnings):
         return []
-    return ["the last user message is gone or not whole"]
+    return ["the last user message is missing or not complete"]
 
 
 def texts_of(message: Wire) -> Iterator[str]:
@@ -248,7 +248,7 @@ def _holds(messages: Wires, texts: Sequence[str]) -> bool:
 
 
 def _with_last(original: Wires, sent: Wires) -> list[Wire]:
-    """The original, with the last message as it was sent in the place of the last one like it."""
+    """The original, with the last message sent in place of the newest message that differs from it only in content."""
     for index in reversed(range(len(original) if sent else 0)):
         if _without_content(original[index]) == _without_content(sent[-1]):
             return [*original[:index], sent[-1], *original[index + 1 :]]

@@ -1,4 +1,4 @@
-"""How the shell's tests ask a proxy."""
+"""Requests to a proxy, for tests of the server."""
 
 import asyncio
 from typing import Any
@@ -19,11 +19,11 @@ SMALL = (
     "defaults.low_water=0.4",
     "defaults.anchors=0.2",
 )
-"""Settings under which a session of the tests' own making is several times larger than the window."""
+"""Settings with a window that is several times smaller than a session from `support.sessions.make_session`."""
 
 
 async def post(client: aiohttp.ClientSession, url: str, body: Any, **headers: str) -> tuple[Any, bytes]:
-    """Send a body, or its JSON, with a credential; the answer and its bytes."""
+    """Send a body, or the JSON of a value, with a credential. Returns the response and its body."""
     data = body if isinstance(body, bytes) else orjson.dumps(body)
     headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"} | headers
     async with client.post(url, data=data, headers=headers) as response:
@@ -31,7 +31,7 @@ async def post(client: aiohttp.ClientSession, url: str, body: Any, **headers: st
 
 
 async def ask_raw(url: str, request: bytes) -> bytes:
-    """Send the bytes of a request; everything that comes back until the connection ends."""
+    """Send the bytes of a request. Returns everything received until the connection ends."""
     address = URL(url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(request)
@@ -42,7 +42,7 @@ async def ask_raw(url: str, request: bytes) -> bytes:
 
 
 async def settle(proxy: Proxy) -> None:
-    """Wait until no summary is under way."""
+    """Wait until no summary is in progress."""
     while under_way := list(proxy.services.summaries._under_way.values()):
         await asyncio.wait(under_way)
-        await asyncio.sleep(0)  # for them to be struck off
+        await asyncio.sleep(0)  # lets their callbacks remove them from the list

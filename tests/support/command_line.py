@@ -1,4 +1,4 @@
-"""`trimtab` run in this process, as from a shell."""
+"""Runs `trimtab` in this process, as a shell would."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from proxy.cli.main import main
 
 SMALL = ("--set", "defaults.count=heuristic", "--set", "defaults.context_window=4000")
-"""Settings for a window that fills soon, and for counts that need no vocabulary."""
+"""Settings for a small window, and for token counts without a vocabulary."""
 ODD_BODY = b'\n{ "messages" : [ {"role":"user", "content":"\\u00e9"} ] , "seed":%d }\r\n\n' % 10**30
 _OWN_VARIABLES = (
     "TRIMTAB_CONFIG",
@@ -20,6 +20,6 @@ _OWN_VARIABLES = (
 
 
 def run_trimtab(*arguments: str | Path, input_bytes: bytes | None = None, **environment: str) -> Result:
-    """Run `trimtab` in this process, without the environment's own settings."""
-    unset = dict.fromkeys(_OWN_VARIABLES)  # click's runner unsets what is None
+    """Run `trimtab` in this process, without the TRIMTAB_ variables of the environment."""
+    unset = dict.fromkeys(_OWN_VARIABLES)  # click's test runner unsets a variable that is None
     return CliRunner().invoke(main, list(map(str, arguments)), input=input_bytes, env={**unset, **environment})

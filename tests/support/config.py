@@ -1,11 +1,11 @@
-"""What is said of a configuration that is wrong."""
+"""The error messages of an invalid configuration."""
 
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 
 
 def find_problems(text: str, *settings: str, **environment: str) -> list[str]:
-    """The lines of the error; none if the text is accepted."""
+    """The lines of the error message; an empty list if the configuration is valid."""
     try:
         load_config(text, settings=settings, environment=environment)
     except ConfigError as error:

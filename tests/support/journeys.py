@@ -1,4 +1,4 @@
-"""Values of one request, and what its stages are served with: all of it real, but nothing leaves the process."""
+"""Values of one request, and real services for its stages. Only the upstream client is a fake, so nothing is sent."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -58,7 +58,7 @@ NOTE = write_note("SUMMARY of the work so far.")
 
 
 def arrive(**headers: str) -> Arrival:
-    """A request that has come with these headers, and a credential."""
+    """A request with a credential and these headers."""
     shown = tuple({"Authorization": "Bearer sk-of-the-client", **headers}.items())
     found, tenant = find_secrets(find_shown(shown)), TENANCY.identify(shown)
     return replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=found, tenant=tenant)
@@ -70,18 +70,18 @@ def read(messages: list[dict[str, Any]], **more: Any) -> Request:
 
 
 def read_session(steps: int, *, result_words: int = 120, **more: Any) -> Request:
-    """The request of a session, after so many steps."""
+    """The request of a session after `steps` steps."""
     return read(make_session(steps, result_words=result_words)["messages"][:-1], **more)
 
 
 def make_reply() -> Reply:
-    """A client that has not been answered, and that no stage has a reason to speak to."""
+    """A reply to a client to whom nothing was sent; any attempt to send raises."""
     return Reply(Mock(spec=()))
 
 
 @dataclass
 class _Answer:
-    """An answer that has come whole."""
+    """A complete response."""
 
     status: int
     body: bytes
@@ -95,9 +95,11 @@ class _Answer:
 
 
 class ScriptedClient(UpstreamClient):
-    """Sends nothing. A question is kept in `asked`, and answered by `status` and a note as soon as `released` is set.
+    """Keeps requests instead of sending them, and answers them.
 
-    `arrived` is set once there was one. Questions for windows find nothing; their headers are in `windows_asked`.
+    asked: the questions. Each is answered by `status` and a note as soon as `released` is set.
+    arrived: set after the first question.
+    windows_asked: the headers of requests for a context window; they are answered by 404.
     """
 
     def __init__(self) -> None:
@@ -108,13 +110,13 @@ class ScriptedClient(UpstreamClient):
         self.released.set()
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     @asynccontextmanager
     async def send(
         self, method: str, _url: Any, headers: CIMultiDict[str], body: bytes | None, _upstream: Any
     ) -> AsyncIterator[_Answer]:
-        """The answer to a question."""
+        """Yield the response to a request."""
         if method == "GET" or body is None:
             self.windows_asked.append(headers)
             yield _Answer(404, b"")
@@ -127,14 +129,14 @@ class ScriptedClient(UpstreamClient):
 
 @dataclass(frozen=True)
 class Stages:
-    """What stages are served with, and those that come before the one under test."""
+    """The services of stages, and functions for the stages before the one under test."""
 
     services: Services
     client: ScriptedClient
     log: ListLog
 
     def route(self, model: str = "m", **headers: str) -> Route:
-        """The way of a request for a model."""
+        """The route of a request for a model."""
         return choose_route(self.services.config, arrive(**headers), CIMultiDict(headers), model)
 
     async def prepare(self, request: Request, **headers: str) -> Call:
@@ -142,16 +144,16 @@ class Stages:
         return await prepare_call(self.services, arrive(**headers), self.route(request.model, **headers), request)
 
     async def attempt(self, request: Request, **headers: str) -> Attempt:
-        """The first attempt."""
+        """The first attempt of a request."""
         route = self.route(request.model, **headers)
         return await compact(self.services, arrive(**headers), route, request, make_reply())
 
     async def settle(self) -> None:
-        """Wait until nothing is learned of models any more."""
+        """Wait until no facts about models are being learned."""
         await self.services.models.settle()
 
     def count(self, metric: str, **labels: str) -> float:
-        """A sample of the metrics; 0 if there is none."""
+        """The value of a metric; 0 if it has none for these labels."""
         return self.services.recorder.metrics.registry.get_sample_value(f"trimtab_{metric}", labels) or 0.0
 
 
@@ -160,7 +162,7 @@ MakeStages = Callable[..., Awaitable[Stages]]
 
 @asynccontextmanager
 async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[Stages]:
-    """Services by these settings, with a store in memory; a window is configured, so that no upstream is asked."""
+    """Services with these settings and a store in memory. The window is configured, so no upstream is asked for it."""
     base = ("upstream.base_url=http://127.0.0.1:9/v1", "defaults.context_window=8000", "store=memory")
     config = load_config(settings=(*base, *settings), environment={})
     client, store, metrics, log = ScriptedClient(), MemoryStore(), Metrics(), ListLog()

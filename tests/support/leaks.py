@@ -1,4 +1,4 @@
-"""What a proxy holds besides its requests: tasks, descriptors, connections. After each fault it must be what it was."""
+"""What a proxy holds outside of requests: tasks, descriptors, connections. A fault must not change it."""
 
 import asyncio
 import gc
@@ -15,23 +15,23 @@ from proxy.server.app import Proxy
 
 CALM_SECONDS = 3.0
 PER_REQUEST = (Journey, ClientResponse, web.BaseRequest, web.StreamResponse)
-"""Of these none outlives its request."""
+"""No object of these classes outlives its request."""
 
 
 def read_sample(proxy: Proxy, name: str, **labels: str) -> float:
-    """A sample of the proxy's metrics, the sum over all labels that are not named."""
+    """The value of a metric of the proxy, summed over all labels that are not given."""
     samples = (one for metric in proxy.services.recorder.metrics.registry.collect() for one in metric.samples)
     return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
 
 def count_kept() -> Counter[str]:
-    """Objects of one request that are alive."""
+    """Count the live objects that belong to one request, by class."""
     gc.collect()
     return Counter(type(one).__name__ for one in gc.get_objects() if issubclass(type(one), PER_REQUEST))
 
 
 class Leaks:
-    """Compares what is held with what was held when it was made; make it once the proxy has served a request."""
+    """Compares what the proxy holds now with what it held at `mark`. Mark after a first request has been served."""
 
     def __init__(self, proxy: Proxy, *upstreams: FaultyUpstream) -> None:
         self._proxy = proxy
@@ -39,12 +39,12 @@ class Leaks:
         self._before: set[str] | None = None
 
     async def mark(self) -> None:
-        """What is held now is what shall be held."""
+        """Remember what the proxy holds now as the expected state."""
         await self._hang_up()
         self._before = self._held()
 
     async def check(self) -> None:
-        """Nothing is left of the requests: no task, no descriptor, no connection but idle ones, none in flight."""
+        """Nothing remains of the requests: no task, descriptor or request in flight, and only idle connections."""
         await self._until(lambda: read_sample(self._proxy, "trimtab_requests_in_flight") == 0, "in flight")
         connector = self._proxy.services.client._session.connector
         assert connector is not None
@@ -71,7 +71,7 @@ class Leaks:
         await self._until(lambda: self._count_open() == 0 == self._count_idle(), "idle connections")
 
     def _held(self) -> set[str]:
-        """Tasks, calls for summaries, descriptors, numbered."""
+        """The tasks, summary calls and descriptors, as numbered names."""
         under_way = self._proxy.services.summaries._under_way
         held = {
             "task": len(asyncio.all_tasks()),
@@ -81,10 +81,10 @@ class Leaks:
         return {f"{kind} {number}" for kind, size in held.items() for number in range(size)}
 
     async def _until(self, is_so: Any, what: str) -> None:
-        """Ends as soon as it is so; fails where it never is."""
+        """Wait until the condition is true; fail after CALM_SECONDS."""
         try:
             async with asyncio.timeout(CALM_SECONDS):
-                while not is_so():  # noqa: ASYNC110 - nobody tells of it
+                while not is_so():  # noqa: ASYNC110 - there is no event to wait for
                     await asyncio.sleep(0.001)
         except TimeoutError as error:
             message = f"{what}: {sorted(self._held() - (self._before or set()))} too many; {[*asyncio.all_tasks()]}"

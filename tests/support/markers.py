@@ -1,6 +1,6 @@
-"""What the markers of truncation claim, held against the text that was truncated.
+"""Checks the claims of truncation markers against the text that was truncated.
 
-Law: knows the forms of the markers, as docs/reference/markers.md lists them, and not how they are made.
+Law: it knows the forms of the markers from docs/reference/markers.md, not the code that writes them.
 """
 
 import re
@@ -23,7 +23,7 @@ _ITEMS = re.compile(r"(?:\[trimtab: )?omitted (\d+) of (\d+) (?:items|members)\b
 
 
 def check_markers(short: str, text: str, count: CountTokens) -> int:
-    """How many markers stand in `short`, what was kept of `text`; all of them tell the truth, or this fails."""
+    """Count the markers in `short`, the truncated form of `text`. Fails if one of them is not true."""
     if short == text:
         return 0
     if (document := _read_json(short)) is not None:
@@ -45,7 +45,7 @@ def _read_json(short: str) -> Any:
 
 
 def _check_items(short: Any, whole: Any) -> int:
-    """Shown and omitted parts are all the parts, as far as the two can be walked side by side."""
+    """Shown and omitted parts together are all parts. Both values are walked in parallel as far as they match."""
     if isinstance(short, dict) and isinstance(whole, dict):
         markers = [value for key, value in short.items() if key.startswith("[trimtab")]
         shown = {key: value for key, value in short.items() if key in whole}
@@ -63,7 +63,7 @@ def _check_items(short: Any, whole: Any) -> int:
 
 
 def _check_middle(short: str, marker: "re.Match[str]", text: str, count: CountTokens) -> None:
-    """Head, marker and tail: the lines of which something is missing, and the size of what is."""
+    """Check head and tail, and the number of lines and tokens or bytes that are missing between them."""
     head, tail = short[: marker.start()], short[marker.end() :]
     assert text.startswith(head)
     assert text.endswith(tail)
@@ -74,7 +74,7 @@ def _check_middle(short: str, marker: "re.Match[str]", text: str, count: CountTo
 
 
 def _check_gaps(short: str, text: str, count: CountTokens) -> int:
-    """Each marker stands where the kept text before it ends, and what follows it stands behind what it names."""
+    """Each marker is where the kept text before it ends, and the text after it follows the gap that it names."""
     markers = list(_GAP.finditer(short))
     at = _skip(text, 0, short[: markers[0].start()])
     for marker, following in zip(markers, [*markers[1:], None], strict=True):
@@ -88,7 +88,7 @@ def _check_gaps(short: str, text: str, count: CountTokens) -> int:
 
 
 def _skip(text: str, at: int, kept: str) -> int:
-    """Where the kept text ends that stands at a place; a line break may have been added before a marker."""
+    """The end of the kept text that begins at `at`. A line break may have been added before a marker."""
     if text.startswith(kept, at):
         return at + len(kept)
     assert kept.endswith("\n")
@@ -97,7 +97,7 @@ def _skip(text: str, at: int, kept: str) -> int:
 
 
 def _find_end(text: str, at: int, marker: "re.Match[str]", behind: str) -> int:
-    """Where a gap ends that begins at a place, by its marker."""
+    """The end of the gap that begins at `at`, as its marker says."""
     first = text.count("\n", 0, at) + 1
     if marker["chars"]:
         assert marker["of"] in {None, str(first)}
@@ -115,5 +115,5 @@ def _find_end(text: str, at: int, marker: "re.Match[str]", behind: str) -> int:
     behind = behind.removesuffix("\n")
     if text.startswith(behind, end):
         return end
-    # It is the end of the last line; the same text may stand further ahead in it.
+    # `behind` is the end of the last line. The same text may also occur earlier in that line, so search from the right.
     return text.rindex(behind, max(stop, at), end + len(behind) - 1)

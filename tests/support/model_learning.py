@@ -1,4 +1,4 @@
-"""Processes that learn of models, each with its own metrics and log, and a time that only the test moves."""
+"""Processes that learn facts about models, each with its own metrics and log, and a clock that only the test moves."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,19 +16,19 @@ from proxy.telemetry.metrics import Metrics
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
 LIMIT = 40_000
-"""What a prompt may have; TOKENS is not far below it."""
+"""The prompt limit. TOKENS is not far below it."""
 NOW = 1_700_000_000.0
-"""Seconds since 1970, at which all is learned."""
+"""The time of every observation, in seconds since 1970."""
 TOKENS = 10_000
 
 
 def report(counted_tokens: int, reported_tokens: int) -> Report:
-    """What an upstream reports of a prompt that is not far below the limit."""
+    """An upstream's report of a prompt that is not far below the limit."""
     return Report(counted_tokens, reported_tokens, LIMIT)
 
 
 class ListLog:
-    """Keeps log lines for tests to look at, as they are logged unless more is asked for: those for debugging go."""
+    """A log that keeps its lines for tests, except debug lines."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -38,18 +38,18 @@ class ListLog:
         self.lines.append({"event": event, **fields})
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Keep a line, and that it was a warning."""
+        """Keep a line, and its event in `warned`."""
         self.warned.append(event)
         self._add(event, **fields)
 
     info = error = _add
 
     def debug(self, event: str, **fields: Any) -> None:
-        """Not kept."""
+        """Drop the line, as the default log level does."""
 
 
 class Clock:
-    """A time that stands still until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -60,25 +60,25 @@ class Clock:
 
 @dataclass
 class Process:
-    """One process's models, what it counts and what it logs."""
+    """The models of one process, its metrics and its log."""
 
     models: Models
     metrics: Metrics
     log: ListLog
 
     async def settle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until nothing is in progress."""
         await self.models.settle()
 
     async def look_up(self, name: ModelName = NAME, label: str = "other") -> Facts:
-        """The facts, once what the question sets off has come to its end, too."""
+        """The facts about a model, after everything that the first lookup started has ended."""
         await self.models.look_up(name, label)
         self.models.vouch_for(name)
         await self.settle()
         return await self.models.look_up(name, label)
 
     async def feed(self, ratios: Iterable[float], name: ModelName = NAME) -> float:
-        """Answers in which the upstream reports so many tokens for one of ours, and the ratio found thereby."""
+        """Report responses in which the upstream counts `ratio` tokens for each of ours. Returns the learned ratio."""
         for ratio in ratios:
             self.models.vouch_for(name)
             self.models.observe(name, report(TOKENS, round(ratio * TOKENS)))
@@ -87,7 +87,7 @@ class Process:
 
     @property
     def changes(self) -> dict[str, float]:
-        """How often which cause has changed something."""
+        """The number of changes of the policy by cause."""
         samples = [sample for metric in self.metrics.policy_changes.collect() for sample in metric.samples]
         return {one.labels["cause"]: one.value for one in samples if one.name.endswith("_total")}
 
@@ -97,7 +97,7 @@ Start = Callable[..., Process]
 
 @asynccontextmanager
 async def run_processes(clock: Clock) -> AsyncIterator[Start]:
-    """A function that starts processes, on a store that they share unless they are given another."""
+    """A function that starts processes. They share a store unless another one is given."""
     shared = MemoryStore()
     async with AsyncExitStack() as stack:
 

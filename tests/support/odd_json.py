@@ -1,4 +1,4 @@
-"""JSON of no particular kind, as no client sends it."""
+"""Arbitrary JSON that no real client sends."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ ODD = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-"""Any JSON; integers of any size."""
+"""Any JSON value, with integers of any size."""
 
 
 def odd_objects(*keys: str, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects with anything under some of the keys, or objects with the same keys; or no object at all."""
+    """Objects with any value under some of the keys, also nested; or any other JSON value."""
     inner = ODD | st.fixed_dictionaries({}, optional=dict.fromkeys(keys, ODD))
     return st.fixed_dictionaries({}, optional={**dict.fromkeys(keys, inner), **more}) | ODD
 
 
 def dump(value: Any) -> bytes:
-    """JSON that orjson would not write: with integers of any size."""
+    """Write JSON with integers of any size, which orjson refuses."""
     if isinstance(value, dict):
         return b"{" + b",".join(orjson.dumps(key) + b":" + dump(item) for key, item in value.items()) + b"}"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Where the step begins that the model has not answered, found without the program's own sums."""
+"""Finds the start of the step that the model has not answered yet, without the program's own sums."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from rules.window.sums import MAX_OPEN_WORDS
 
 
 def find_open_step(messages: Sequence[Message]) -> int:
-    """The model's last answer if results have followed it; else the first of the newest words since then."""
+    """The model's last message if results follow it; else the first of the newest user messages after it."""
     answered = max((index for index, one in enumerate(messages) if one.role is Role.ASSISTANT), default=0)
     behind = range(answered + 1, len(messages))
     unseen = next((index for index in behind if messages[index].role is Role.TOOL), len(messages))

@@ -1,4 +1,4 @@
-"""Policies under which short transcripts are cut."""
+"""Policies that cut short transcripts."""
 
 from dataclasses import replace
 
@@ -25,16 +25,16 @@ POLICY = Policy(
     anchor_share=0.06,
     prices=FREE,
 )
-"""Results are truncated and cuts are made, both soon; nothing else acts, and no cut is put off for its price."""
+"""Truncates and cuts soon. No other rule acts, and no cut is postponed for its cost."""
 
 
 def by_economy(policy: Policy, economy: Economy, window: int) -> Policy:
-    """The policy with the waters, and the share of what is carried, that a window of this size has."""
+    """The policy with the waters and the anchor share that the economy sets for a window of this size."""
     return _go_by(policy, find_budgets(economy, window))
 
 
 def with_any_waters(policies: st.SearchStrategy[Policy]) -> st.SearchStrategy[Policy]:
-    """The policies with the waters of every economy and window, and with any others."""
+    """The policies with waters of every economy and window size, or with arbitrary waters."""
     fitted = st.builds(find_budgets, st.sampled_from(Economy), st.sampled_from([8_000, 32_000, 128_000, 1_000_000]))
     percents = st.tuples(st.integers(2, 60), st.integers(2, 40), st.integers(0, 40))
     drawn = percents.map(
@@ -44,6 +44,6 @@ def with_any_waters(policies: st.SearchStrategy[Policy]) -> st.SearchStrategy[Po
 
 
 def _go_by(policy: Policy, budgets: Budgets) -> Policy:
-    """A window as small as those of tests has no room for the tokens of a fitted summary: those stay the policy's."""
+    """Keeps the policy's own summary budget: the windows of tests are too small for a fitted one."""
     waters = replace(policy, high_water=budgets.high_water, low_water=budgets.low_water)
     return replace(waters, anchor_share=budgets.anchor_share)

@@ -1,4 +1,4 @@
-"""Reads the pages of docs/reference, and what the source says of the same things."""
+"""Reads the pages of docs/reference, and the same facts from the source."""
 
 import ast
 import re
@@ -19,13 +19,13 @@ def read_page(name: str) -> str:
 
 
 def read_section(name: str, title: str) -> str:
-    """What a page says under a `##` heading."""
+    """The text below a `##` heading of a page."""
     parts = re.split(r"^## (.+)$", read_page(name), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))[title]
 
 
 def read_rows(text: str) -> list[list[str]]:
-    """The cells of every table row in a text, without heads and rules."""
+    """The cells of every table row in a text, without heading rows and separator lines."""
     lines = text.splitlines()
     heads = {index - 1 for index, line in enumerate(lines) if re.match(r"\|[-| ]+\|$", line)}
     rows = [line for index, line in enumerate(lines) if line.startswith("|") and not heads & {index, index - 1}]
@@ -38,7 +38,7 @@ def find_code(text: str) -> list[str]:
 
 
 def find_all(packages: tuple[str, ...], find: Callable[[ast.AST], T | None]) -> Iterator[T]:
-    """What `find` makes of each node of the packages' source, if it is not None."""
+    """The results of `find` for each node of the packages' source, without None."""
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
             found = (find(node) for node in ast.walk(ast.parse(path.read_text("utf-8"))))
@@ -46,5 +46,5 @@ def find_all(packages: tuple[str, ...], find: Callable[[ast.AST], T | None]) -> 
 
 
 def read_literal(node: ast.AST | None) -> str | None:
-    """The text of a string literal; None for all else."""
+    """The value of a string literal; None for any other node."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -1,6 +1,6 @@
-"""The rules on tool results one at a time, each on a whole transcript or on one text.
+"""The rules on tool results, one at a time, on a whole transcript or on one text.
 
-Law: only the editors that the product runs, called as `rules/pipeline` calls them.
+Law: it uses only the editors of the product, and calls them as `rules/pipeline` does.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from rules.treatment import Budget, Treatment
 
 
 def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:
-    """Every result as the editors have it, one editor after the other. Raises LargeWorkError."""
+    """Apply editors to every result, one editor after the other. Raises LargeWorkError."""
     edits = Edits(count_leading(conversation.messages), editors)
     edits.extend(conversation.messages, policy, work)
     return edits.apply(conversation)
@@ -28,12 +28,12 @@ def tidy_tool_results(conversation: Conversation, *, policy: Policy, work: Work)
 
 
 def truncate_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
-    """Truncate every tool result over its budget, but those exempt."""
+    """Truncate every tool result over its budget that is not exempt."""
     return edit_results(conversation, policy, (TRUNCATE,), work)
 
 
 def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str:
-    """What is kept of a result's text, at most `limit` tokens; the same text if it fits."""
+    """The shortened text of a result, at most `limit` tokens; the same text if it fits."""
     budget = Budget(limit)
     (short,) = truncate_result(Result(Message(Role.TOOL, (text,)), call, Treatment(budget)), budget, count)
     return short

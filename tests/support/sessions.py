@@ -1,4 +1,4 @@
-"""Agent sessions: of our own making, and the recorded ones where they are at hand."""
+"""Agent sessions: generated ones, and recorded ones if they are available."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the recorded data (..
 
 
 def recorded_files(folder: str) -> list[Path]:
-    """The JSONL files of a folder of the recorded data; none where it is not here."""
+    """The JSONL files in a folder of the recorded data; none if the data is missing."""
     return sorted((DATA / folder).glob("*.jsonl"))
 
 
@@ -25,9 +25,9 @@ def read_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def requests_of(session: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
-    """The transcripts that a client sends: everything before each turn of the assistant, oldest first.
+    """The transcripts that a client sends: everything before each assistant turn, oldest first.
 
-    Between two turns of the assistant in a row no request stood: the client made both of one answer.
+    There was no request between two assistant messages in a row: the client made both from one response.
     """
     messages = session["messages"]
     for index, message in enumerate(messages):
@@ -36,7 +36,7 @@ def requests_of(session: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
 
 
 def make_session(steps: int, *, result_words: int = 400, system: str = "You are a coding agent.") -> dict[str, Any]:
-    """A session of our own: one task, then `steps` calls with their results."""
+    """A generated session: one task, then `steps` calls with their results."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": system},
         {"role": "user", "content": "Find out why the build of the harbour module fails, and mend it."},

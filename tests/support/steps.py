@@ -1,4 +1,4 @@
-"""How much work something is, by the lines of Python that it takes: the same at every run, on every machine."""
+"""Measures work as the number of Python lines executed: it is the same in every run and on every machine."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def count_steps(work: Callable[[], object]) -> int:
-    """The lines executed, each turn of a loop among them."""
+    """The number of lines executed. A line counts each time it runs."""
     steps = 0
 
     def trace(_frame: FrameType, event: str, _arg: Any) -> Any:

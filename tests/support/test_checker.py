@@ -1,4 +1,4 @@
-"""The checker itself: it praises what is right and names what is wrong."""
+"""The checker: it accepts what is right and names what is wrong."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ ORIGINAL = [SYSTEM, TASK, CALL, RESULT, NOTE, SAID, LAST]
     ],
 )
 def test_what_is_right_is_praised(sent: list[Wire]) -> None:
-    """The original itself, a spliced summary with and without a bridge, and a pruned result have no problem."""
+    """No problem with the original, with a summary with or without a bridge, or with a pruned result."""
     assert check_transcript(ORIGINAL, sent) == []
 
 
@@ -61,14 +61,13 @@ def test_what_is_right_is_praised(sent: list[Wire]) -> None:
         ),
         ([SYSTEM, MEMO, NOTE, {**SAID, "name": "x"}, LAST], "message 3: keys or ids are not the client's"),
         ([SYSTEM, MEMO, NOTE, LAST], "two user messages in a row: 'task summary' and 'last'"),
-        ([SYSTEM, MEMO, NOTE, BRIDGE, SAID, LAST], "an assistant message that is not the client's stands between"),
-        ([SYSTEM, LAST, NOTE, SAID, LAST], "the task statement is not whole"),
-        ([SYSTEM, NOTE, SAID], "the task statement is gone"),
-        ([SYSTEM, MEMO, NOTE, SAID], "the last user message is gone or not whole"),
+        ([SYSTEM, MEMO, NOTE, BRIDGE, SAID, LAST], "an assistant message that is not the client's is between"),
+        ([SYSTEM, LAST, NOTE, SAID, LAST], "the task statement is not complete"),
+        ([SYSTEM, NOTE, SAID], "the task statement is missing"),
+        ([SYSTEM, MEMO, NOTE, SAID], "the last user message is missing or not complete"),
     ],
 )
 def test_what_is_wrong_is_named(sent: list[Wire], problem: str) -> None:
-    """Each fault brings its own sentence."""
     assert any(found.startswith(problem) for found in check_transcript(ORIGINAL, sent))
 
 
@@ -76,7 +75,7 @@ def test_a_last_message_that_may_shrink_is_no_problem() -> None:
     """Under `on_exceeded: truncate` the last user message may be shortened."""
     sent = [*ORIGINAL[:-1], {**LAST, "content": "l"}]
     assert check_transcript(ORIGINAL, sent, last_may_shrink=True) == []
-    assert check_transcript(ORIGINAL, sent) == ["the last user message is gone or not whole"]
+    assert check_transcript(ORIGINAL, sent) == ["the last user message is missing or not complete"]
     said = [*ORIGINAL[:-2], {**SAID, "content": "s"}]
     assert check_transcript(ORIGINAL[:-1], said, last_may_shrink=True) == []
     gone = [*ORIGINAL[:-1], {**LAST, "content": ""}]
@@ -85,7 +84,7 @@ def test_a_last_message_that_may_shrink_is_no_problem() -> None:
 
 
 def test_bytes_of_system_messages_and_other_members_count() -> None:
-    """In a body the system messages keep their very bytes, and the other members theirs; the rest may be re-spaced."""
+    """System messages and the body's other members keep their exact bytes. Whitespace elsewhere may change."""
     body = msgspec.json.encode({"model": "m", "messages": ORIGINAL})
     respaced = body.replace(b'"system",', b'"system", ')
     assert check_request(body, body) == []
@@ -95,7 +94,7 @@ def test_bytes_of_system_messages_and_other_members_count() -> None:
 
 
 def test_roles_alternate_where_they_must() -> None:
-    """Results and system messages do not count; the user begins."""
+    """Results and system messages do not count. The user must be first."""
     talk = [LAST, SAID, {"role": "system", "content": "s"}, LAST]
     assert check_alternation(talk) == []
     assert len(check_alternation([*talk, LAST])) == 1
@@ -112,9 +111,9 @@ NEAR = "[trimtab: same as the tool result 1 before this, from the same call, exc
         ("out", SAME, None),
         ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-two\n+2", None),
         ("one\ntwo", NEAR + "@@ -2,0 +3,1 @@\n+three\n@@ -2,0 +4,1 @@\n+four", None),
-        ("[trimtab: tool result of 99 tokens removed]", SAME, "message 4: points to what does not stand there"),
-        (SAME, SAME, "message 4: points to what does not stand there"),
-        ("out", SAME.replace("1 before", "2 before"), "message 4: points to what does not stand there"),
+        ("[trimtab: tool result of 99 tokens removed]", SAME, "message 4: points to a result that is not there"),
+        (SAME, SAME, "message 4: points to a result that is not there"),
+        ("out", SAME.replace("1 before", "2 before"), "message 4: points to a result that is not there"),
         ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-three\n+2", "message 4: a diff that does not fit"),
         ("one\ntwo", NEAR + "@@ -2,1 +2,2 @@\n-two\n+2", "message 4: a diff that does not fit"),
         ("one\ntwo", NEAR + "@@ -2,1 +1,1 @@\n-two\n+2", "message 4: a diff that does not fit"),
@@ -123,17 +122,17 @@ NEAR = "[trimtab: same as the tool result 1 before this, from the same call, exc
     ],
 )
 def test_pointers_are_followed(first: str, second: str, problem: str | None) -> None:
-    """What is pointed to stands there in full, and the diff fits it."""
+    """The result that a pointer names is there in full, and the diff fits it."""
     original = [TASK, CALL, RESULT, CALL, {**RESULT, "content": "long"}, LAST]
     sent = [TASK, CALL, {**RESULT, "content": first}, CALL, {**RESULT, "content": second}, LAST]
     problems = check_pointers(original, sent)
-    # A first result that points somewhere itself is a problem of its own.
+    # A first result that is a pointer itself is reported as well.
     assert [one for one in problems if one.startswith("message 4")] == ([problem] if problem else [])
     assert check_pointers(sent, sent) == []
 
 
 def test_the_last_diff_may_be_shortened_where_the_policy_may_do_that() -> None:
-    """In the last step only."""
+    """It may be in the last step only."""
     original = [TASK, CALL, RESULT, CALL, {**RESULT, "content": "long"}]
     sent = [*original[:4], {**RESULT, "content": NEAR + "[trimtab: omitted 3 lines (9 tokens)]"}]
     assert check_pointers(original, sent) == ["message 4: a diff that does not fit"]

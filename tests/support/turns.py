@@ -1,7 +1,7 @@
-"""A dialect of the tests' own, unlike chat completions: it proves that a dialect is one codec, and nothing elsewhere.
+"""A test dialect unlike chat completions. It proves that a dialect needs only a codec, and no change elsewhere.
 
-A transcript is a list of items. A user's item holds blocks: words, and any number of tool results. Thoughts, words and
-calls of the model are items of their own. Instructions stand outside, and no system message may stand within.
+A transcript is a list of items. A user item holds blocks: a text, or the result of a call. Thoughts, texts and calls of
+the model are separate items. Instructions are outside of the list, and no system message may be inside.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ USER_SIDE = {Role.USER, Role.TOOL}
 
 
 class Item(msgspec.Struct):
-    """A user's `blocks`, or one thing that the model did."""
+    """The `blocks` of a user item, or one thought, text or call of the model."""
 
     blocks: list[msgspec.Raw] | None = None
     thought: str = ""
@@ -43,7 +43,7 @@ class Item(msgspec.Struct):
 
 
 class Block(msgspec.Struct, omit_defaults=True):
-    """A user's words; or what came of a call."""
+    """A user's text, or the result of a call."""
 
     text: str
     result: str | None = None
@@ -60,7 +60,7 @@ class Body(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """An answer, or an event of one."""
+    """A response, or an event of one."""
 
     said: str = ""
     spent: tuple[int, int] | None = None
@@ -68,7 +68,7 @@ class Answer(msgspec.Struct):
 
 
 def _find_units(raws: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """The items that belong together: each of the user's alone, those of one turn of the model in one."""
+    """Items that belong together: each user item alone, and all items of one model turn."""
     for is_user, group in groupby(range(len(raws)), key=lambda at: b'"blocks"' in raws[at]):
         members = list(group)
         yield from ((at, at + 1) for at in members) if is_user else ((members[0], members[-1] + 1),)
@@ -95,7 +95,7 @@ def _read_block(raw: bytes) -> Message:
 
 
 def _write_items(placed: Sequence[Placed]) -> bytes:
-    """Items that say these messages; a block that no rule touched keeps its bytes."""
+    """The items for these messages. A block that no rule edited keeps its bytes."""
     items: list[bytes] = []
     for is_user, group in groupby((message for message, _ in placed), key=lambda message: message.role in USER_SIDE):
         if is_user:
@@ -163,14 +163,14 @@ class TurnsCodec:
         ).format_tokens
 
     def counts_all(self, request: Request) -> bool:
-        """It has no other members."""
+        """Always true: a request has no members that are not counted."""
         return True
 
     def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
         array = find_array(request.body, b'"items"', request.raws)
         if after is before or array is None:
             return (request.body,)
-        shares = lambda left, right: {left.role, right.role} <= USER_SIDE  # noqa: E731 - it reads as a rule
+        shares = lambda left, right: {left.role, right.role} <= USER_SIDE  # noqa: E731 - a name makes the rule readable
         written, ending = write_elements(Source(request.body, array, before), after, _write_items, shares)
         return (*written.pieces, ending)
 

@@ -1,4 +1,4 @@
-"""A relay between a client and the proxy, byte for byte, that keeps what the client has sent."""
+"""A relay between a client and the proxy that copies every byte and keeps the client's requests."""
 
 import asyncio
 import re
@@ -15,20 +15,20 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 @dataclass
 class WireTap:
-    """`url` stands for the proxy's; `bodies` are those of the client's requests, in the order of their last byte."""
+    """A relay, which clients reach at `url`. `bodies`: the bodies of requests, in the order of completion."""
 
     url: str
     bodies: list[bytes] = field(default_factory=list)
 
     @property
     def chats(self) -> list[dict[str, Any]]:
-        """The bodies, decoded."""
+        """The bodies, decoded from JSON."""
         return [orjson.loads(body) for body in self.bodies]
 
 
 @asynccontextmanager
 async def tap_wire(url: str) -> AsyncIterator[WireTap]:
-    """A relay to the address of a URL, for as long as the block runs."""
+    """Relay connections to the host and port of a URL while the block runs."""
     target = URL(url)
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,7 +45,7 @@ async def tap_wire(url: str) -> AsyncIterator[WireTap]:
 
 @dataclass
 class _Requests:
-    """Takes the bodies of requests with a Content-Length (or none) out of one connection's bytes."""
+    """Extracts the bodies of requests from the bytes of one connection. Bodies must have a Content-Length."""
 
     bodies: list[bytes]
     buffer: bytes = b""
@@ -63,7 +63,7 @@ class _Requests:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, requests: _Requests | None = None) -> None:
-    """One direction; an end is passed on as an end, an abort as an abort."""
+    """Copy one direction. The end of the input is passed on as an end, an abort as an abort."""
     try:
         while data := await reader.read(65536):
             if requests is not None:

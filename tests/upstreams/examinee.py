@@ -1,6 +1,6 @@
-"""An upstream's model that takes the exam of `trimtab evaluate`: it knows what stands in its prompt, and nothing else.
+"""An upstream's model that takes the exam of `trimtab evaluate`. It knows only the content of its prompt.
 
-Facts read `The code of NAME is NUMBER.`
+A fact is a sentence `The code of NAME is NUMBER.`
 """
 
 import re
@@ -20,8 +20,9 @@ Override = Callable[[str, Recorded], web.Response | str | None]
 class Examinee:
     """Answers each kind of question as an honest model would.
 
-    `override` is given the kind (`question`, `answer`, `grade`, `summary`) and may answer in its place. `told` is what
-    a summary tells. `kinds` are those that were asked, oldest first.
+    override: a function of the kind (`question`, `answer`, `grade`, `summary`) that may answer instead.
+    told: the content of a summary.
+    kinds: the kinds that were asked, oldest first.
     """
 
     override: Override = lambda _kind, _recorded: None
@@ -29,7 +30,7 @@ class Examinee:
     kinds: list[str] = field(default_factory=list)
 
     async def answer(self, recorded: Recorded, _: web.BaseRequest) -> web.StreamResponse:
-        """One answer."""
+        """Answer one request."""
         prompt = read_text(recorded.json["messages"][-1])
         kind = self._find_kind(recorded, prompt)
         self.kinds.append(kind)
@@ -66,19 +67,19 @@ class Examinee:
 
 
 def write_question(name: str, number: str) -> str:
-    """A question about a fact, as a model is asked to write it."""
+    """A question about a fact, in the form that the prompt asks a model for."""
     quote = f"The code of {name} is {number}."
     return orjson.dumps({"question": f"What is the code of {name}?", "answer": number, "quote": quote}).decode()
 
 
 def read_text(message: dict[str, Any]) -> str:
-    """The words of a message."""
+    """The text of a message."""
     content = message.get("content") or ""
     return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
 
 def make_session(steps: int = 30, *, words: int = 300) -> bytes:
-    """A session of steps that each read a file with a fact in it."""
+    """A session in which each step reads a file that contains a fact."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You are a careful assistant."},
         {"role": "user", "content": "Read all files, and tell what is odd."},

@@ -1,4 +1,4 @@
-"""What an upstream can do wrong, and what a client sees of it: the matrix of test_faults.py."""
+"""The faults of an upstream, and what a client sees of each: the matrix of test_faults.py."""
 
 import gzip
 import io
@@ -13,14 +13,14 @@ from upstreams.faulty import COMPLETION, EVENTS, GOOD, OK, Act, Connection, rese
 from proxy.server.app import Proxy
 
 PATIENCE_SECONDS = 15.0
-"""The client's: who waits longer waits in vain."""
+"""The client's timeout. A test fails if a response takes longer."""
 LONG = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1]}
-"""A request of several windows."""
+"""A request several times larger than the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An error of the proxy's own."""
+    """An error response of trimtab itself."""
 
     status: int
     code: str
@@ -28,7 +28,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The upstream's own answer, byte for byte, and whole."""
+    """The upstream's response, byte for byte and complete."""
 
     status: int = 200
     body: bytes = b"BODY"
@@ -43,7 +43,10 @@ Seen = Refused | Passed | str
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What the upstream does, and what the client sees; `summary`: whether a summary can be read of it."""
+    """What the upstream does, and what the client sees.
+
+    summary: whether a summary can be read from the response.
+    """
 
     name: str
     act: Act
@@ -52,7 +55,7 @@ class Fault:
 
     @property
     def read_seconds(self) -> float:
-        """How long the proxy shall wait: no longer than it takes where nothing comes, for ever where something does."""
+        """The proxy's read timeout: short if the upstream stays silent, practically unlimited otherwise."""
         return 0.25 if "silent" in self.name else 600.0
 
 
@@ -72,29 +75,29 @@ async def reset_in_the_body(connection: Connection) -> None:
 
 
 async def close_at_once(connection: Connection) -> None:
-    """The connection is closed when this returns."""
+    """Do nothing: the connection is closed when this function returns."""
 
 
 async def answer_early(connection: Connection) -> None:
-    """An answer to the headers alone; the body is not read."""
+    """Answer after the headers, and never read the body."""
     await connection.read_head()
     await connection.say(b"HTTP/1.1 403 No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
     await connection.stall()
 
 
 async def drip(connection: Connection) -> None:
-    """One byte at a time."""
+    """Send one byte at a time."""
     await connection.read_request()
     for byte in connection.spell(GOOD):
         await connection.say(bytes([byte]))
 
 
 LAST = GOOD.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-"""The upstream ends the connection behind it, and says so: else the next request may just have been sent there."""
+"""A good response that announces the end of the connection. Without it, the proxy might send the next request on it."""
 
 
 def endless(beginning: bytes, words: bytes) -> Act:
-    """The same words for as long as anybody listens."""
+    """Send the same bytes until the other side disconnects."""
 
     async def act(connection: Connection) -> None:
         await connection.read_request()
@@ -113,7 +116,7 @@ NO_JSON = b"<html>It works!</html>"
 ABSURD = b'{"choices":[],"usage":{"prompt_tokens":-1e400,"completion_tokens":99999999999999999999}}'
 
 FAULTS = (
-    # before the answer
+    # before the response
     Fault("closes at once", close_at_once, UNREACHABLE),
     Fault("resets at once", reset_at_once, UNREACHABLE),
     Fault("resets after the headers", reset_after_headers, UNREACHABLE),
@@ -135,14 +138,14 @@ FAULTS = (
     Fault("length beyond numbers", say(OK + b"Content-Length: 9" + b"9" * 40 + b"\r\n\r\nhi"), UNREACHABLE),
     Fault("more than its length", say(OK + b"Content-Length: 5\r\n\r\nBODY"), UNREACHABLE),
     Fault("switches protocols", say(b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhi"), UNREACHABLE),
-    # within the answer
+    # within the response
     Fault("silent after the answer's headers", say(CHUNKED, then=stall), CUT),
     Fault("silent in the answer", say(CHUNKED, b"5\r\ndata:\r\n", then=stall), CUT),
     Fault("resets in the answer", say(CHUNKED, b"5\r\ndata:\r\n", then=reset), CUT),
     Fault("closes before the last chunk", say(CHUNKED, b"5\r\ndata:\r\n"), CUT),
     Fault("broken chunks", say(CHUNKED, b"5\r\ndata:\r\n", b"zz\r\nwhat\r\n"), CUT),
     Fault("length too long", say(OK + b"Content-Length: 99999\r\n\r\n", b"BODY"), CUT),
-    # odd, but whole
+    # unusual, but complete
     Fault("more than its length, later", say(GOOD, GOOD), FULL, summary=True),
     Fault("bytes beyond ASCII", say(LAST.replace(b"OK\r\n", b"\xff\xfe\r\nX-A: \xff\xfc\r\n", 1)), FULL, summary=True),
     Fault("a lone CR", say(GOOD.replace(b"OK\r\n", b"OK\r\nX-A: a\rb\r\n", 1)), UNREACHABLE),
@@ -166,7 +169,7 @@ FAULTS = (
 
 
 async def ask(url: str, body: dict[str, Any], path: str = "/v1/chat/completions") -> tuple[int, bytes, bool]:
-    """Status, what came of the body, and whether that was all of it; each time on a connection of its own."""
+    """Send a request on a new connection. Returns the status, the received body, and whether the body was complete."""
     connector, timeout = aiohttp.TCPConnector(force_close=True), aiohttp.ClientTimeout(PATIENCE_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
         received = bytearray()
@@ -181,7 +184,7 @@ async def ask(url: str, body: dict[str, Any], path: str = "/v1/chat/completions"
 
 
 async def check_seen(seen: Seen, proxy: Proxy, body: dict[str, Any], path: str = "/v1/chat/completions") -> None:
-    """The client asks, and sees what it should."""
+    """Send a request, and check that the client sees the expected result."""
     status, received, whole = await ask(proxy.url, body, path)
     if isinstance(seen, Refused):
         error = orjson.loads(received)["error"]

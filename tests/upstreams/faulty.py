@@ -1,7 +1,7 @@
-"""An upstream of bare sockets, which can misbehave byte by byte, as one with a library of HTTP cannot.
+"""An upstream on plain sockets that can misbehave at any byte, which an HTTP library would prevent.
 
-In what it is told to say, `TYPE` stands for the content type and `BODY` for the whole of a good answer, each as the
-client asked for it: an event stream or JSON. `SIZE` is the good answer's length.
+In the bytes that it is given, `TYPE` stands for the content type and `BODY` for a complete good response. Both are an
+event stream or JSON, as the client asked. `SIZE` stands for the length of the good response.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ EVENTS = event("All ") + event("good.") + b"data: [DONE]\n\n"
 
 
 class Connection:
-    """One connection, and the request that is read from it, as far as an act reads it."""
+    """One connection, and the parts of its request that were read so far."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -32,11 +32,11 @@ class Connection:
         self.body = b""
 
     async def read_head(self) -> None:
-        """Read the request's line and headers."""
+        """Read the request line and the headers."""
         self.head = await self.reader.readuntil(b"\r\n\r\n")
 
     async def read_request(self) -> None:
-        """Read all of it; its length must stand in its headers, or it comes in chunks."""
+        """Read the whole request. It must have a Content-Length, or be chunked."""
         await self.read_head()
         if b"chunked" in self.head.lower():
             self.body = await self.reader.readuntil(b"\r\n0\r\n\r\n")
@@ -45,27 +45,27 @@ class Connection:
             self.body = await self.reader.readexactly(int(length or b"0"))
 
     def good_answer(self) -> bytes:
-        """What would be right to say."""
+        """The body of the right response to the request."""
         return EVENTS if b'"stream":true' in self.body else COMPLETION
 
     def spell(self, said: bytes) -> bytes:
-        """The words with what stands for something in them filled in."""
+        """The bytes with TYPE, SIZE and BODY replaced."""
         body = self.good_answer()
         kind = b"text/event-stream" if body is EVENTS else b"application/json"
         return said.replace(b"TYPE", kind).replace(b"SIZE", b"%d" % len(body)).replace(b"BODY", body)
 
     async def say(self, said: bytes) -> None:
-        """Send it, and wait until it has left."""
+        """Send the bytes, and wait until they are written."""
         self.writer.write(self.spell(said))
         await self.writer.drain()
 
     async def stall(self) -> None:
-        """Say no more until the other side hangs up."""
+        """Send nothing more until the other side disconnects."""
         while await self.reader.read(65536):
             pass
 
     def reset(self) -> None:
-        """End the connection as a crash does: with a reset, whatever is still to be sent."""
+        """End the connection with a reset, as a crash does. Unsent bytes are lost."""
         found = self.writer.get_extra_info("socket")
         found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
@@ -76,7 +76,11 @@ Act = Callable[[Connection], Awaitable[None]]
 
 @dataclass
 class FaultyUpstream:
-    """`url` is the base URL with /v1; what happens on each connection is `act`; `open` are those that stand."""
+    """An upstream with the base URL `url` (with /v1).
+
+    act: what happens on each connection.
+    open: the connections that are open now.
+    """
 
     url: str = ""
     act: Act | None = None
@@ -84,13 +88,13 @@ class FaultyUpstream:
     accepted: int = 0
 
     def hang_up(self) -> None:
-        """End all connections that stand."""
+        """End all open connections."""
         for connection in list(self.open):
             connection.writer.transport.abort()
 
 
 def say(*said: bytes, then: Act | None = None) -> Act:
-    """Read the request, say one thing after the other, each on its own; then end the connection, or do otherwise."""
+    """Read the request, send each piece separately, call `then` if it is given, and end the connection."""
 
     async def act(connection: Connection) -> None:
         await connection.read_request()
@@ -104,25 +108,24 @@ def say(*said: bytes, then: Act | None = None) -> Act:
 
 
 async def serve_well(connection: Connection) -> None:
-    """Good answers, one after the other, until the other side has no more questions."""
+    """Send good responses until the other side sends no more requests."""
     while True:
         await connection.read_request()
         await connection.say(GOOD)
 
 
 async def stall(connection: Connection) -> None:
-    """Be silent."""
+    """Send nothing."""
     await connection.stall()
 
 
 async def reset(connection: Connection) -> None:
-    """Crash."""
     connection.reset()
 
 
 @asynccontextmanager
 async def run_faulty_upstream() -> AsyncIterator[FaultyUpstream]:
-    """The server on a free port, for as long as the block runs. It serves well until it is told otherwise."""
+    """Run the server on a free port while the block runs. It answers well until its `act` is replaced."""
     upstream = FaultyUpstream(act=serve_well)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,6 +1,6 @@
-"""A small HTTP proxy over real sockets: CONNECT, and requests in absolute form, with or without a password.
+"""A small HTTP proxy on real sockets: CONNECT and requests in absolute form, with or without a password.
 
-Every name leads to 127.0.0.1, so that tests can have upstreams that are not on this machine.
+It resolves every host name to 127.0.0.1, so that tests can use upstream names of other hosts.
 """
 
 import asyncio
@@ -20,10 +20,12 @@ REFUSED = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Ba
 
 @dataclass
 class ForwardProxy:
-    """`heads` are the requests as they came, oldest first, without the blank line.
+    """A proxy, and what it received.
 
-    `wants` is the `Proxy-Authorization` that is let in, None lets everybody in. `answer`, if set, is sent in the place
-    of whatever would come. `silent` answers nothing at all.
+    heads: the requests as received, oldest first, without the blank line.
+    wants: the only accepted `Proxy-Authorization`; None accepts any request.
+    answer: if set, it is sent as the response to every request.
+    silent: no request gets a response.
     """
 
     address: str = ""
@@ -35,14 +37,14 @@ class ForwardProxy:
 
     @property
     def targets(self) -> list[bytes]:
-        """Method and target of each request that no question for context windows has made."""
+        """Method and target of each request, without trimtab's questions about context windows and without repeats."""
         lines = [head.split(b" HTTP/1.1\r\n")[0] for head in self.heads if b"Accept: application/json" not in head]
         return list(dict.fromkeys(lines))
 
 
 @asynccontextmanager
 async def run_forward_proxy(tls: ssl.SSLContext | None = None) -> AsyncIterator[ForwardProxy]:
-    """The proxy on a free port, for as long as the block runs."""
+    """Run the proxy on a free port while the block runs."""
     proxy = ForwardProxy()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -93,7 +95,7 @@ async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 async def _forward(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One request in absolute form to its upstream, in origin form; the client's connection stays."""
+    """Send one request in absolute form to its upstream, in origin form. The client's connection stays open."""
     method, target, version = head.split(b"\r\n")[0].split(b" ")
     parts = urlsplit(target.decode())
     origin = target.partition(b"://")[2].partition(b"/")

@@ -1,4 +1,4 @@
-"""An upstream that keeps every byte that reaches it, read by another parser than the proxy's own."""
+"""An upstream that keeps every byte it receives, and reads it with another parser than the proxy's."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class ParsingUpstream:
-    """`connections` has the bytes of each connection as they came; every request gets `answer`."""
+    """An upstream that gives `answer` to every request. `connections`: the bytes received on each connection."""
 
     answer: bytes = PLAIN
     url: str = ""
@@ -21,7 +21,7 @@ class ParsingUpstream:
 
     @property
     def requests(self) -> list[tuple[str, str, bytes]]:
-        """Method, target and body of every whole request that h11 finds. Raises where it cannot read one."""
+        """Method, target and body of each complete request that h11 finds. Raises RemoteProtocolError."""
         return [
             (request.method.decode(), request.target.decode(), body)
             for received in self.connections
@@ -39,7 +39,7 @@ class ParsingUpstream:
         ]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, for as long as the other side keeps it."""
+        """Serve one connection until the other side ends it."""
         received = bytearray()
         self.connections.append(received)
         answered = 0
@@ -52,7 +52,7 @@ class ParsingUpstream:
 
 
 def read_requests(received: bytes) -> list[tuple[h11.Request, bytes]]:
-    """The whole requests of one connection. Raises h11.RemoteProtocolError where what came is none."""
+    """The complete requests in the bytes of one connection. Raises h11.RemoteProtocolError."""
     requests: list[tuple[h11.Request, bytes]] = []
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     connection.receive_data(received)
@@ -74,7 +74,7 @@ def read_requests(received: bytes) -> list[tuple[h11.Request, bytes]]:
 
 @asynccontextmanager
 async def run_parsing_upstream(answer: bytes = PLAIN) -> AsyncIterator[ParsingUpstream]:
-    """The server on a free port, for as long as the block runs."""
+    """Run the server on a free port while the block runs."""
     upstream = ParsingUpstream(answer)
     async with listen(upstream.serve) as address:
         upstream.url = f"http://{address}/v1"

@@ -1,4 +1,4 @@
-"""An upstream of bare sockets: it keeps the very bytes of each request, and answers with whatever bytes it is told."""
+"""An upstream on plain sockets that keeps the exact bytes of each request, and answers with any bytes."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from typing import Any
 from upstreams.sockets import listen
 
 Answer = Callable[["RawRequest", asyncio.StreamWriter], Coroutine[Any, Any, None]]
-"""Writes an answer; where it closes the writer, the connection ends."""
+"""Writes a response. If it closes the writer, the connection ends."""
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 _LENGTH = re.compile(rb"(?im)^content-length: *(\d+)\r$")
 _CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked\r$")
@@ -19,7 +19,12 @@ _CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked\r$")
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """The head's own bytes, without the blank line; the body without its framing; `reader` has what follows."""
+    """One request.
+
+    head: its exact bytes, without the blank line.
+    body: without its framing.
+    reader: yields the bytes that follow.
+    """
 
     head: bytes
     body: bytes
@@ -33,18 +38,18 @@ class RawRequest:
 
     @property
     def target(self) -> bytes:
-        """The path as written."""
+        """The request target as written."""
         return self.head.split(b"\r\n")[0].split(b" ")[1]
 
     @property
     def asks_for_windows(self) -> bool:
-        """Whether trimtab asks for context windows: no client of the tests goes without a name when it says so."""
+        """Whether trimtab asks for context windows: without a User-Agent, which test clients always send."""
         return b"Accept: application/json" in self.lines and b"user-agent" not in self.head.lower()
 
 
 @dataclass
 class RawUpstream:
-    """`answer` is what is sent back: bytes, or a coroutine function that writes them."""
+    """An upstream whose response is `answer`: bytes, or a coroutine function that writes them."""
 
     url: str = ""
     answer: bytes | Answer = OK
@@ -53,7 +58,7 @@ class RawUpstream:
 
 
 async def _read_request(reader: asyncio.StreamReader, connection: int) -> RawRequest:
-    """One request from a socket. Raises IncompleteReadError at its end."""
+    """Read one request from a socket. Raises IncompleteReadError if the connection ends."""
     head = (await reader.readuntil(b"\r\n\r\n"))[:-4] + b"\r\n"
     body = bytearray()
     length = _LENGTH.search(head)
@@ -68,7 +73,7 @@ async def _read_request(reader: asyncio.StreamReader, connection: int) -> RawReq
 
 @asynccontextmanager
 async def run_raw_upstream(tls: ssl.SSLContext | None = None) -> AsyncIterator[RawUpstream]:
-    """The server on a free port, with TLS if told so; connections are kept open until their client closes them."""
+    """Run the server on a free port, with TLS if given. Connections stay open until the client closes them."""
     upstream = RawUpstream()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

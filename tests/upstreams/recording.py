@@ -1,4 +1,4 @@
-"""A real HTTP server that stands for the upstream: it records what it receives, byte for byte, and answers as told."""
+"""A real HTTP server that plays the upstream: it records every request byte for byte, and its responses can be set."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ Handler = Callable[["Recorded", web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One request, unchanged: the path as written, headers in order, the body's bytes."""
+    """One request, unchanged: the path as written, the headers in order, the bytes of the body."""
 
     method: str
     path: str
@@ -23,28 +23,28 @@ class Recorded:
 
     @property
     def json(self):
-        """The body, decoded."""
+        """The body, decoded from JSON."""
         return orjson.loads(self.body)
 
     @property
     def sha256(self) -> str:
-        """The body's hash."""
+        """The SHA-256 hash of the body."""
         return hashlib.sha256(self.body).hexdigest()
 
     def header(self, name: str) -> list[str]:
-        """Every value of a header."""
+        """All values of a header."""
         return [value for key, value in self.headers if key.lower() == name.lower()]
 
     @property
     def asks_for_windows(self) -> bool:
-        """Whether trimtab asks for context windows: no client of the tests goes without a name."""
+        """Whether trimtab asks for context windows: without a User-Agent, which test clients always send."""
         return self.method == "GET" and not self.header("User-Agent") and self.header("Accept") == ["application/json"]
 
     @property
     def asks_for_summary(self) -> bool:
-        """Whether trimtab asks, not the client: tests' clients never send a temperature of 0.2, nor ask for a note.
+        """Whether trimtab asks for a summary: by a temperature of 0.2 or by its prompt. Test clients send neither.
 
-        A request that thinks has no temperature.
+        A request with reasoning has no temperature, so the prompt is checked first.
         """
         if b"Write the handoff note, in" in self.body:
             return True
@@ -53,10 +53,13 @@ class Recorded:
 
 @dataclass
 class FakeUpstream:
-    """`url` is the base URL with /v1; `requests` what came, oldest first; `answer` may be replaced by a test.
+    """An upstream that records requests.
 
-    Questions for context windows are kept apart in `questions`, unless `answers_questions` says otherwise; `models` is
-    the answer to /v1/models, if any.
+    url: the base URL with /v1.
+    requests: the requests received, oldest first.
+    answer: writes each response; a test may replace it.
+    questions: requests for context windows. They are kept here, not in `requests`, unless `answers_questions` is set.
+    models: the response to /v1/models; None answers 404.
     """
 
     url: str = ""
@@ -70,17 +73,17 @@ class FakeUpstream:
 
     @property
     def chats(self) -> list[Recorded]:
-        """What the client's own requests became."""
+        """The requests that come from the client."""
         return [item for item in self.requests if not item.asks_for_summary]
 
     @property
     def summaries(self) -> list[Recorded]:
-        """What trimtab asked on its own."""
+        """The requests for summaries, which trimtab makes itself."""
         return [item for item in self.requests if item.asks_for_summary]
 
 
 def hold_summaries(upstream: FakeUpstream) -> asyncio.Event:
-    """From now on summaries are answered only once the event is set; all else as before."""
+    """Hold back responses to summary requests until the returned event is set. Other responses do not wait."""
     plain, release = upstream.answer, asyncio.Event()
 
     async def hold(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -93,7 +96,7 @@ def hold_summaries(upstream: FakeUpstream) -> asyncio.Event:
 
 
 def write_note(told: str) -> str:
-    """A handoff note as a model writes it, which tells this of the work."""
+    """A handoff note in the form that a model writes, with `told` as its first section."""
     return "\n".join(
         (
             f"## 1. Progress and decisions\n{told}",
@@ -105,7 +108,7 @@ def write_note(told: str) -> str:
 
 
 def completion(text: str = "All good.", **usage: int) -> web.Response:
-    """A plain chat completion."""
+    """A chat completion that is not streamed."""
     answer = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -119,12 +122,12 @@ def completion(text: str = "All good.", **usage: int) -> web.Response:
 
 
 def error(status: int, **fields: object) -> web.Response:
-    """An error in OpenAI's form."""
+    """An error response in OpenAI's form."""
     return web.Response(body=orjson.dumps({"error": fields}), status=status, content_type="application/json")
 
 
 async def answer_plainly(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-    """A summary for those who ask for one, a stream for those who want one, else a completion."""
+    """A summary, a stream or a completion, as the request asks."""
     if recorded.method != "POST" or not recorded.body.startswith(b"{"):
         return web.Response(body=recorded.body or b"hello", headers={"X-Up": "1"})
     if recorded.asks_for_summary:
@@ -135,7 +138,7 @@ async def answer_plainly(recorded: Recorded, request: web.BaseRequest) -> web.St
 
 
 async def stream(request: web.BaseRequest, *texts: str) -> web.StreamResponse:
-    """Server-sent events, one for each text."""
+    """Send one server-sent event for each text."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
     for text in texts:
@@ -146,7 +149,7 @@ async def stream(request: web.BaseRequest, *texts: str) -> web.StreamResponse:
 
 
 async def break_off(_recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-    """Half a stream, and then the connection is gone."""
+    """Send half a stream, then abort the connection."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     await response.write(event("half"))
@@ -155,7 +158,7 @@ async def break_off(_recorded: Recorded, request: web.BaseRequest) -> web.Stream
 
 
 def event(text: str) -> bytes:
-    """One chunk of a streamed completion."""
+    """One chunk of a streamed completion, as an event."""
     chunk = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -168,7 +171,7 @@ def event(text: str) -> bytes:
 
 @asynccontextmanager
 async def run_upstream() -> AsyncIterator[FakeUpstream]:
-    """The server on a free port, for as long as the block runs."""
+    """Run the server on a free port while the block runs."""
     upstream = FakeUpstream(answer=answer_plainly)
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""An upstream's model that follows a script: a turn for each request, streamed or whole, in OpenAI's form."""
+"""An upstream's model that follows a script: one turn per request, streamed or whole, in OpenAI's form."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ SUMMARY = write_note("SUMMARY: what was read so far.")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool, by its name, and its arguments."""
+    """A tool's name, and the arguments of the call."""
 
     name: str
     arguments: dict[str, Any]
@@ -23,14 +23,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model says, and the tools that it calls."""
+    """A text of the model, and its tool calls."""
 
     text: str
     calls: tuple[Call, ...] = ()
 
 
 def refuse(tokens: int, window: int) -> web.Response:
-    """An overflow as OpenAI says it."""
+    """OpenAI's error for a prompt that is too long."""
     message = (
         f"This model's maximum context length is {window} tokens. However, your messages resulted in {tokens} tokens. "
         "Please reduce the length of the messages."
@@ -39,7 +39,7 @@ def refuse(tokens: int, window: int) -> web.Response:
 
 
 def refuse_flatly(tokens: int, window: int) -> web.Response:
-    """An overflow as older servers of vLLM say it: without the `error` around it that SDKs look for."""
+    """The same error from older versions of vLLM: without the `error` object that SDKs look for."""
     message = (
         f"This model's maximum context length is {window} tokens. However, you requested {tokens} tokens in the "
         "messages, Please reduce the length of the messages."
@@ -50,10 +50,10 @@ def refuse_flatly(tokens: int, window: int) -> web.Response:
 
 @dataclass
 class ScriptedModel:
-    """Plays a turn for each request that offers tools; says "All good." where none are offered.
+    """Plays one turn for each request that offers tools, and says "All good." to a request without tools.
 
-    A token is four bytes of the body; what has more of them than `window_tokens` is refused, and plays no turn.
-    `turn` makes a turn's calls fit the tools that a request offers.
+    Four bytes of the body count as one token. A request over `window_tokens` is refused and plays no turn.
+    fit: adapts a call of the script to the tools that a request offers.
     """
 
     turns: Sequence[Turn]
@@ -65,7 +65,7 @@ class ScriptedModel:
     refused: list[Recorded] = field(default_factory=list)
 
     async def answer(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-        """One answer; an error where the script is over."""
+        """Answer one request; with an error if the script has ended."""
         body = recorded.json
         tokens = len(recorded.body) // 4
         if self.window_tokens is not None and tokens > self.window_tokens:
@@ -86,7 +86,7 @@ class ScriptedModel:
 
 
 async def reply(request: web.BaseRequest, body: dict[str, Any], turn: Turn, name: str) -> web.StreamResponse:
-    """A turn as the request wants it: as a stream with its usage if asked for, or whole."""
+    """Send a turn in the form that the request asks for: whole, or as a stream, with usage if requested."""
     usage = {"prompt_tokens": len(orjson.dumps(body)) // 4, "completion_tokens": 7}
     usage["total_tokens"] = sum(usage.values())
     if not body.get("stream"):
@@ -111,7 +111,7 @@ def _whole(model: str, turn: Turn, name: str) -> dict[str, Any]:
 
 
 def _pieces(turn: Turn, name: str, usage: dict[str, int] | None) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """The choices, and what stands beside them, of each chunk; texts and arguments in two halves."""
+    """The choices and other members of each chunk. Texts and arguments are split into two chunks."""
 
     def choices(delta: dict[str, Any], finish: str | None = None) -> list[Any]:
         return [{"index": 0, "delta": delta, "finish_reason": finish}]

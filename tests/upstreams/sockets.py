@@ -1,4 +1,4 @@
-"""A server of bare sockets: what stands behind the upstreams and proxies that mind every byte."""
+"""A server on plain sockets: the base of the upstreams and proxies that control every byte."""
 
 import asyncio
 import ssl
@@ -6,22 +6,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 GONE = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
-"""What reading or writing raises once the other side has hung up."""
+"""Errors of reading or writing after the other side has disconnected."""
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Talks on one connection, which is closed when it returns."""
+"""Serves one connection, which is closed when the function returns."""
 
 
 @asynccontextmanager
 async def listen(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """HOST:PORT, on a free port, for as long as the block runs; then every connection that stands is aborted."""
+    """Serve on a free port while the block runs; then abort every open connection. Yields HOST:PORT."""
     talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         talks[task] = writer  # type: ignore[index]
         try:
-            with suppress(*GONE, asyncio.CancelledError):  # the stream's own callback minds a task that is cancelled
+            with suppress(*GONE, asyncio.CancelledError):  # asyncio's stream callback complains about a cancelled task
                 await serve(reader, writer)
         finally:
             writer.close()

@@ -1,1 +1,1 @@
-"""The documentation site: what `build.py` and `generate.py` beside this package do, one module a task."""
+"""The documentation site: the tasks of `build.py` and `generate.py`, one module for each."""

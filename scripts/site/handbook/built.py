@@ -1,4 +1,4 @@
-"""The links of the built HTML: each page, file and anchor exists, and nothing is loaded from another host."""
+"""Checks the links of the built HTML: each target and anchor exists, and pages load nothing from another host."""
 
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
@@ -10,7 +10,7 @@ _LOADED_RELATIONS = {"dns-prefetch", "icon", "manifest", "modulepreload", "preco
 
 
 class _Reader(HTMLParser):
-    """Collects what a page links to, what it loads, and its anchors."""
+    """Collects the links of a page, the files that it loads, and its anchors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,12 +30,12 @@ class _Reader(HTMLParser):
 
 
 def find_broken(site: Path) -> Iterator[str]:
-    """Each link of the site's pages that leads nowhere, and each part of a page that another host would serve."""
+    """Find links of the site's pages without a target, and parts of pages that another host would serve."""
     pages = {path: _read(path) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site)
         yield from (f"{name}: loads {target} from another host" for target in page.loaded if is_elsewhere(target))
-        if path.name != "404.html":  # its links begin at the root: the server shows it in every folder
+        if path.name != "404.html":  # the server shows it for any missing path, so its links start at the root
             own = [target for target in dict.fromkeys(page.links) if not is_elsewhere(target)]
             yield from (f"{name}: {target} {fault}" for target in own if (fault := _find_fault(path, target, pages)))
 
@@ -57,6 +57,6 @@ def _find_fault(path: Path, target: str, pages: Mapping[Path, _Reader]) -> str |
 
 
 def is_elsewhere(target: str) -> bool:
-    """Whether a target has a scheme or a host of its own."""
+    """Whether a target has its own scheme or host."""
     parts = urlsplit(target)
     return bool(parts.scheme or parts.netloc)

@@ -1,4 +1,4 @@
-"""llms.txt: an index of the pages' plain Markdown, for language models (https://llmstxt.org)."""
+"""Writes llms.txt: an index of the pages in plain Markdown, for language models (https://llmstxt.org)."""
 
 from collections.abc import Mapping
 from itertools import groupby
@@ -8,7 +8,7 @@ from handbook.navigation import Page
 
 
 def write_index(name: str, summary: str, pages: list[Page], texts: Mapping[str, str]) -> str:
-    """The text of llms.txt: links relative to it, grouped as in the navigation, each with the page's first sentence."""
+    """Return the text of llms.txt: sections as in the navigation, and for each page a relative link and a sentence."""
     lines = [f"# {name}", "", f"> {summary}"]
     for section, group in groupby(pages, key=lambda page: page.section):
         lines += ["", f"## {section}", ""]
@@ -19,7 +19,7 @@ def write_index(name: str, summary: str, pages: list[Page], texts: Mapping[str, 
 
 
 def find_unfit(pages: list[Page], texts: Mapping[str, str]) -> list[str]:
-    """Each page without a title or a first sentence."""
+    """Find each page without a title or without a first sentence."""
     return [
         f"{page.path}: a page needs a title and a first sentence"
         for page in pages

@@ -1,4 +1,4 @@
-"""Markdown files read with markdown-it: links, anchors, first sentences."""
+"""Reads Markdown files with markdown-it: links, anchors, first sentences."""
 
 import posixpath
 import re
@@ -18,13 +18,17 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\[*])")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of a Markdown file: the line of the paragraph with it (from 1), and its target as written."""
+    """A link in a Markdown file.
+
+    line: the first line of the paragraph that contains the link, from 1.
+    target: as written.
+    """
 
     line: int
     target: str
 
     def resolve(self, source: str) -> tuple[str, str] | None:
-        """The path of the target beside `source`, and the fragment; None for a link to another host."""
+        """The path of the target, resolved against the path of `source`, and its fragment. None for another host."""
         parts = urlsplit(self.target)
         if parts.scheme or parts.netloc:
             return None
@@ -33,12 +37,12 @@ class Link:
 
 
 def parse(text: str) -> list[Token]:
-    """The blocks of a Markdown text."""
+    """Parse a Markdown text into its blocks."""
     return _PARSER.parse(text)
 
 
 def find_links(text: str) -> Iterator[Link]:
-    """The links and pictures of a Markdown text, those of HTML tags not included."""
+    """Find the links and pictures of a Markdown text, except those in HTML tags."""
     for token in parse(text):
         line = token.map[0] + 1 if token.map else 0
         for child in token.children or ():
@@ -48,7 +52,7 @@ def find_links(text: str) -> Iterator[Link]:
 
 
 def find_anchors(text: str) -> set[str]:
-    """The fragments that a link may name, as GitHub makes them of headings, and those of HTML tags."""
+    """Collect the fragments that links may use: those that GitHub derives from headings, and those of HTML tags."""
     anchors: set[str] = set(_ID.findall(text))
     tokens = parse(text)
     for heading, content in pairwise(tokens):
@@ -63,12 +67,12 @@ def find_anchors(text: str) -> set[str]:
 
 
 def slug_of(heading: str) -> str:
-    """The fragment of a heading on GitHub."""
+    """The fragment that GitHub derives from a heading."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 def plain(inline: Token) -> str:
-    """The text of an inline token without its marks."""
+    """The text of an inline token without its markup."""
     parts = (" " if child.type in {"softbreak", "hardbreak"} else child.content for child in inline.children or ())
     return "".join(parts)
 

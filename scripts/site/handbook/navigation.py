@@ -10,14 +10,14 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: the section of the navigation, the path of its Markdown file below the pages' folder."""
+    """A page: its section in the navigation, and the path of its Markdown file inside the pages' folder."""
 
     section: str
     path: str
 
 
 def read_pages(config: Path) -> list[Page]:
-    """The pages that the navigation of a mkdocs.yml names, first to last."""
+    """The pages in the navigation of a mkdocs.yml, in order."""
     sections = yaml.safe_load(config.read_text("utf-8"))["nav"]
     return [Page(title, path) for section in sections for title, entry in section.items() for path in _list(entry)]
 
@@ -31,7 +31,7 @@ def _list(entry: Any) -> Iterator[str]:
 
 
 def check_navigation(pages: list[Page], folder: Path) -> Iterator[str]:
-    """Each Markdown file of the folder that the navigation does not name, and each name without a file."""
+    """Find Markdown files that the navigation does not list, and entries without a file or listed twice."""
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
     named = [page.path for page in pages]
     for path in sorted(files - set(named)):

@@ -1,4 +1,4 @@
-"""How many clicks a reader needs from the front page, by the links in the pages' text, the navigation not counted."""
+"""Counts the clicks from the front page to each page, by the links in the text of pages, without the navigation."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,7 +9,7 @@ MAX_CLICKS = 2
 
 
 def find_distant(pages: list[Page], texts: Mapping[str, str]) -> Iterator[str]:
-    """Each page that two clicks from index.md do not reach."""
+    """Find each page that is more than two clicks away from index.md."""
     near = {"index.md"}
     for _ in range(MAX_CLICKS):
         near |= {path for page in near for path in _follow(page, texts)}

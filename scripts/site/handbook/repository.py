@@ -1,4 +1,4 @@
-"""The links of Markdown files that readers meet in the repository: README.md and those of the bench."""
+"""Checks the links of Markdown files that readers open in the repository: README, CHANGELOG, those of the bench."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ FILES = ("README.md", "CHANGELOG.md", "bench/README.md", "bench/SCALE.md")
 
 
 def find_broken(root: Path, files: tuple[str, ...] = FILES) -> Iterator[str]:
-    """Each link of these files to a file, or an anchor of a Markdown file, that does not exist."""
+    """Find each link of these files to a file, or to an anchor of a Markdown file, that does not exist."""
     for name in files:
         for link in find_links(read(root / name)):
             resolved = link.resolve(name)

@@ -1,4 +1,4 @@
-"""The arithmetic of the gateways' table."""
+"""The arithmetic of the table of gateways."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def test_a_figure_is_the_median_of_the_rounds_that_have_it() -> None:
 
 
 def test_a_ratio_is_made_within_one_round() -> None:
-    """A machine that is slow for a round is slow for both."""
+    """If a machine is slow for one round, it is slow for both targets."""
     slow_in_one = make(200, 2000, 300)
     assert find_ratio(slow_in_one, make(100, 1000, 100), read_cost_us) == 2
 

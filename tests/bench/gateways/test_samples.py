@@ -1,4 +1,4 @@
-"""How samples are chosen."""
+"""Which of several samples counts."""
 
 from collections.abc import Iterator
 from dataclasses import replace

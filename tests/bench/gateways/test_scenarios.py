@@ -1,4 +1,4 @@
-"""What is asked of the gateways."""
+"""The requests that are sent to the gateways."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_the_large_body_has_its_size(tmp_path: Path) -> None:
 
 
 def test_every_result_of_a_fresh_body_holds_a_nonce() -> None:
-    """The generator counts in ten digits behind each; the rest of the body is as it was."""
+    """The generator counts in the ten digits after each nonce. The rest of the body is unchanged."""
     body = build_body(40_000, steps=20)
     fresh = orjson.loads(mark_fresh(body))
     results = [message["content"] for message in fresh["messages"] if message["role"] == "tool"]

@@ -1,4 +1,4 @@
-"""The kernel's account of processes."""
+"""Processor time and memory of processes, as the kernel reports them."""
 
 import os
 import subprocess

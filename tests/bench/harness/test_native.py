@@ -1,4 +1,4 @@
-"""The generator and the upstream, in C and in Python, against each other."""
+"""The generator and the upstream, in C and in Python, in all combinations."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ FORMS = [pytest.param(("cc",), marks=needs_compiler, id="c"), pytest.param((), i
 
 @pytest.fixture(params=FORMS)
 def upstream_port(request: pytest.FixtureRequest) -> Iterator[int]:
-    """An upstream in each form; streams of five events."""
+    """The port of an upstream in each form. Its streams have five events."""
     command = find_native("upstream", compilers=request.param)
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -52,7 +52,7 @@ def write(tmp_path: Path, **others: object) -> Path:
 
 
 def test_every_answer_is_counted_once_on_both_sides(upstream_port, generator, tmp_path) -> None:
-    """The upstream has seen as many requests as the generator has answers."""
+    """The upstream counts as many requests as the generator counts responses."""
     told = run(generator, upstream_port, write(tmp_path), "-n", "20", "-w", "0")
     counts = orjson.loads(ask(upstream_port, "/counts"))
     assert (told["done"], told["answers"], told["failed"], counts["requests"]) == (20, 20, 0, 20)
@@ -60,7 +60,7 @@ def test_every_answer_is_counted_once_on_both_sides(upstream_port, generator, tm
 
 
 def test_a_stream_is_read_to_its_end(upstream_port, generator, tmp_path) -> None:
-    """The events that the upstream counts are those between the head and the last one."""
+    """The upstream counts the events between the first one and the last one."""
     told = run(generator, upstream_port, write(tmp_path, stream=True), "-n", "4", "-c", "2", "-s", "-w", "0")
     counts = orjson.loads(ask(upstream_port, "/counts"))
     assert told["failed"] == 0
@@ -74,7 +74,7 @@ def test_an_answer_that_is_no_stream_has_failed_as_one(upstream_port, generator,
 
 
 def test_no_two_bodies_are_equal_if_so_asked(upstream_port, generator, tmp_path) -> None:
-    """Bodies keep their length, so the upstream's bytes tell that all were sent whole."""
+    """Bodies keep their length, so the number of bytes shows that all were sent completely."""
     file = write(tmp_path)
     told = run(generator, upstream_port, file, "-n", "5", "-u", "-w", "0")
     counts = orjson.loads(ask(upstream_port, "/counts"))
@@ -83,7 +83,7 @@ def test_no_two_bodies_are_equal_if_so_asked(upstream_port, generator, tmp_path)
 
 
 def test_usage_comes_only_if_it_is_asked_for(upstream_port) -> None:
-    """As of OpenAI's: one more event, without choices."""
+    """As at OpenAI: one more event, without choices."""
     plain = ask(upstream_port, "/v1/x", orjson.dumps(BODY | {"stream": True}))
     asked = ask(
         upstream_port, "/v1/x", orjson.dumps(BODY | {"stream": True, "stream_options": {"include_usage": True}})
@@ -95,5 +95,5 @@ def test_usage_comes_only_if_it_is_asked_for(upstream_port) -> None:
 
 
 def test_without_a_compiler_python_does() -> None:
-    """And it is said."""
+    """The report says so."""
     assert describe_native(find_native("generator", compilers=())) == "in Python"

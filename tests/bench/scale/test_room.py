@@ -1,4 +1,4 @@
-"""Memory by the thousand."""
+"""Memory per thousand streams or sessions."""
 
 from bench.scale.room import Held
 

@@ -1,4 +1,4 @@
-"""The made-up session."""
+"""The generated session."""
 
 import orjson
 
@@ -13,7 +13,7 @@ def test_a_turn_begins_with_the_messages_of_the_turn_before() -> None:
 
 
 def test_sessions_are_their_numbers() -> None:
-    """However they were asked for."""
+    """A body depends only on the session's number and the turn, not on earlier bodies."""
     grown = Session(1)
     grown.write_body(2)
     assert grown.write_body(5) == Session(1).write_body(5)

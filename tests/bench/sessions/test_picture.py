@@ -1,4 +1,4 @@
-"""The README's picture of a session's window."""
+"""The picture of a session's window in the README."""
 
 from dataclasses import replace
 from xml.etree import ElementTree as ET
@@ -21,18 +21,18 @@ RUN = WindowRun(
 )
 SVG = "{http://www.w3.org/2000/svg}"
 MAX_BYTES = 30_000
-"""Chosen: a picture of a README should cost its reader nothing."""
+"""Chosen: small enough to load at once."""
 
 
 def test_the_picture_is_drawn_from_the_recorded_series() -> None:
-    """After a new run the picture is drawn again, and nobody edits it by hand."""
+    """A new run draws the picture again. It must not be edited by hand."""
     assert PICTURE.read_text(encoding="utf-8") == draw(read_series())
     assert PICTURE.stat().st_size < MAX_BYTES
 
 
 def test_it_has_words_for_those_who_do_not_see_it() -> None:
-    """A title and a description, whatever the session is called."""
-    picture = ET.fromstring(draw(RUN))  # noqa: S314 - our own words
+    """It has a title and a description, whatever the name of the session."""
+    picture = ET.fromstring(draw(RUN))  # noqa: S314 - our own text
     assert picture.get("role") == "img"
     assert picture.find(f"{SVG}title").text
     assert picture.find(f"{SVG}desc").text == describe(RUN)
@@ -48,8 +48,8 @@ def test_what_it_says_is_counted_in_the_series() -> None:
 
 
 def test_each_cut_and_each_request_is_drawn_once() -> None:
-    """The line without trimtab has two pieces: one up to the window, one beyond it."""
-    picture = ET.fromstring(draw(RUN))  # noqa: S314 - our own words
+    """The line without trimtab has two pieces: one inside the window and one above it."""
+    picture = ET.fromstring(draw(RUN))  # noqa: S314 - our own text
     texts = [text.text for text in picture.iter(f"{SVG}text")]
     assert texts.count("cut") == len(RUN.cuts)
     lines = {line.get("class"): len(line.get("points").split()) for line in picture.iter(f"{SVG}polyline")}
@@ -57,7 +57,7 @@ def test_each_cut_and_each_request_is_drawn_once() -> None:
 
 
 def test_a_session_that_fits_has_no_piece_beyond_the_window() -> None:
-    """Then nothing is said of refusals either."""
+    """The description does not mention refusals then."""
     run = replace(RUN, without_tokens=[1_000, 2_000], sent_tokens=[1_000, 2_000], cuts=[])
     assert 'class="beyond"' not in draw(run)
     assert "refuses" not in draw(run)
@@ -65,7 +65,7 @@ def test_a_session_that_fits_has_no_piece_beyond_the_window() -> None:
 
 
 def test_no_font_and_no_script_is_loaded() -> None:
-    """And both colour schemes have colours."""
+    """Both colour schemes have their colours."""
     picture = draw(RUN)
     assert "url(" not in picture
     assert "<script" not in picture

@@ -1,4 +1,4 @@
-"""The engine of the extra `speed`, where it is installed, beside tiktoken with its published patterns."""
+"""The engine of the extra `speed`, if it is installed, agrees with tiktoken and its published patterns."""
 
 import pytest
 from support.model_learning import ListLog
@@ -9,12 +9,14 @@ from proxy.compaction.tokenizers.exact import VOCABULARIES, load_encoding
 from proxy.compaction.tokenizers.optional import find_engine
 
 TEXTS = 30 * len(KINDS)
-pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")  # bpe-openai's own
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:open_binary is deprecated:DeprecationWarning"
+)  # raised inside bpe-openai
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_what_we_use_has_the_published_tokens(vocabulary: str) -> None:
-    """Tiktoken with our patterns, and the engine; each text asked for tokens and for the count."""
+    """Tiktoken with our patterns agrees, and so does the engine, for tokens and for counts."""
     wrong = find_disagreements(vocabulary, TEXTS, seed=7)
     used = {name: kinds for name, kinds in wrong.items() if not name.startswith("quicktok")}
 
@@ -24,14 +26,14 @@ def test_what_we_use_has_the_published_tokens(vocabulary: str) -> None:
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_the_engine_passes_the_self_test(vocabulary: str) -> None:
-    """The package itself, not one that stands for it."""
+    """The installed package itself, not a stand-in."""
     pytest.importorskip("bpe_openai")
 
     assert find_engine(vocabulary, ListLog()) is not None
 
 
 def test_texts_are_of_every_kind_and_the_same_in_every_run() -> None:
-    """So that a run can be repeated; another seed gives other texts."""
+    """A run can be repeated with its seed. Another seed gives other texts."""
     texts = list(make_texts(TEXTS, 1))
 
     assert {kind for kind, _ in texts} == set(KINDS)
@@ -41,7 +43,7 @@ def test_texts_are_of_every_kind_and_the_same_in_every_run() -> None:
 
 
 def test_other_tokens_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: on those of another vocabulary, and on a count that is wrong."""
+    """The comparison can fail: for the tokens of another vocabulary, and for a wrong count."""
     tokens, others = (load_encoding(vocabulary).encode_ordinary for vocabulary in VOCABULARIES)
     engines = {
         "other tokens": Engine(others, lambda text: len(tokens(text))),

@@ -1,5 +1,5 @@
-// What the drivers of the Node clients share: jobs from the command line, an answer to each as a line of JSON.
-// A driver stands for somebody's program. It knows a base URL and a key, from the environment, and nothing of trimtab.
+// The common part of the drivers for Node clients: it takes jobs from the command line and answers each by a line of
+// JSON. A driver plays a user's program. It gets a base URL and a key from the environment, and knows no trimtab.
 
 import { createRequire } from "node:module";
 

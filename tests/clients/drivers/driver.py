@@ -1,6 +1,6 @@
-"""What the drivers of the Python clients share: jobs from the command line, an answer to each as a line of JSON.
+"""The common part of the drivers for Python clients: jobs from the command line, and a JSON line for each answer.
 
-A driver stands for somebody's program. It knows a base URL and a key, from the environment, and nothing of trimtab.
+A driver plays a user's program. It gets a base URL and a key from the environment, and does not know trimtab.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ SYSTEM = "You read the harbour's log."
 
 @dataclass
 class Answer:
-    """What a client was told: the text, the tokens as reported, and the parts that its tool was asked for."""
+    """What a client received: the text, the reported tokens, and the parts that the model asked its tool for."""
 
     text: str = ""
     prompt_tokens: int | None = None
@@ -38,7 +38,7 @@ def describe_part(number: int) -> str:
 
 
 def run(jobs: Mapping[str, Job], errors: type[Exception] | tuple[type[Exception], ...]) -> None:
-    """Do each `kind=model` of the command line; an error that is none of the client's own ends the program."""
+    """Do each job `kind=model` of the command line. An error that is not one of `errors` ends the program."""
 
     async def run_all() -> None:
         for argument in sys.argv[1:]:

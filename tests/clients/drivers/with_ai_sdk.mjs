@@ -14,7 +14,7 @@ async function ask(request) {
   return answerOf(text, usage.inputTokens, usage.outputTokens);
 }
 
-// Errors are parts of the stream here, and raised as a program would that wants the whole text.
+// The SDK reports errors as parts of the stream. Throw them, as a program does that needs the whole text.
 async function askStreaming(request) {
   let text = "";
   let usage = null;

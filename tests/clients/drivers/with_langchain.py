@@ -15,17 +15,17 @@ def read_part(number: int) -> str:
 
 
 def make_client(model: str) -> Any:
-    """A client that asks for usage in streams, too: it does not by itself where the base URL is not OpenAI's."""
+    """A client with usage in streams: LangChain requests it by default only from OpenAI's own URL."""
     return ChatOpenAI(model=model, base_url=BASE_URL, api_key=KEY, max_retries=0, timeout=30, stream_usage=True)
 
 
 async def ask(client: Any, messages: list[Any]) -> Any:
-    """An answer, whole."""
+    """A response, not streamed."""
     return await client.ainvoke(messages)
 
 
 async def ask_streaming(client: Any, messages: list[Any]) -> Any:
-    """An answer, put together from its stream."""
+    """A response, joined from its stream."""
     whole = None
     async for chunk in client.astream(messages):
         whole = chunk if whole is None else whole + chunk
@@ -33,14 +33,14 @@ async def ask_streaming(client: Any, messages: list[Any]) -> Any:
 
 
 async def complete(model: str, ask: Any = ask) -> Answer:
-    """One question, one answer."""
+    """One question and its answer."""
     message = await ask(make_client(model), [("user", "hi")])
     usage = message.usage_metadata or {}
     return Answer(message.text, usage.get("input_tokens"), usage.get("output_tokens"))
 
 
 async def read_all(model: str, ask: Any = ask) -> Answer:
-    """Questions with a tool until the model calls it no more."""
+    """Ask with a tool until the model stops calling it."""
     client = make_client(model).bind_tools([read_part])
     messages: list[Any] = [("system", SYSTEM), ("user", QUESTION)]
     answer = Answer()

@@ -1,6 +1,6 @@
-"""LiteLLM's SDK, its blocking half, as agents use it.
+"""LiteLLM's synchronous SDK, as agents use it.
 
-The other half takes the end of a connection for that of the answer, and so sees no stream break off.
+Its asynchronous functions treat the end of a connection as the end of the response, so they do not see a broken stream.
 """
 
 from typing import Any
@@ -15,26 +15,26 @@ TOOLS = [{"type": "function", "function": {"name": "read_part", "parameters": PA
 
 
 async def ask(model: str, **request: Any) -> Any:
-    """A completion, whole."""
+    """A completion, not streamed."""
     return litellm.completion(
         model=f"openai/{model}", api_base=BASE_URL, api_key=KEY, max_retries=0, timeout=30, **request
     )
 
 
 async def ask_streaming(**request: Any) -> Any:
-    """A completion, put together from its stream."""
+    """A completion, joined from its stream."""
     stream = await ask(stream=True, stream_options={"include_usage": True}, **request)
     return litellm.stream_chunk_builder(list(stream))
 
 
 async def complete(model: str, ask: Any = ask) -> Answer:
-    """One question, one answer."""
+    """One question and its answer."""
     done = await ask(model=model, messages=[{"role": "user", "content": "hi"}])
     return Answer(done.choices[0].message.content, done.usage.prompt_tokens, done.usage.completion_tokens)
 
 
 async def read_all(model: str, ask: Any = ask) -> Answer:
-    """Questions with a tool until the model calls it no more."""
+    """Ask with a tool until the model stops calling it."""
     answer = Answer()
     messages: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
     while not answer.text:
@@ -58,5 +58,5 @@ run(
         "read": read_all,
         "read-stream": lambda model: read_all(model, ask_streaming),
     },
-    openai.OpenAIError,  # LiteLLM's own are its children
+    openai.OpenAIError,  # the base class of LiteLLM's errors
 )

@@ -12,25 +12,25 @@ TOOLS = [{"type": "function", "function": {"name": "read_part", "parameters": PA
 
 
 async def ask(**request: Any) -> Any:
-    """A completion, whole."""
+    """A completion, not streamed."""
     return await CLIENT.chat.completions.create(**request)
 
 
 async def ask_streaming(**request: Any) -> Any:
-    """A completion, put together from its stream."""
+    """A completion, joined from its stream."""
     async with CLIENT.chat.completions.stream(stream_options={"include_usage": True}, **request) as stream:
         return await stream.get_final_completion()
 
 
 async def complete(model: str, ask: Any = ask) -> Answer:
-    """One question, one answer."""
+    """One question and its answer."""
     done = await ask(model=model, messages=[{"role": "user", "content": "hi"}])
     usage = done.usage
     return Answer(done.choices[0].message.content, usage and usage.prompt_tokens, usage and usage.completion_tokens)
 
 
 async def read_all(model: str, ask: Any = ask) -> Answer:
-    """Questions with a tool until the model calls it no more."""
+    """Ask with a tool until the model stops calling it."""
     answer = Answer()
     messages: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
     while not answer.text:

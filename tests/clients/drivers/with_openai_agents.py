@@ -14,7 +14,7 @@ set_tracing_disabled(disabled=True)
 
 
 def make_agent(model: str, **more: Any) -> Agent:
-    """An agent that asks for usage in streams, too: it does not by itself where the base URL is not OpenAI's."""
+    """An agent with usage in streams: the SDK requests it by default only from OpenAI's own URL."""
     settings = ModelSettings(include_usage=True)
     return Agent(name="reader", model=OpenAIChatCompletionsModel(model, CLIENT), model_settings=settings, **more)
 
@@ -33,14 +33,14 @@ async def ask_streaming(agent: Agent, question: str) -> Any:
 
 
 async def complete(model: str, ask: Any = ask) -> Answer:
-    """One question, one answer."""
+    """One question and its answer."""
     done = await ask(make_agent(model), "hi")
     usage = done.context_wrapper.usage
     return Answer(done.final_output, usage.input_tokens, usage.output_tokens)
 
 
 async def read_all(model: str, ask: Any = ask) -> Answer:
-    """A run that calls the tool until the model is content."""
+    """A run that calls the tool until the model stops calling it."""
     parts = []
 
     @function_tool

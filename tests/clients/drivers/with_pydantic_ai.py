@@ -14,7 +14,7 @@ LIMITS = UsageLimits(request_limit=200)
 
 
 def make_agent(model: str, **more: Any) -> Agent:
-    """An agent whose model is behind the base URL."""
+    """An agent that uses the base URL."""
     return Agent(OpenAIChatModel(model, provider=OpenAIProvider(openai_client=CLIENT)), **more)
 
 
@@ -36,12 +36,12 @@ async def ask_streaming(agent: Agent, question: str) -> Answer:
 
 
 async def complete(model: str, ask: Any = ask) -> Answer:
-    """One question, one answer."""
+    """One question and its answer."""
     return await ask(make_agent(model), "hi")
 
 
 async def read_all(model: str, ask: Any = ask) -> Answer:
-    """A run that calls the tool until the model is content."""
+    """A run that calls the tool until the model stops calling it."""
     parts = []
 
     async def read_part(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The fenced blocks of a Markdown file, with what their marks ask of the tests."""
+"""The fenced blocks of a Markdown file, with the marks that say how to test them."""
 
 import re
 from collections.abc import Iterator
@@ -14,9 +14,11 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its file, the line of its fence (from 1), its language and text.
+    """A fenced block of a file.
 
-    `is_run`: a test runs it. `output` is what the run must print, None for anything.
+    line: the line of its opening fence, from 1.
+    is_run: a test runs it.
+    output: the text that the run must print; None if any output is accepted.
     """
 
     file: str
@@ -28,16 +30,16 @@ class Block:
 
     @property
     def place(self) -> str:
-        """File and line, as an editor opens them."""
+        """File and line, in the form that editors open."""
         return f"{self.file}:{self.line}"
 
 
 class WrongMarkError(Exception):
-    """A block without a language, one that no test can see, or a mark with nothing to mark; the message says where."""
+    """A block without a language, a block that tests cannot see, or a mark without a block."""
 
 
 def find_blocks(text: str, file: str) -> list[Block]:
-    """The blocks of a file, first to last. Raises WrongMarkError."""
+    """Find the blocks of a file, in order. Raises WrongMarkError."""
     tokens = MarkdownIt("commonmark").parse(text)
     _check_all_seen(text, file, tokens)
     found: list[Block] = []
@@ -84,7 +86,7 @@ def _first_line(token: Token) -> int:
 
 
 def _check_all_seen(text: str, file: str, tokens: list[Token]) -> None:
-    """An admonition's content is indented, and so no block by itself: its examples would pass untested."""
+    """A block in an admonition is indented, so the parser does not see it and it would remain untested."""
     seen = {line for token in tokens if token.type == "fence" and token.map for line in range(*token.map)}
     for number in _list_fences(text):
         if number not in seen:

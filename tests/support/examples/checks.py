@@ -1,4 +1,4 @@
-"""What is wrong with a block of the documentation, by its language. Nothing is run."""
+"""Checks a block of the documentation by the rules of its language, without running it."""
 
 import re
 import subprocess
@@ -19,11 +19,11 @@ _VARIABLE = re.compile(r"\$\{(\w+)")
 BASH = "/bin/bash"
 _FILE_KEY = re.compile(r"^(\s*(?:- )?)(ca_file|client_cert_file|client_key_file):[ \t]*[^\s#].*$", re.MULTILINE)
 _STAND_INS = {"REDIS_URL": "redis://127.0.0.1/0", "STORE": "memory", "URL": "http://127.0.0.1:1/v1", "PORT": "8790"}
-"""Values for variables whose names end so; every other one is a key."""
+"""The value of a variable, by the end of its name. Any other variable is an API key."""
 
 
 def check(block: Block, folder: Path) -> str | None:
-    """What is wrong with a block; None if nothing is. `folder` is for certificates that a configuration names."""
+    """The problem with a block, or None. `folder`: for the certificates that a configuration names."""
     if block.language in {"yaml", "yml"} and CONFIGURATION.match(block.text):
         return check_configuration(block.text, folder)
     checker = CHECKERS.get(block.language)
@@ -31,7 +31,7 @@ def check(block: Block, folder: Path) -> str | None:
 
 
 def check_configuration(text: str, folder: Path) -> str | None:
-    """A configuration, with stand-ins for its variables and its certificates."""
+    """Check a configuration, with stand-ins for its variables and its certificates."""
     environment = {name: _stand_in(name) for name in _VARIABLE.findall(text)}
     try:
         load_config(_put_files(text, folder), environment=environment)
@@ -56,7 +56,7 @@ def _put_files(text: str, folder: Path) -> str:
 
 
 def check_yaml(text: str) -> str | None:
-    """Any YAML."""
+    """Check the syntax of YAML."""
     try:
         list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
@@ -65,7 +65,7 @@ def check_yaml(text: str) -> str | None:
 
 
 def check_json(text: str) -> str | None:
-    """One value."""
+    """Check the syntax of one JSON value."""
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -74,7 +74,7 @@ def check_json(text: str) -> str | None:
 
 
 def check_python(text: str) -> str | None:
-    """The syntax of a module."""
+    """Check the syntax of a Python module."""
     try:
         compile(text, "example", "exec")
     except SyntaxError as error:
@@ -83,7 +83,7 @@ def check_python(text: str) -> str | None:
 
 
 def check_shell(text: str) -> str | None:
-    """The syntax, and each `trimtab` command."""
+    """Check the syntax of shell commands, and the arguments of each `trimtab` command."""
     if re.search(r"^\s*\$ ", text, re.MULTILINE):
         return "a command is written without the prompt `$ `"
     ended = subprocess.run([BASH, "-n"], input=text, capture_output=True, text=True, check=False)

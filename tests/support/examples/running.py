@@ -1,4 +1,4 @@
-"""Runs a block of the documentation as its reader would, against the fake upstream."""
+"""Runs a block of the documentation as a reader would, against the fake upstream."""
 
 import os
 import re
@@ -11,26 +11,26 @@ from support.examples.blocks import Block
 
 OPENAI = "https://api.openai.com/v1"
 _PORT = re.compile(r"(?<=[\w\].]):8790\b")
-"""trimtab's port behind a host, not a number of its own in data."""
+"""trimtab's default port after a host name. The same number elsewhere is data."""
 SECONDS = 60.0
 _END_ALL = "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"
-"""What the block has left running holds the output open."""
+"""Ends background processes of the block: they would hold its output open."""
 
 
 def find_free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that no program listens on now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
 def replace_addresses(text: str, upstream: str, port: int) -> str:
-    """The text with the fake upstream in the place of OpenAI's, and a free port in the place of trimtab's."""
+    """The text with the fake upstream instead of OpenAI, and a free port instead of trimtab's default port."""
     return _PORT.sub(f":{port}", text.replace(OPENAI, upstream))
 
 
 async def run_block(block: Block, upstream: str, folder: Path) -> str | None:
-    """What is wrong with a block that is run in an empty folder; None if it ends and prints as it should."""
+    """Run a block in an empty folder. Returns the problem; None if it ends and prints as the page says."""
     port = find_free_port()
     text = replace_addresses(block.text, upstream, port)
     command = [sys.executable, "-c", text] if block.language == "python" else ["bash", "-ec", _END_ALL + text]
@@ -52,7 +52,7 @@ async def run_block(block: Block, upstream: str, folder: Path) -> str | None:
 
 
 def find_missing(expected: str, ended: Ended) -> str | None:
-    """What was printed, if it lacks the expected words in this order; `...` stands for anything."""
+    """The printed text, if it does not contain the expected words in order; else None. `...` stands for any text."""
     parts = [r"\s+".join(map(re.escape, part.split())) for part in expected.split("...")]
     printed = f"{ended.out}\n{ended.err}"
     if re.search(r".*?".join(parts), printed, re.DOTALL):

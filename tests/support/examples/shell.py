@@ -1,4 +1,4 @@
-"""The `trimtab` commands in a shell text, as click would read them; nothing is run."""
+"""The `trimtab` commands in a shell text, parsed as click would. Nothing is run."""
 
 import re
 import shlex
@@ -15,13 +15,13 @@ _HEREDOC = re.compile(r"<<(-?)\s*(['\"]?)(\w+)\2")
 _ASSIGNMENT = re.compile(r"\w+=")
 _OPERATOR = re.compile(r"[();<>|&]+")
 _BEFORE = {"!", "command", "do", "else", "env", "exec", "if", "nohup", "sudo", "then", "time", "until", "while", "{"}
-"""Words that a command may follow."""
+"""Words that may come before a command."""
 
 
 def find_commands(text: str) -> Iterator[list[str]]:
-    """The arguments of each `trimtab` or `python -m proxy` in the text, with or without a path before it.
+    """Find the arguments of each `trimtab` or `python -m proxy` in a text, with or without a path before it.
 
-    The name also counts after words of other programs if a command of trimtab follows: `docker run trimtab serve`.
+    `trimtab` after words of another program counts if a command of trimtab follows: `docker run trimtab serve`.
     """
     for words in _split(text):
         for index, word in enumerate(words):
@@ -37,7 +37,9 @@ def find_commands(text: str) -> Iterator[list[str]]:
 
 def _split(text: str) -> Iterator[list[str]]:
     """The words of each simple command, without redirections and heredocs. Raises ValueError for an open quotation."""
-    joined = _drop_heredocs(text).replace("\\\n", " ").replace("\n", "\n; ")  # a comment takes its line with it
+    joined = (
+        _drop_heredocs(text).replace("\\\n", " ").replace("\n", "\n; ")
+    )  # shlex drops a comment with its line break, so add a `;`
     lexer = shlex.shlex(joined, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words: list[str] = []
@@ -49,7 +51,7 @@ def _split(text: str) -> Iterator[list[str]]:
         elif set(word) & set("<>"):
             is_target = True
             if words and words[-1].isdigit():
-                words.pop()  # the descriptor before `>`
+                words.pop()  # the file descriptor before `>`
         else:
             yield words
             words = []
@@ -70,7 +72,7 @@ def _drop_heredocs(text: str) -> str:
 
 
 def find_fault(arguments: list[str]) -> str | None:
-    """What is wrong with a `trimtab` command; None if click takes it. No file is opened."""
+    """The problem with a `trimtab` command; None if click accepts it. No file is opened."""
     group = click.Context(main, info_name="trimtab", **main.context_settings)
     if not arguments or arguments[0] in {"-h", "--help", "--version"} or {"-h", "--help"} & set(arguments):
         return None
@@ -90,7 +92,7 @@ def _check(command: click.Command, context: click.Context, arguments: list[str])
         texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
         if parameter.required and not texts:
             return f"{parameter.human_readable_name} is missing"
-        is_plain = texts and not any("$" in text for text in texts)  # a variable may be anything
+        is_plain = texts and not any("$" in text for text in texts)  # a shell variable may have any value
         if is_plain and not isinstance(parameter.type, click.File | click.Path):
             parameter.type_cast_value(context, value)
         if parameter.name == "settings":
@@ -101,7 +103,7 @@ def _check(command: click.Command, context: click.Context, arguments: list[str])
 
 
 def _is_setting(text: str) -> bool:
-    """Whether it is `dotted.key=value` for a key of the configuration."""
+    """Whether the text is `dotted.key=value` with an existing key of the configuration."""
     path, equals, _ = text.partition("=")
     slot: Slot | None = Slot.of(Config)
     for step in path.split("."):

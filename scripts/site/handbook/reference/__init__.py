@@ -1,4 +1,4 @@
-"""The reference pages that are written from the code."""
+"""The reference pages that are generated from the code."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/markers.md": markers.write,
     "reference/metrics.md": metrics.write,
 }
-"""What writes each page, by its path below docs/."""
+"""The function that writes each page, by the page's path inside docs/."""
 
 
 def write_page(path: str) -> str:

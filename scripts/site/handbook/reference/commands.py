@@ -1,4 +1,4 @@
-"""docs/reference/commands.md, from the command line as click knows it; and the exit status of each command."""
+"""docs/reference/commands.md, from click's definition of the command line and the exit status of each command."""
 
 import inspect
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
     ),
     "schema": ((0, "The schema was printed."), (2, "The arguments are wrong.")),
 }
-"""By command. Status 2 is WRONG_USE for those that do not say otherwise. A test demands an entry for each command."""
+"""By command. Status 2 means WRONG_USE if a command has no entry for it. A test demands an entry for each command."""
 
 
 def write() -> str:
@@ -91,7 +91,7 @@ def _write_argument(parameter: click.Parameter) -> str:
 
 
 def _write_options(command: click.Command, context: click.Context) -> str:
-    """The options, each with the environment variable that stands for it."""
+    """The options, each with the environment variable that sets it."""
     options = [one for one in command.get_params(context) if isinstance(one, click.Option) and not one.hidden]
     rows = [_write_option(option, context) for option in options]
     return write_table(("Option", "Meaning", "Environment variable"), rows)

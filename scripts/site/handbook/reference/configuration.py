@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md, from the configuration's schema: a section for each mapping of keys."""
+"""docs/reference/configuration.md, from the configuration's schema: a section for each mapping."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +34,11 @@ _TITLES = ("Key", "Value", "Default", "Meaning")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: its dotted path with `*` for a name of the user's own, its field, and what may be its value."""
+    """A key of the configuration.
+
+    path: dotted; `*` is a name that the user chooses.
+    slot: the values that are allowed.
+    """
 
     path: str
     field: FieldInfo
@@ -47,7 +51,7 @@ class Key:
 
     @property
     def keys(self) -> type[BaseModel] | None:
-        """The section that has a heading of its own on the page, if there is one behind this key."""
+        """The section inside this key, if the page has a heading for it."""
         if self.slot.section is not None:
             return None if self.slot.is_optional else self.slot.section  # an optional one is described elsewhere
         if not self.slot.holds_others:
@@ -82,7 +86,7 @@ def write() -> str:
 
 
 def _write_sections(keys: list[Key], seen: dict[type[BaseModel], str], level: int) -> Iterator[str]:
-    """The sections behind these keys, each with those behind its own; `seen` are those that were written before."""
+    """The sections inside these keys, each followed by the sections inside it. `seen`: those already written."""
     for key in keys:
         if key.keys is None:
             continue
@@ -105,7 +109,7 @@ def _names(known: str, seen: dict[type[BaseModel], str]) -> set[str]:
 
 
 def name_inside(key: Key) -> str:
-    """The prefix of the keys in the section behind a key."""
+    """The prefix of the keys in a key's section."""
     return f"{key.path}." if key.slot.section is not None else f"{key.path}.*."
 
 

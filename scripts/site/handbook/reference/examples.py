@@ -1,6 +1,6 @@
-"""An example value for a key of the configuration: the schema's, else one of these, else another choice.
+"""An example value for each key of the configuration: the schema's example, else one of these, else another choice.
 
-A test validates each one, and demands one for each key.
+A test validates each example, and demands one for each key.
 """
 
 from enum import Enum
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, Any] = {
     "defaults.summary.timeout_seconds": 120,
     "defaults.summary.temperature": 0,
 }
-"""By dotted path. Chosen: values that a reader may meet; none of them is advice."""
+"""By dotted path. Chosen: values that a reader may meet. They are not recommendations."""
 
 
 def find_example(path: str, field: FieldInfo, slot: Slot) -> Any:

@@ -1,6 +1,6 @@
 """docs/reference/markers.md: every text that trimtab writes for models, from rules/text/markers.py.
 
-The texts are made by that module's own functions, with sample values; the explanations are its docstrings.
+The functions of that module write the texts, with sample values. Its docstrings are the explanations.
 """
 
 import ast
@@ -18,7 +18,7 @@ INTRODUCTION = """\
 This page lists every text that trimtab writes into a request in place of something that it removed.
 
 Models read these texts. Each one says what is missing and, if the reader can do something, how to see it. A tool or a
-user can write such a text, too: it stays where it is and has no effect on trimtab. The texts below have sample values.
+user can write such a text, too: it stays unchanged and has no effect on trimtab. The texts below have sample values.
 """
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Tool results": ("mark_middle", "mark_gap", "mark_next_gap", "mark_same", "mark_near", "mark_pruned", "NO_RESULT"),
@@ -33,7 +33,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 REST = "Summaries"
-"""This section has the names that no other section has."""
+"""This section gets the names that no other section lists."""
 SAMPLES: dict[str, tuple[Any, ...]] = {
     "as_shown": (False,),
     "assistants": (40,),
@@ -56,14 +56,14 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "users": (3,),
     "what": ("120 lines",),
 }
-"""Values by the name of the parameter; several of them for a parameter that takes any number."""
+"""Values by the name of the parameter. A variadic parameter may have several."""
 NO_TEXT = {"ASK_PART", "MEMBER", "POINTER", "READ_LINES", "READ_PART", "START", "strip_markers", "tells_omission"}
-"""Names of the module that are parts of texts, or recognise them."""
+"""Names of the module that are only parts of texts, or that recognise texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A text that models read, and what it means."""
+    """A text that models read, with its explanation."""
 
     name: str
     text: str
@@ -85,7 +85,7 @@ def _write_entry(entry: Entry) -> str:
 
 
 def list_entries() -> Iterator[Entry]:
-    """Each public text and each function that writes one, in the order of the module."""
+    """List each public text, and each function that writes one, in the module's order."""
     for name, meaning in _read_explanations(inspect.getsource(markers)).items():
         value = getattr(markers, name)
         if name not in NO_TEXT:
@@ -107,7 +107,7 @@ def _call(function: Callable[..., str]) -> str:
 
 
 def _read_explanations(source: str) -> dict[str, str]:
-    """The public names of a module, each with its docstring, empty if it has none."""
+    """Map each public name of a module to its docstring; empty if it has none."""
     found: dict[str, str] = {}
     last = ""
     for node in ast.parse(source).body:
@@ -123,5 +123,5 @@ def _read_explanations(source: str) -> dict[str, str]:
 
 
 def _flow(text: str) -> str:
-    """A docstring with its lines joined; paragraphs stay."""
+    """A docstring with the lines of each paragraph joined."""
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))

@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md, from the table of metrics: names, types, labels, help; and examples of PromQL."""
+"""docs/reference/metrics.md, from the table of metrics: names, types, labels and help; and PromQL examples."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 ## trimtab's own metrics
 """
 UNITS = {"_seconds": "seconds", "_ratio": "ratio", "_tokens_per_second": "tokens per second"}
-"""Of the names that end so; a name with `tokens` in it counts tokens, every other one counts events."""
+"""The unit by the end of a metric's name. Other names: tokens if the name contains `tokens`, events for a counter."""
 _TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
 
 
@@ -36,7 +36,7 @@ class Collector:
 
     @property
     def unit(self) -> str:
-        """What it counts or measures."""
+        """The unit of what it counts or measures."""
         found = next((unit for end, unit in UNITS.items() if self.name.endswith(end)), None)
         return found or ("tokens" if "tokens" in self.name else "events" if self.kind == "counter" else "number")
 
@@ -52,7 +52,7 @@ def list_collectors(metrics: Metrics) -> list[Collector]:
 def _read(collector: Counter | Gauge | Histogram) -> Collector:
     (family,) = collector.describe()
     end = "_total" if family.type == "counter" else ""
-    return Collector(f"{family.name}{end}", family.type, tuple(collector._labelnames), family.documentation)  # noqa: SLF001 - the library tells them in no other way
+    return Collector(f"{family.name}{end}", family.type, tuple(collector._labelnames), family.documentation)  # noqa: SLF001 - the library has no public way to read them
 
 
 def write() -> str:

@@ -1,4 +1,4 @@
-"""What the metrics' table does not say: the values of labels, and queries in PromQL."""
+"""What the table of metrics lacks: the values of labels, and queries in PromQL."""
 
 from dataclasses import dataclass
 

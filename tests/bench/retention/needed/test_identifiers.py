@@ -1,4 +1,4 @@
-"""The measure of needed identifiers, to the letter of its definition."""
+"""The measure of needed identifiers follows its definition exactly."""
 
 import orjson
 import pytest
@@ -53,7 +53,7 @@ def test_an_identifier_is_found_whole_and_has_one_class(identifier: str, kind: s
 
 
 def test_letters_before_a_dash_are_no_part_of_a_number() -> None:
-    """The definition has it so: a ticket counts by its number."""
+    """By definition, a ticket counts as its number."""
     assert find_identifiers("see OPS-48213") == {"48213"}
 
 

@@ -1,4 +1,4 @@
-"""Calls that the recording repeats after their result was removed."""
+"""Tool calls that the recording repeats after their result was removed."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ MESSAGES = (TASK, read("c1", "a"), result("c1", "all of a"), read("c2", "a"), re
 
 
 def forward(messages: Sequence[bytes]) -> Measured:
-    """What is measured if the request before the second call forwards these messages."""
+    """The measurement if the request before the second call forwards these messages."""
     session = Session("one", MESSAGES, b"", (3,))
     ledger = SessionLedger(RULES)
     ledger.add_turn([read_part(raw) for raw in messages])

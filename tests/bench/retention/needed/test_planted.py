@@ -1,4 +1,4 @@
-"""Facts that are planted can be found by their value alone, and nowhere but where they were planted."""
+"""Each planted fact can be found by its value alone, and only in its own message."""
 
 import random
 
@@ -32,7 +32,7 @@ def test_a_planted_value_is_in_one_message_and_its_topic_in_the_tail_only_if_it_
 
 
 def test_behind_no_cut_every_fact_is_there() -> None:
-    """Else what is lost would not be lost to a cut."""
+    """Otherwise a missing fact could have another cause than a cut."""
     survival = measure_planted(make_sessions()[4], Case(TRIMTAB, Window(16_000, 2000), "none"))
     assert survival.planted
     assert survival.share(is_shared=True, cuts=0) == survival.share(is_shared=False, cuts=0) == 1.0

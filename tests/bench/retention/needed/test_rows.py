@@ -1,4 +1,4 @@
-"""The goals of the issue beside the figures of a row."""
+"""The goals of the issue, compared with the figures of a row."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The replay in this process: what it forwards, and that it is what the proxy forwards."""
+"""The replay in this process forwards the same bodies as the proxy."""
 
 import pytest
 
@@ -14,7 +14,7 @@ WINDOW = Window(16_000, 2000)
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    """Long enough for summaries that are used; the test of the comparison would fail with one that is only pruned."""
+    """A session long enough for summaries. With pruning alone, the comparison would find no difference."""
     return make_sessions()[3]
 
 
@@ -25,7 +25,7 @@ def run(session: Session, summariser: str) -> SessionLedger:
 
 
 def test_the_proxy_forwards_the_very_same_bodies(session: Session) -> None:
-    """Nothing in shell.py that stands for the proxy's waiting changes a byte."""
+    """The code in shell.py that replaces the proxy's waiting does not change a byte."""
     (found,) = check([session], WINDOW, ())
     assert found.same_bodies == found.requests == len(session.stops)
     assert found.cost_here == found.cost_proxy
@@ -45,7 +45,7 @@ def test_without_a_summariser_nothing_is_asked(session: Session) -> None:
 
 
 def test_the_note_that_says_nothing_is_accepted(session: Session) -> None:
-    """Its cuts are those of the note of words, and so is the number of calls; what is no note is asked for again."""
+    """It causes the same cuts and as many calls as the note of words. A text that is no note is requested twice."""
     canned, words, rejected = (
         [call.prompt_tokens for call in run(session, name).calls if call.is_summary]
         for name in ("canned", "words", "rejected")
