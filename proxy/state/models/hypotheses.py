@@ -1,4 +1,4 @@
-"""Whatever is learned of a model is a hypothesis: it counts for some clients, can be contradicted, and is tested again.
+"""A lesson (anything learned of a model) is a hypothesis: for whom it counts, what contradicts it, when it is tested.
 
 Law: pure. Nothing that one client can provoke changes anything for another client.
 

@@ -105,6 +105,7 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
     """The lesson of the refusal of a prompt that was planned by `policy`; None if no shorter prompt would help."""
     if overflow.kind in {Kind.COMPLETION, Kind.STRING}:
         return None
+    # Unlike elsewhere not a window: the size of the refused prompt, in the model's tokens as far as we know.
     believed_tokens = policy.token_ratio * sent.prompt_tokens
     if overflow.kind is Kind.PROMPT:
         lesson = _learn_from_prompt(overflow, policy, sent)
@@ -133,7 +134,7 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
 def find_changes(believed_tokens: int, lesson: Lesson, known: Record, *, now: float) -> dict[str, Any]:
     """The fields of a record that a lesson changes.
 
-    believed_tokens: the window that the refused prompt was planned with (see model_policy.py).
+    believed_tokens: the window that the prompt was planned with (see model_policy.py).
     now: seconds since 1970.
     """
     changes: dict[str, Any] = {}

@@ -33,7 +33,8 @@ Source = Literal["", "refused prompt", "second attempt", "cut prompts", "answers
 """How something was learned:
 
 refused prompt: a refusal contained the numbers.
-second attempt: a refusal had no usable numbers, and a shorter prompt succeeded.
+second attempt: a refusal had no usable numbers, and a shorter prompt succeeded. For a ratio: a test succeeded, so the
+    ratio of the family is used again.
 cut prompts: the upstream silently dropped a part of long prompts.
 answers: the upstream reported prompt tokens in its usage.
 empty: nothing was learned.

@@ -122,7 +122,7 @@ class Models:
                 meaning="the upstream reports a different number of prompt tokens than trimtab counts",
             )
         self._watch_cuts(name, model, report)
-        if model.writing is None or model.writing.done():
+        if model.writing is None or model.writing.done():  # else the ratio in `known` is about to change
             self._calibrate(name, model)
 
     def _calibrate(self, name: ModelName, model: Entry) -> None:
@@ -209,6 +209,7 @@ class Models:
         if model.known == known:
             model.teach(model.find_changes(believed_tokens, lesson, now))
         if lesson.is_certain and lesson.source == "refused prompt":
+            # Without the ratio: only usage reports prove a ratio well enough for other clients.
             met = (believed_tokens, lesson.window_tokens, lesson.added_tokens)
             self._claim_soon(name, Claim(name.key_id, *met))
 
