@@ -1,7 +1,7 @@
-"""What context windows an upstream's models have, as the upstream itself tells.
+"""Discovery: asks an upstream for the context windows of its models.
 
-Law: a question on the side. It ends within its time, reads no more than its bounds, and whatever comes back, or does
-not, it raises nothing. A window that a running server has beats the one that its model was trained with.
+Law: no request depends on it. It ends within its time limit, reads no more than its bounds, and never raises, whatever
+the upstream answers. The window that a running server uses beats the window that its model was trained with.
 """
 
 import asyncio
@@ -21,15 +21,17 @@ from proxy.http.headers import Headers, request_headers
 from proxy.wire.json.repair import try_decode
 
 TIMEOUT_SECONDS = 5.0
-"""For all that is asked of one upstream."""
+"""For all questions to one upstream together. Chosen: local servers answer far sooner, and no request waits for it."""
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""A longer answer is none. OpenRouter's list is large."""
+"""A longer answer is ignored. Chosen: far above long lists of models such as OpenRouter's."""
 MAX_MODELS = 4096
-"""What is read of a longer list."""
+"""Entries that are read of a list. Chosen: the largest provider in the catalogue has 923 models."""
 MAX_ALIASES = 16
-"""And of one model's other names."""
+"""Further names that are read of one model. Chosen: more than real servers list."""
 MIN_WINDOW_TOKENS = 1024
+"""Smaller windows are ignored. Chosen: no chat model has one (see catalogue.py)."""
 MAX_WINDOW_TOKENS = 100_000_000
+"""Larger windows are ignored. Chosen: ten times the largest in the catalogue."""
 
 _Path = tuple[str, ...]
 _Rank = tuple[_Path, ...]
@@ -41,27 +43,28 @@ _RUNNING: _Rank = (
 _STATED: _Rank = (
     ("max_model_len",),  # vLLM, SGLang
     ("context_window",),  # Groq
-    ("context_length",),  # OpenRouter, Together, Maritaca; Ollama, of a model that is loaded
+    ("context_length",),  # OpenRouter, Together, Maritaca; Ollama, for a loaded model
     ("top_provider", "context_length"),  # OpenRouter
-    ("max_context_length",),  # Mistral; LM Studio, of a model that is not loaded
+    ("max_context_length",),  # Mistral; LM Studio, for a model that is not loaded
 )
 _TRAINED: _Rank = (("meta", "n_ctx_train"),)  # llama.cpp, in older builds without n_ctx
 _SERVED = (_RUNNING, _STATED)
 _NAMES: _Rank = (("id",), ("key",), ("model",))
 _ALIASES: _Rank = (("aliases",), ("loaded_instances", "id"))
-"""Other names that requests may say: llama.cpp's, and those of LM Studio's instances."""
+"""Other names that requests may use: llama.cpp's aliases, and the instances of LM Studio."""
 _LATEST = ":latest"
-"""Ollama's tag for names that have none."""
+"""The tag that Ollama adds to names without a tag."""
 _OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps")
-"""llama.cpp's; LM Studio's lists, in older and newer builds; and Ollama's of the models that are loaded."""
+"""Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models."""
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What an upstream says of its models' context windows, in tokens: by the model's name, and of any model.
+    """The context windows that an upstream reports, in tokens.
 
-    llama.cpp serves its one model whatever name a request says: `every` is the window for any name.
+    by_model: by the model's name.
+    every: the window for any other name; None if there is none. llama.cpp serves its only model under every name.
     """
 
     by_model: Mapping[str, int]
@@ -69,41 +72,43 @@ class Windows:
 
     @property
     def told_any(self) -> bool:
-        """Whether there is a window among them."""
+        """Whether the upstream reported any window."""
         return bool(self.by_model) or self.every is not None
 
     def find(self, model: str) -> int | None:
-        """The model's window in tokens; None where nothing is known of it."""
+        """The model's window in tokens; None if the upstream reported none."""
         return self.by_model.get(model, self.every)
 
 
 def read_models(body: bytes) -> Windows:
-    """The windows in a list of models, in any form that is known; none in any other.
+    """Read the windows in a list of models, in any known form. An unknown form has no windows.
 
-    The window that a model was trained with counts only where nothing else is said of it.
+    The window that a model was trained with counts only if the list has no other window for this model.
     """
     return _read_list(body, (*_SERVED, _TRAINED))
 
 
 def read_names(body: bytes) -> list[str]:
-    """The models' names in a list of models, windows or not."""
+    """Read the names in a list of models, also of those without a window."""
     names = (_find_name(entry) for entry in _find_entries(try_decode(body)))
     return [name for name in names if name is not None]
 
 
 def read_props(body: bytes) -> int | None:
-    """The window in tokens in the answer of llama.cpp's /props; None where there is none."""
+    """Read the window in tokens from the answer of llama.cpp's /props; None if it has none."""
     return _read_window(try_decode(body), (_PROPS,))
 
 
 async def discover(
     client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> Windows:
-    """Ask the upstream for its models' windows: what could be learned, maybe nothing. Raises nothing.
+    """Ask the upstream for its models' windows. Returns none if it reports none or fails. Never raises.
 
-    `headers` are the client's credential headers; an upstream with a key of its own gets that instead. Asked are
-    /models, then llama.cpp's /props, then the lists of LM Studio and Ollama. Ollama's /api/show is not asked: of a
-    model that is not loaded it tells the window of its training, which is not the one that it will run in.
+    It asks /v1/models, then llama.cpp's /props, then the lists of LM Studio and Ollama, and stops at the first answer
+    with a window. Ollama's /api/show is not asked: for a model that is not loaded, it reports the window of the
+    training, and the model will run with another one.
+
+    headers: the client's credential headers. An upstream that has a key in the configuration gets that key instead.
     """
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
@@ -121,8 +126,8 @@ async def discover(
 
 
 async def _get(client: UpstreamClient, upstream: UpstreamConfig, url: URL, headers: CIMultiDict[str]) -> bytes:
-    """The answer's body; empty where there was no success, or too much of it."""
-    with suppress(ProxyError, aiohttp.ClientError, OSError):  # a timeout of the connection's is an OSError
+    """The body of the answer; empty if the question failed or the answer is too long."""
+    with suppress(ProxyError, aiohttp.ClientError, OSError):  # OSError: a timeout of the connection
         async with client.send("GET", url, headers, None, upstream) as response:
             if response.status == 200:
                 return await read_bounded(response, MAX_ANSWER_BYTES) or b""
@@ -142,12 +147,12 @@ def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
         name = _find_name(entry)
         window_tokens = _read_window(entry, ranks)
         if window_tokens is None and isinstance(entry.get("parent"), str):
-            window_tokens = by_model.get(entry["parent"])  # vLLM: an adapter runs in the window of its model
+            window_tokens = by_model.get(entry["parent"])  # vLLM: an adapter has the window of its model
         if name is not None and window_tokens is not None:
             by_model[name] = min(window_tokens, by_model.get(name, window_tokens))
             by_alias |= dict.fromkeys(_find_aliases(entry, name), window_tokens)
     by_model = by_alias | by_model
-    if len(entries) == 1 and _is_llama(entries[0]):  # with several, llama.cpp is a router and heeds the name
+    if len(entries) == 1 and _is_llama(entries[0]):  # with several models, llama.cpp is a router that selects by name
         return Windows(by_model, next(iter(by_model.values()), None))
     return Windows(by_model, None)
 
@@ -163,7 +168,7 @@ def _find_aliases(entry: dict[str, Any], name: str) -> list[str]:
 
 
 def _find_entries(body: Any) -> list[dict[str, Any]]:
-    """The models of a list that is the whole body, or stands in `data`, or in `models`."""
+    """The entries of a list of models, which is the whole body, or its member `data` or `models`."""
     if isinstance(body, dict):
         body = next((body[key] for key in ("data", "models") if isinstance(body.get(key), list)), None)
     if not isinstance(body, list):
@@ -185,11 +190,11 @@ def _read_window(entry: Any, ranks: tuple[_Rank, ...]) -> int | None:
 
 
 def _is_window(value: Any) -> bool:
-    return type(value) is int and MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS  # true and false are no numbers
+    return type(value) is int and MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS  # `type`: bool is a subclass of int
 
 
 def _find(value: Any, path: _Path) -> list[Any]:
-    """What stands at the path; a list on the way stands for each of its items."""
+    """All values at a path of keys. A list on the way means each of its items."""
     found = [value]
     for key in path:
         items = [each for item in found for each in _as_list(item)]

@@ -1,4 +1,4 @@
-"""What upstreams have told of their models' windows, and when each is to be asked again."""
+"""The windows that upstreams reported when asked, and when to ask each upstream again."""
 
 import time
 from collections.abc import Callable
@@ -12,18 +12,24 @@ from proxy.state.models.discovery import Windows, discover
 from proxy.state.models.records import ModelName
 
 REDISCOVER_SECONDS = 600.0
+"""Pause after an answer with windows. Chosen: windows change only when a server is restarted or gains a model."""
 FIRST_RETRY_SECONDS = 5.0
-"""Where nothing was learned; doubled each time."""
+"""Pause after the first answer without a window, doubled each time up to REDISCOVER_SECONDS. Chosen: the upstream may
+still be starting."""
 MAX_ASKING = 16
-"""Clients with whose credentials an upstream is asked at the same time."""
+"""Questions with clients' credentials at the same time. Chosen: bounds the load that many new credentials can cause."""
 MAX_TOLD_BYTES = 8 * 1024 * 1024
-"""Of what upstreams have told single clients."""
+"""Memory for the answers to single tenants. Chosen: room for some 40,000 windows."""
 MODEL_BYTES = 200
+"""Estimated memory of one window in an answer: the name, the number, and their entry in a dictionary."""
 
 
 @dataclass(slots=True)
 class _Upstream:
-    """What an upstream has told one client, or anybody."""
+    """The answers of an upstream to one tenant, or to questions without a client's credential.
+
+    failures: answers without a window in a row.
+    """
 
     windows: Windows = field(default_factory=lambda: Windows({}, None))
     has_told: bool = False
@@ -33,10 +39,10 @@ class _Upstream:
 
 
 class Told:
-    """Asks, and remembers the answers.
+    """Asks upstreams for windows and keeps the answers.
 
-    What an upstream tells anybody, or to the operator's own key, counts for all. What it tells only to a client's
-    credential counts for that tenant: another may see other models under the same names.
+    An answer without a credential, or to the operator's own key, counts for all clients. An answer to a client's
+    credential counts for that tenant only: another tenant may have other models under the same names.
     """
 
     def __init__(self, client: UpstreamClient, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,20 +53,21 @@ class Told:
         self._asking: set[tuple[str, str]] = set()
 
     def find(self, name: ModelName) -> int | None:
-        """The window in tokens that a model's upstream has told; None where it has not."""
+        """The window in tokens that the upstream reported for a model; None if it reported none."""
         known = self._upstreams.get(name.base_url)
         if known is None or not known.has_told:
             known = self._of_tenants.get((name.base_url, name.tenant))
         return known.windows.find(name.model) if known else None
 
     def list_models(self) -> list[tuple[str, str]]:
-        """Upstreams' base_url and model, of each whose window has been told to anybody."""
+        """The base_url and model of each window that counts for all clients."""
         return [(url, model) for url, known in self._upstreams.items() for model in known.windows.by_model]
 
     def take_turn(self, upstream: UpstreamConfig, tenant: str) -> bool:
-        """Whether an upstream is to be asked now, with a tenant's credential or with none; if so, the caller does.
+        """Whether the caller must ask an upstream now, by `ask`, with the same tenant.
 
-        With a credential only if it tells nothing without one.
+        tenant: whose credential would be sent; empty for none. The credential is used only if the upstream has reported
+            no window without one.
         """
         anybody = self._upstreams.setdefault(upstream.base_url, _Upstream())
         known = anybody
@@ -69,7 +76,7 @@ class Told:
                 return False
             known = self._of_tenants.get((upstream.base_url, tenant)) or _Upstream()
         pause_seconds = REDISCOVER_SECONDS
-        if not known.has_told:  # it may be starting still
+        if not known.has_told:  # it may still be starting
             pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
         is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
         if known.is_being_asked or not is_due:
@@ -81,7 +88,7 @@ class Told:
         return True
 
     async def ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
-        """Ask an upstream whose turn it is; raises nothing."""
+        """Ask an upstream for which `take_turn` returned True. Raises nothing."""
         anybody = self._upstreams[upstream.base_url]
         known = anybody
         if tenant and not anybody.has_told:
@@ -96,7 +103,7 @@ class Told:
         if found.told_any:
             known.windows, known.failures, known.has_told = found, 0, True
         if known is not anybody:
-            self._of_tenants[upstream.base_url, tenant] = known  # what it weighs has changed
+            self._of_tenants[upstream.base_url, tenant] = known  # set again, because its size has changed
 
 
 def _weigh(_key: tuple[str, str], known: _Upstream) -> int:

@@ -1,4 +1,4 @@
-"""What is known of a model."""
+"""What is known of a model, in the form that requests are planned with and that pages show."""
 
 from dataclasses import dataclass, field, replace
 
@@ -8,15 +8,14 @@ from proxy.state.models.records import ModelName, Record, Source
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a model.
+    """What is known of a model. Fields without a line here are explained at `Record`.
 
-    `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known;
-    `from_catalogue` where nobody but the catalogue knows it. `learned_tokens` is what it turned out to be where prompts
-    were refused, or cut short, that went by one of the windows `refuted`; `added_tokens` is set where
-    the upstream adds what the completion may have to the prompt: so much where a request asks for no maximum.
-    `has_ratio`: the ratio was learned, and is not the family's; `is_calibrated`: it is the upstream's own word, given
-    with several answers to this client. `answered_tokens` is the longest prompt that has
-    contradicted a learned window.
+    ratio: the model's own tokens for one token of our count.
+    window_tokens: the context window that the upstream or the catalogue reports; None if neither does.
+    from_catalogue: only the catalogue knows `window_tokens`.
+    has_ratio: the ratio was learned; else it is the family's.
+    is_calibrated: the ratio comes from usage reports of the upstream to this client.
+    answered_tokens: the longest answered prompt; it may be longer than a learned window.
     """
 
     ratio: float
@@ -30,23 +29,26 @@ class Facts:
     answered_tokens: int = field(default=0, compare=False)
 
     def correct(self, window_tokens: int, *, is_configured: bool = False) -> int:
-        """The window to go by where `window_tokens` is found or assumed; or configured: then it is made no larger."""
+        """The window to plan with, given the one that is configured, found or assumed.
+
+        If that window was refuted, the learned one replaces it. A configured window is never enlarged.
+        """
         if self.learned_tokens is None or window_tokens not in self.refuted:
             return window_tokens
         return min(self.learned_tokens, window_tokens) if is_configured else self.learned_tokens
 
     def has_outgrown(self, window_tokens: int) -> bool:
-        """Whether a longer prompt than such a window holds has been answered."""
+        """Whether the upstream has answered a prompt that is longer than this window."""
         return self.answered_tokens > window_tokens
 
     def forget(self, family_ratio: float) -> "Facts":
-        """What is known without anything that was learned."""
+        """The facts without anything that was learned."""
         return replace(self, ratio=family_ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=False)
 
     def doubt(self, family_ratio: float) -> "Facts":
-        """What is known without anything that is to be tested: a ratio that the upstream's answers confirm stays.
+        """The facts for a test: without anything learned, except a ratio that the upstream's answers confirm.
 
-        By another one the answer to a test would seem to be cut short, or the prompt longer than it is.
+        With a wrong ratio, the prompt of a test would look longer than it is, or its answer would look cut short.
         """
         forgotten = self.forget(family_ratio)
         return replace(forgotten, ratio=self.ratio, has_ratio=True) if self.is_calibrated else forgotten
@@ -54,9 +56,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """One thing that was learned of a model: its window, or its ratio; when, in seconds since 1970, and how.
+    """One thing that was learned of a model: its window or its ratio.
 
-    `for_all`: it counts for all clients, and not only for one.
+    source, at: how, and when in seconds since 1970.
+    for_all: it counts for all clients; else for one only.
     """
 
     source: Source
@@ -66,7 +69,7 @@ class Learned:
     for_all: bool = False
 
     def describe(self, now: float) -> dict[str, object]:
-        """What, how, how long ago, and for whom it counts; to be shown."""
+        """What was learned, how, how long ago, and for whom it counts: the JSON object that pages show."""
         told = {"window_tokens": self.window_tokens, "token_ratio": self.ratio}
         return {
             **{name: value for name, value in told.items() if value is not None},
@@ -78,7 +81,11 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What may be shown of a model: `samples` are those since its ratio was last found, `mean_error` that of counts."""
+    """What may be shown of a model.
+
+    samples: usage reports since its ratio was last found.
+    mean_error: mean relative error of our counts.
+    """
 
     name: ModelName
     facts: Facts
@@ -89,7 +96,7 @@ class Known:
 
 
 def recall(record: Record) -> Facts:
-    """What a record says of a model."""
+    """The facts in a record."""
     return Facts(
         record.ratio,
         record.window_tokens,
@@ -103,7 +110,7 @@ def recall(record: Record) -> Facts:
 
 
 def list_learned(record: Record, *, for_all: bool) -> tuple[Learned, ...]:
-    """What a record says that was learned, its age and its source."""
+    """What was learned according to a record: the window first, then the ratio."""
     found = []
     if record.learned_tokens is not None:
         found.append(Learned(record.window_source, record.window_at, record.learned_tokens, for_all=for_all))
@@ -113,7 +120,7 @@ def list_learned(record: Record, *, for_all: bool) -> tuple[Learned, ...]:
 
 
 def complete(name: ModelName, facts: Facts) -> Facts:
-    """With the catalogue's window where none was discovered; nobody keeps that in the store."""
+    """Add the catalogue's window if the upstream reported none. That window is never written to the store."""
     if facts.window_tokens is not None:
         return facts
     window_tokens = find_window(name.base_url, name.model)

@@ -1,15 +1,16 @@
-"""What was learned of a model is a hypothesis: for whom it counts, what contradicts it, and when it is tested.
+"""A lesson (anything learned of a model) is a hypothesis: for whom it counts, what contradicts it, when it is tested.
 
-Law: pure. What one client can provoke changes nothing for another.
+Law: pure. Nothing that one client can provoke changes anything for another client.
 
-- What a client meets counts for it at once, and for nobody else.
-- It counts for all only when two clients have met the same, whom `client_keys` tell apart. Without client keys it never
-  does: anybody can invent a credential if the upstream checks none.
-- A success says that prompts up to its size fit, and nothing of the limit. A longer prompt that is answered contradicts
-  a learned window. Beyond what was refused the window is given up; below that it becomes what was answered.
-- A learned window is tested again: of a client's requests that it would cut, one in so many goes out as if it had not
-  been learned. Each test that fails doubles that number; what a refusal said in numbers is tested seldom.
-- No request is refused by us because of it.
+- What a client's requests teach counts for this client at once, and for no other.
+- It counts for all clients only if two clients with different `client_keys` have learned the same. Without client keys
+  it never does: if the upstream does not check credentials, anybody can invent them.
+- An answered prompt contradicts a learned window that is smaller. If the prompt is shorter than the one whose refusal
+  taught the window, the window becomes as large as the answered prompt. Else the window is dropped.
+- An answered prompt that fits a learned window proves nothing about the limit.
+- A test is a request of the client that is sent as if nothing had been learned. It is one of those that a lesson would
+  cut: the 32nd if the lesson is a guess, else the 512th. Each failed test doubles the number.
+- trimtab never refuses a request because of a hypothesis.
 """
 
 from dataclasses import replace
@@ -22,27 +23,30 @@ from proxy.state.models.facts import Facts
 from proxy.state.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Record
 
 FIRST_TEST = 32
-"""Requests that a guess has cut, of which the last is let through."""
+"""Of the requests that a guess cuts, this one is the first test. Chosen: a wrong guess ends soon, and a right one costs
+one extra call in 32 at most."""
 FIRST_TEST_OF_NUMBERS = 512
-"""The same of a window that a refusal said in numbers."""
+"""The same for any other lesson. Chosen: it is rarely wrong, and each failed test costs an extra call."""
 MAX_FAILURES = 8
-"""After which the number grows no more."""
+"""Failed tests in a row after which the number grows no further. Chosen: 256 times the first number, so tests go on."""
 
 
 def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
-    """Whether the last of so many requests that something learned has cut is to test it.
+    """Whether to send the last of `cut_requests` requests that a lesson cut as a test.
 
-    A server that cuts prompts short without a word gives a worse answer to a test: it is tested as seldom as numbers.
+    own, of_all: the client's record and that of all.
     """
     source = own.window_source if own.learned_tokens is not None else of_all.window_source
+    # "cut prompts" is tested rarely, too: a server that silently drops a part of a prompt gives a worse answer.
     first = FIRST_TEST if source == "second attempt" else FIRST_TEST_OF_NUMBERS
     return cut_requests >= first << min(own.failures, MAX_FAILURES)
 
 
 def contradict(known: Record, of_all: Record, answered_tokens: int) -> dict[str, Any]:
-    """What the answer to a prompt of so many tokens changes: nothing, unless it is longer than a learned window.
+    """What the answer to a prompt of `answered_tokens` changes in the client's record `known`.
 
-    Be that the client's own, or that of all: then the client goes by it no more.
+    It changes something only if the prompt is longer than a learned window: the client's own, or else that of all. This
+    client then no longer uses the window of all.
     """
     if known.learned_tokens is None:
         is_news = of_all.learned_tokens is not None and answered_tokens > of_all.learned_tokens
@@ -56,14 +60,17 @@ def contradict(known: Record, of_all: Record, answered_tokens: int) -> dict[str,
 
 
 def doubt_ratio(known: Record, of_all: Record, family_ratio: float) -> dict[str, Any]:
-    """What it changes that a prompt was answered for which a ratio that no answer has confirmed left no room."""
+    """What a successful test changes in the client's record: a ratio that no usage report confirmed is dropped.
+
+    The family's ratio takes its place: the test was planned with it.
+    """
     if known.calibrated or not (known.ratio_source or of_all.ratio_source):
         return {}
     return {"ratio": family_ratio, "ratio_source": "second attempt"}
 
 
 def combine(own: Facts, of_all: Facts) -> Facts:
-    """What a client's requests are planned by: what it has met itself, and where it has met nothing, what all have."""
+    """The facts for a client's requests: what it learned itself, completed by what counts for all."""
     if of_all.window_tokens is not None and own.window_tokens is None:
         own = replace(own, window_tokens=of_all.window_tokens)
     if of_all.learned_tokens is not None and own.learned_tokens is None and not own.has_outgrown(of_all.learned_tokens):
@@ -74,9 +81,10 @@ def combine(own: Facts, of_all: Facts) -> Facts:
 
 
 def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
-    """What it changes for all that the client behind one key has met something, at a time in seconds since 1970.
+    """What a new claim changes in the record of all. `now` is in seconds since 1970.
 
-    Its claim takes the place of the one before; what another key's claim says, too, holds for all.
+    The claim updates the earlier one of the same client key. What it has in common with another key's claim counts for
+    all from now on.
     """
     before = next((each for each in of_all.claims if each.by == met.by), Claim(met.by))
     told = {key: value for key, value in msgspec.structs.asdict(met).items() if value}
@@ -91,9 +99,11 @@ def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
 
 
 def retract(by: str, of_all: Record) -> dict[str, Any]:
-    """What it changes for all that the client behind one key has been answered more than it had claimed.
+    """What it changes in the record of all that an answer contradicted a lesson of one client: its claim is removed.
 
-    A window that fewer than two still claim counts for all no more.
+    A window that fewer than two remaining claims contain no longer counts for all.
+
+    by: id of the client key.
     """
     left = tuple(each for each in of_all.claims if each.by != by)
     if left == of_all.claims:
@@ -104,7 +114,7 @@ def retract(by: str, of_all: Record) -> dict[str, Any]:
 
 
 def _agree(of_all: Record, mine: Claim, other: Claim, now: float) -> dict[str, Any]:
-    """What two clients have met alike."""
+    """The changes on which two claims agree: the same window in place of the same one, or nearly the same ratio."""
     found: dict[str, Any] = {}
     window = (mine.believed_tokens, mine.learned_tokens)
     if mine.learned_tokens is not None and window == (other.believed_tokens, other.learned_tokens):

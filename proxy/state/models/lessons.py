@@ -1,6 +1,6 @@
-"""What a refusal teaches: the window, the ratio of tokens, or only how much this one request must shrink.
+"""The lesson of a refusal: the model's window, its ratio, or only how much shorter this one request must become.
 
-Law: pure. A retry always gets less than what was refused.
+Law: pure. The second attempt of a request always has a lower limit than the prompt that was refused.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,27 +15,36 @@ from proxy.wire.overflow.wordings import Kind
 from rules.policy import Policy
 
 MIN_LIMIT_TOKENS = 256
-"""A smaller limit is no window."""
+"""A smaller number in a refusal is not taken for a window. Chosen: below the window of any chat model."""
 SHRINK_SHARE = 0.75
-"""What is tried of a prompt that was refused without a word of by how much it was too long."""
+"""Share of the refused prompt that is tried if the refusal does not say how much too long it was. Chosen: clearly
+shorter, because there is no third attempt."""
 ENOUGH_SHARE = 0.97
-"""What stays of a figure that may be a little off."""
+"""Factor on figures that may be slightly wrong. Chosen: the same as EXACT_SHARE in rules/policy.py."""
 NOISE_SHARE = 0.02
+"""Smaller differences between two counts are ignored. Chosen: the same as NOISE_SHARE in calibration.py."""
 TEACHING_SHARE = 0.25
-"""Of the limit: a smaller prompt says more of the server's own preamble than of the vocabulary."""
+"""A prompt below this share of the limit teaches no ratio: the server's own preamble may explain the difference.
+Chosen: the same share as URGENT_SHARE in calibration.py."""
 MESSAGES_SHARE = 0.9
-"""Of the body that messages must be if its size in bytes is to teach anything of its tokens."""
+"""A limit in bytes teaches a window only if messages are at least this share of the body. Chosen: then bytes are nearly
+proportional to tokens."""
 STEPS = 4
-"""Guesses are rounded down to quarters of an octave: what one session is refused gives one guess."""
+"""Guesses are rounded down to one of four values between two powers of two. Chosen: the refused prompts of one session
+differ little, so they mostly lead to the same guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What was refused: its prompt as we count it, and the completion that it asked for.
+    """The request that was refused.
 
-    `is_text`: nothing in it but text that every model reads. `is_counted`: no member of the request is left out of the
-    count that a server may read, so that the prompt's tokens tell of the vocabulary. `messages_share` is the share of
-    the body that its messages are. `ratios` are those that the model's vocabulary may have.
+    prompt_tokens: by our count.
+    max_tokens: the maximum completion that it asked for; None if it named none.
+    is_text: it contains only text that every model reads.
+    is_counted: our count covers every member of the request that a server may read. Only then does a different count
+        of the upstream say something about the vocabulary.
+    messages_share: the messages' share of the body's bytes.
+    ratios: bounds of the model's ratio.
     """
 
     prompt_tokens: int
@@ -48,13 +57,18 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is to be done about a refusal. Tokens are the model's own.
+    """What follows from a refusal. Tokens are the model's own.
 
-    `window_tokens` and `ratio` hold from now on, None where they stay, and so does `added_tokens`: the upstream adds
-    what the completion may have to the prompt, so much where none is asked for. `ceiling_tokens` is what the prompt may
-    have this time. `is_certain`: said in words, and true even if the second attempt fails; else it is a guess.
-    `refused_tokens` is what was refused, `source` how the lesson came about. `teaches`: it may be kept; else it is for
-    this one request, because the refusal repeats the request's own words.
+    window_tokens, ratio: their new values from now on; None if they do not change.
+    ceiling_tokens: the most that the prompt of this one request may have; None for no such limit.
+    is_certain: the refusal said it in numbers, so it holds even if the second attempt fails. Else the lesson is a
+        guess, which is learned only after the second attempt succeeded.
+    added_tokens: set if the upstream counts the completion budget against the window, too. The value is the budget
+        that it assumes for a request without `max_tokens`.
+    refused_tokens: size of the refused prompt.
+    source: how the lesson came about.
+    teaches: it may be kept. Else it is for this one request only, because the text of the refusal also appears in the
+        request, and a client could have planted it.
     """
 
     window_tokens: int | None = None
@@ -67,14 +81,17 @@ class Lesson:
     teaches: bool = True
 
     def given(self, answered_tokens: int) -> "Lesson":
-        """The lesson, knowing that a prompt of so many tokens was answered: the window is no smaller than that."""
+        """The lesson, corrected by the longest answered prompt: the window cannot be smaller than that.
+
+        A guess becomes that size if the refused prompt was longer. Any other window below it is dropped.
+        """
         if self.window_tokens is None or self.window_tokens >= answered_tokens:
             return self
         is_between = not self.is_certain and self.refused_tokens > answered_tokens
         return replace(self, window_tokens=answered_tokens if is_between else None)
 
     def apply(self, policy: Policy) -> Policy:
-        """The policy by which the request is planned again."""
+        """The policy for the second attempt."""
         return replace(
             policy,
             context_window=self.window_tokens or policy.context_window,
@@ -85,9 +102,10 @@ class Lesson:
 
 
 def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None:
-    """What the refusal of a prompt planned by `policy` teaches; None where a shorter prompt would not help."""
+    """The lesson of the refusal of a prompt that was planned by `policy`; None if no shorter prompt would help."""
     if overflow.kind in {Kind.COMPLETION, Kind.STRING}:
         return None
+    # Unlike elsewhere not a window: the size of the refused prompt, in the model's tokens as far as we know.
     believed_tokens = policy.token_ratio * sent.prompt_tokens
     if overflow.kind is Kind.PROMPT:
         lesson = _learn_from_prompt(overflow, policy, sent)
@@ -105,18 +123,24 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
     if limit_tokens < ENOUGH_SHARE * sent.prompt_tokens:
         went_beyond = sent.prompt_tokens > policy.limit_tokens(sent.max_tokens)
         if went_beyond and lesson.ceiling_tokens is None:
-            # It was let go beyond its limit, as it fit the window by our count. The second attempt must keep to it.
+            # The prompt was above its limit, but was sent because it fit the window by our count. The second attempt
+            # must keep to the limit.
             return replace(lesson, ceiling_tokens=planned.model_limit_tokens(sent.max_tokens))
         return lesson
-    # By these numbers it fitted all along. So they are not the whole truth.
+    # By these numbers the refused prompt would have fit. So something else counts, too: shrink by a fixed share.
     return replace(lesson, ceiling_tokens=_round_down(SHRINK_SHARE * planned.token_ratio * sent.prompt_tokens))
 
 
 def find_changes(believed_tokens: int, lesson: Lesson, known: Record, *, now: float) -> dict[str, Any]:
-    """What a lesson about a window of `believed_tokens` changes of what is known of a model, at a time since 1970."""
+    """The fields of a record that a lesson changes.
+
+    believed_tokens: the window that the prompt was planned with (see model_policy.py).
+    now: seconds since 1970.
+    """
     changes: dict[str, Any] = {}
     window_tokens = lesson.window_tokens or 0
     believed_anew = recall(known).correct(believed_tokens)
+    # A guess never enlarges a learned window.
     is_guess_too_many = not lesson.is_certain and window_tokens > (known.learned_tokens or window_tokens)
     if window_tokens >= MIN_WINDOW_TOKENS and believed_anew != window_tokens and not is_guess_too_many:
         others = tuple(item for item in known.refuted if item != believed_tokens)
@@ -136,15 +160,16 @@ def _learn_from_prompt(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson
         return _guess(overflow, believed_tokens, sent)
     scale = (overflow.prompt_tokens or 0) / max(believed_tokens, 1)
     ratio = _choose_ratio(scale, limit, policy, sent)
+    # If the refusal names the request's own maximum, the budget for requests without one remains unknown: 0.
     added_tokens = overflow.completion_tokens if overflow.completion_tokens != sent.max_tokens else 0
     unexplained = max(scale, 1.0) * policy.token_ratio / (ratio or policy.token_ratio)
-    is_unexplained = unexplained > 1 + NOISE_SHARE  # images, a preamble, or a vocabulary beyond all bounds
+    is_unexplained = unexplained > 1 + NOISE_SHARE  # by images, the server's preamble, or a ratio out of bounds
     ceiling_tokens = int(ENOUGH_SHARE * limit / unexplained) if is_unexplained else None
     return Lesson(limit, ratio, ceiling_tokens, added_tokens=added_tokens if overflow.completion_tokens else None)
 
 
 def _choose_ratio(scale: float, limit: int, policy: Policy, sent: Sent) -> float | None:
-    """The ratio where so many times more was counted upstream than we believed; None where that says nothing of it."""
+    """The ratio if the upstream counted `scale` times as many tokens as we did; None if other causes are possible."""
     is_large = sent.prompt_tokens >= MIN_SAMPLE_TOKENS and scale * sent.prompt_tokens >= TEACHING_SHARE * limit
     if scale <= 1 + NOISE_SHARE or not (sent.is_text and sent.is_counted and is_large):
         return None
@@ -152,7 +177,10 @@ def _choose_ratio(scale: float, limit: int, policy: Policy, sent: Sent) -> float
 
 
 def _guess(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
-    """A window of what is left where the excess is told, else of three quarters; of text alone only."""
+    """Guess the window: the prompt less its excess if the refusal names it, else SHRINK_SHARE of the prompt.
+
+    The guess is a window only for a prompt of text alone; else it limits this one request.
+    """
     excess = overflow.excess_tokens or 0
     rest = believed_tokens - excess if 0 < excess < believed_tokens else SHRINK_SHARE * believed_tokens
     window_tokens = _round_down(rest)
@@ -161,7 +189,10 @@ def _guess(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
 
 
 def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
-    """A size says little of windows: it is believed once the second attempt has gone through."""
+    """The lesson of a limit in bytes, or of a rate limit that this single request exceeds. Always a guess.
+
+    A rate limit never teaches a window.
+    """
     share = SHRINK_SHARE
     limit, requested = overflow.limit, overflow.requested
     if limit and requested and limit < requested:
@@ -175,7 +206,7 @@ def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> 
 
 
 def _round_down(tokens: float) -> int:
-    """The next guess below: 4096, 5120, 6144, 7168, 8192, 10240 and so on."""
+    """Round a guess down to 4096, 5120, 6144, 7168, 8192, 10240 and so on."""
     whole = max(int(tokens), 0)
     step = max((1 << whole.bit_length()) // (2 * STEPS), 1)
     return whole // step * step

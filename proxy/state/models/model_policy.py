@@ -1,6 +1,6 @@
-"""A model as its requests are served: what is configured for it, what is known of it, and the policy of both.
+"""Combines the configuration of a model with what is known of it, into the policy of its requests.
 
-Law: everyone who needs the policy of a model takes it from here.
+Law: all code that needs the policy of a model takes it from here.
 """
 
 from dataclasses import dataclass, replace
@@ -15,17 +15,19 @@ from rules.policy import Policy
 from rules.tokens.families import find_family
 
 MAX_POLICIES = 1024
-
+"""Policies kept in memory; when there are as many, all are dropped. Chosen: more than the models of one process."""
 
 _POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PricesConfig, Policy, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """One model.
+    """One model, as its requests are planned.
 
-    `policy` is corrected by what refusals have taught; `believed_tokens` is the window, in the model's own tokens, that
-    is configured, else found, else assumed, before that correction.
+    settings: the configuration's entry for it, or a profile's.
+    policy: the settings, corrected by what was learned.
+    believed_tokens: the context window before that correction, in the model's own tokens: configured, else reported by
+        the upstream, else the catalogue's, else the default. A refusal refutes this window.
     """
 
     name: ModelName
@@ -36,45 +38,48 @@ class ModelView:
 
     @classmethod
     def of(cls, config: Config, settings: PolicyConfig, name: ModelName, facts: Facts) -> Self:
-        """The view of a model whose requests are served by `settings`: the configuration's for it, or a profile's."""
+        """Build the view of a model from settings and facts."""
         policy, believed_tokens = _derive_policy(settings, config.prices, facts)
         return cls(name, settings, facts, policy, believed_tokens)
 
     @classmethod
     def of_unmet(cls, config: Config, model: str) -> Self:
-        """The view of a model by its name alone: no upstream and no store is asked. May load the catalogue (0.1 s)."""
+        """Build the view of a model from its name alone, without asking an upstream or the store.
+
+        May load the catalogue, which takes 0.1 to 0.4 s once.
+        """
         settings = config.policy_for(model)
         name, facts = name_model(config, settings, model), Facts(find_family(model).ratio)
         return cls.of(config, settings, name, complete(name, facts) if settings.context_window == "auto" else facts)
 
     @property
     def has_learned(self) -> bool:
-        """Whether anything that was learned goes into the policy."""
+        """Whether anything that was learned changes the policy."""
         return self.has_learned_window or self.facts.has_ratio
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether something learned is to be tested: all but a ratio that the client's own answers confirm."""
+        """Whether the policy contains a lesson to test: any except a ratio that the client's own answers confirm."""
         return self.has_learned_window or (self.facts.has_ratio and not self.facts.is_calibrated)
 
     @property
     def has_learned_window(self) -> bool:
-        """Whether a learned window, or a learned addition to prompts, makes the room smaller."""
+        """Whether a learned window, or the completion budget that the upstream adds, makes the room smaller."""
         return self.policy.context_window < self.believed_tokens or self.policy.added_tokens is not None
 
     def forget(self, config: Config) -> Self:
-        """The view without anything that `has_learned` tells of."""
+        """The view without anything that was learned."""
         facts = self.facts.forget(find_family(self.name.model).ratio)
         return self.of(config, self.settings, self.name, facts)
 
     def doubt(self, config: Config) -> Self:
-        """The view without anything that `is_doubtful` tells of."""
+        """The view for a test: without anything learned, except a ratio that the client's own answers confirm."""
         facts = self.facts.doubt(find_family(self.name.model).ratio)
         return self.of(config, self.settings, self.name, facts)
 
     @property
     def window_from(self) -> str:
-        """Where the policy's window comes from: configured, discovered, catalogue, default, or learned."""
+        """The source of the policy's window: configured, discovered, catalogue, default, or learned."""
         if self.policy.context_window != self.believed_tokens:
             return "learned"
         if self.settings.context_window != "auto":
@@ -85,9 +90,9 @@ class ModelView:
 
 
 def name_model(config: Config, settings: PolicyConfig, model: str, tenant: Tenant | None = None) -> ModelName:
-    """The name under which facts about a model are kept, for a tenant's requests that are served by `settings`.
+    """The name under which facts about a model are kept for a tenant; without a tenant, for all clients.
 
-    Without a tenant it is what counts for all.
+    settings: the settings of the request. They name the upstream and the vocabulary.
     """
     base_url = config.upstream_for(settings.upstream).base_url
     if tenant is None:
@@ -96,8 +101,8 @@ def name_model(config: Config, settings: PolicyConfig, model: str, tenant: Tenan
 
 
 def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -> tuple[Policy, int]:
-    """The corrected policy, and the window before the correction; the same objects each time, for a while."""
-    # By identity: sections that are equal may still set different keys, and their equality is slow.
+    """The corrected policy, and the window before the correction. The same input mostly returns the same objects."""
+    # The key uses identity: equal sections may still set different keys, and comparing them is slow.
     key = id(settings), id(prices), facts
     known = _POLICIES.get(key)
     if known is None or known[0] is not settings or known[1] is not prices:

@@ -1,8 +1,8 @@
-"""What is learned of models from their upstreams: how many tokens they make of ours, and how large their windows are.
+"""Learns the ratios and context windows of models from their upstreams, and looks them up for requests.
 
-Law: it changes in rare steps, each counted and kept in the store, so that every process and every replica plans by the
-same figures. What a client has met counts for that client; hypotheses.py says when it counts for all. Nothing here is
-waited for, but the store's answer when a process meets a model for the first time.
+Law: what is known changes in rare steps. Each step is counted and written to the store, so all processes and replicas
+plan with the same figures. What a client's requests teach counts for that client; hypotheses.py says when it counts for
+all clients. A request waits only for the first read of a model from the store, and for a lesson of its own refusal.
 """
 
 import asyncio
@@ -31,14 +31,15 @@ from proxy.telemetry.metrics import Metrics
 from rules.tokens.families import find_family
 
 READ_SECONDS = 2.0
-"""How long a request waits for the store when its model is met for the first time."""
+"""How long a request waits for the store, at most. Chosen: the time limit of the SQLite store."""
 MAX_NAME_CHARS = 256
+"""Nothing is kept of a model with a longer name. Chosen: far above real names; bounds the memory."""
 
 
 class Models:
-    """Looks up, learns and keeps facts. Close it when done.
+    """Looks up, learns and keeps facts about models. Close it when done.
 
-    `read_seconds` is how long a request waits for the store.
+    read_seconds: how long a request waits for the store, at most.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class Models:
         self._wall_clock = wall_clock
 
     async def look_up(self, name: ModelName, label: str) -> Facts:
-        """What a client's requests are planned by; read from the store at first, behind the scenes from then on.
+        """The facts to plan a client's requests with.
 
-        Until an upstream has answered for it, a model is kept among others of its kind only: anybody can invent names.
+        The first request for a model waits for the store. Later ones get what is in memory, which is refreshed in the
+        background. `label` is the model's name in logs and metrics.
         """
         if len(name.model) > MAX_NAME_CHARS:
             return self.recall(name)
@@ -71,8 +73,8 @@ class Models:
         if reading:
             await asyncio.wait(filter(None, reading), timeout=self.read_seconds)
             for one in (of_all, model):
-                one.read_at = one.read_at or self._clock()  # a store that hangs is waited for once
-        if model.known.forgotten < of_all.known.forgotten:
+                one.read_at = one.read_at or self._clock()  # requests wait only once for a store that hangs
+        if model.known.forgotten < of_all.known.forgotten:  # an operator had the model forgotten
             model.forget(msgspec.structs.replace(self._kept.begin(name), forgotten=of_all.known.forgotten))
         seen = model.known, of_all.known, model.most_answered
         if model.completed is None or model.completed[0] != seen:
@@ -83,12 +85,12 @@ class Models:
         return model.completed[1]
 
     def vouch_for(self, name: ModelName) -> None:
-        """An upstream has answered for this model with success."""
+        """Note that the upstream has answered a request for this model with success."""
         self._kept.vouch_for(name)
         self._kept.vouch_for(name.of_all)
 
     def recall(self, name: ModelName) -> Facts:
-        """What this process knows of a model already, and where it knows no window, the catalogue's."""
+        """The facts in this process's memory, without reading the store; with the catalogue's window if needed."""
         own, of_all = (self._recall(each) for each in (name, name.of_all))
         return complete(name, combine(own, of_all))
 
@@ -97,18 +99,15 @@ class Models:
         return recall(self._kept.begin(name)) if model is None else model.facts
 
     def list_known(self) -> list[Known]:
-        """The models that an upstream has answered for; names that only a client has said are not among them.
-
-        Each once for all, and once for each client that has asked for it.
-        """
+        """List the vouched models: one item that counts for all clients, and one for each client that used it."""
         return [_show(name, self.recall(name), model) for name, model in self._kept.vouched.items()]
 
     def list_told(self) -> list[tuple[str, str]]:
-        """The upstreams' base_url and model, of each whose window an upstream has told this process."""
+        """List base_url and model of each window that an upstream has reported to this process for all clients."""
         return self._told.list_models()
 
     def observe(self, name: ModelName, report: Report) -> None:
-        """An upstream has reported how many tokens a prompt had for it."""
+        """Learn from the prompt tokens that an upstream reported for one request."""
         model = self._kept.vouched.get(name)
         if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
             return
@@ -120,14 +119,14 @@ class Models:
                 "estimates_off",
                 model=model.label,
                 mean_error=round(calibration.error, 3),
-                meaning="the upstream reports other prompt tokens than were counted",
+                meaning="the upstream reports a different number of prompt tokens than trimtab counts",
             )
         self._watch_cuts(name, model, report)
-        if model.writing is None or model.writing.done():
+        if model.writing is None or model.writing.done():  # else the ratio in `known` is about to change
             self._calibrate(name, model)
 
     def _calibrate(self, name: ModelName, model: Entry) -> None:
-        """Go by another ratio if the reports say so."""
+        """Use another ratio if the reports justify it."""
         calibration, known = model.calibration, model.known
         found = calibration.choose_ratio(known.ratio, is_calibrated=known.calibrated, ratios=find_ratios(name.model))
         if found is None:
@@ -135,16 +134,16 @@ class Models:
         changes: dict[str, Any] = {"calibrated": known.calibrated or len(calibration.samples) >= WARM_UP_SAMPLES}
         if found != known.ratio:
             changes |= {"ratio": found, "ratio_source": "answers", "ratio_at": self._wall_clock()}
-            if known.refused_tokens is not None:  # it was counted by the ratio of before
+            if known.refused_tokens is not None:  # it was computed with the old ratio
                 changes["refused_tokens"] = round(known.refused_tokens * found / known.ratio)
         model.writing = self._tasks.start(self._kept.write(name, model, **changes))
         if changes["calibrated"]:
             self._claim_soon(name, Claim(name.key_id, ratio=found))
 
     def note_answer(self, name: ModelName, tokens: int, *, is_test: bool = False) -> None:
-        """A prompt of so many of the model's tokens was answered: no window is smaller.
+        """Learn that a prompt of this size, in the model's tokens, was answered: the window is at least that large.
 
-        If it was a test, it had left out what was learned, and no ratio is as large as that either.
+        is_test: it was a test, which succeeded. Then a ratio that no usage report confirmed is dropped, too.
         """
         model, of_all = self._kept.find(name), self._kept.find(name.of_all)
         if model is None or of_all is None:
@@ -158,18 +157,18 @@ class Models:
             self._change_of_all(name, partial(retract, name.key_id))
 
     def take_test(self, name: ModelName) -> bool:
-        """Something learned has cut a client's request; whether this one is to test it."""
+        """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
         model, of_all = self._kept.find(name), self._kept.find(name.of_all)
         return model is not None and of_all is not None and model.take_test(of_all.known)
 
     def fail_test(self, name: ModelName) -> None:
-        """A test was refused: the next one comes later."""
+        """Note that a test failed: the next one comes later."""
         model = self._kept.find(name)
         if model is not None and model.known.failures < MAX_FAILURES:
             model.writing = self._tasks.start(self._kept.write(name, model, failures=model.known.failures + 1))
 
     def _watch_cuts(self, name: ModelName, model: Entry, report: Report) -> None:
-        """Learn the window of a model whose prompts are cut short without a word."""
+        """Learn the window if the upstream silently cuts prompts short."""
         if model.calibration.cuts_short:
             self._metrics.silent_truncations.labels(model.label).inc()
         window_tokens = model.calibration.find_window()
@@ -181,20 +180,20 @@ class Models:
             "prompts_cut_short",
             model=model.label,
             window_tokens=window_tokens,
-            meaning="the upstream reports far fewer prompt tokens than were sent: it drops what does not fit",
+            meaning="the upstream reports far fewer prompt tokens than trimtab sent: it drops what does not fit",
         )
         model.calibration.restart(is_calibrated=False)
         lesson = Lesson(window_tokens, source="cut prompts")
         model.writing = self._tasks.start(self.learn(name, report.believed_tokens, lesson))
 
     def learn_soon(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
-        """The same as `learn`, behind the scenes."""
+        """The same as `learn`, in the background."""
         _ = self._tasks.start(self.learn(name, believed_tokens, lesson))
 
     async def learn(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
-        """An upstream has refused a client's prompt that went by a window of `believed_tokens`: it really is another.
+        """Learn a lesson about a prompt that was planned with a window of `believed_tokens`.
 
-        Waits for the store, but not for long.
+        Waits for the store for at most `read_seconds`.
         """
         model = self._kept.find(name)
         if model is None:
@@ -205,45 +204,49 @@ class Models:
             changing = self._kept.change(name, model, partial(find_changes, believed_tokens, lesson, now=now))
             writing = self._tasks.start(changing)
             await asyncio.wait({writing}, timeout=self.read_seconds)
-        if model.known == known:  # a stranger's, or the store hangs: the next request must not be refused again
+        # Not written, because the model is not vouched or the store hangs: keep it in memory, or the next request would
+        # be refused, too.
+        if model.known == known:
             model.teach(model.find_changes(believed_tokens, lesson, now))
         if lesson.is_certain and lesson.source == "refused prompt":
+            # Without the ratio: only usage reports prove a ratio well enough for other clients.
             met = (believed_tokens, lesson.window_tokens, lesson.added_tokens)
             self._claim_soon(name, Claim(name.key_id, *met))
 
     def _claim_soon(self, name: ModelName, met: Claim) -> None:
-        """A client has met something; what a second one has met, too, counts for all. Without client keys none does."""
+        """Note a client's claim in the record of all, in the background. Does nothing without client keys."""
         self._change_of_all(name, partial(claim, met, now=self._wall_clock()))
 
     def _change_of_all(self, name: ModelName, find_changes: FindChanges) -> None:
         of_all = self._kept.find(name.of_all)
         if not (name.key_id and name.tenant) or of_all is None:
-            return
+            return  # without client keys, one client could pose as two
         if of_all.is_vouched:
             _ = self._tasks.start(self._kept.change(name.of_all, of_all, find_changes))
         else:
             of_all.teach(find_changes(of_all.known))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers = (), tenant: str = "") -> None:
-        """Ask an upstream for its models' windows behind the scenes, if that is due.
+        """Ask an upstream for its models' windows in the background, if that is due.
 
-        `headers` are the credential of a `tenant`; what is told to it counts for it alone.
+        headers: the credential of `tenant`. An answer to it counts for that tenant only. Without headers, the answer
+            counts for all clients.
         """
         tenant = tenant if headers else ""
         if self._told.take_turn(upstream, tenant):
             _ = self._tasks.start(self._ask(upstream, headers, tenant))
 
     async def settle(self) -> None:
-        """Wait until nothing is under way that changes what is known."""
+        """Wait for all background work, also for work that is started meanwhile."""
         await self._tasks.settle()
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel all background work, and wait until it has ended."""
         await self._tasks.close()
 
     async def _ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
         await self._told.ask(upstream, headers, tenant)
-        for name, model in self._kept.list_read():  # of others their first look takes it
+        for name, model in self._kept.list_read():  # the others take it at their first read
             if name.base_url == upstream.base_url and tenant in {"", name.tenant}:
                 await self._kept.take_window(name, model)
 

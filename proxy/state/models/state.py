@@ -1,8 +1,8 @@
-"""What one process has of one model, and how that moves between clients, their upstream, and the store.
+"""What one process knows of one model, and when that may be written to the store.
 
-Law: no I/O and no clock. A client can name any model and have it refused; what that teaches stays in this process and
-with that name until an upstream has answered for the model. Only then is a record written, and only by a record does
-another process learn anything. Whom it is about besides, hypotheses.py says.
+Law: no I/O and no clock. Nothing is written of a model until its upstream has answered a request for it with success:
+anybody can invent a name and have it refused. Other processes learn only from written records. hypotheses.py says for
+which clients something learned counts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,18 +17,20 @@ from proxy.state.models.lessons import Lesson, find_changes
 from proxy.state.models.records import Record
 
 Change = tuple[str, float | None, float | None]
-"""What caused it, what held before, and what holds now."""
+"""The cause (a label of the metric), the value before, and the value now."""
 
 
 @dataclass(slots=True)
 class Model:
-    """One model. `known` is its family's, the store's last record, or what a refusal has made of it since.
+    """One model, as known to one client or to all.
 
-    `is_vouched`: its upstream has answered a request with success. Only then is anything of it written: names can be
-    invented. `is_taught`: a refusal has taught what the store does not have; so until the next record is used.
-    `generation` is how many records the store has of it, `discovered` the window that its upstream told last.
-    `cut_requests` is how many requests something learned has cut since it was tested last, `most_answered` the longest
-    prompt that was answered.
+    known: the family's defaults at first, then the last record, changed by lessons since.
+    is_vouched: the upstream has answered a request for this model with success, so its name is not invented.
+    is_taught: a lesson changed `known`, and no record has it yet.
+    generation: number of records that the store has, as far as this process knows.
+    discovered: the window that the upstream reported, as last taken into `known`.
+    cut_requests: requests that were cut because of something learned, since the last test.
+    most_answered: the longest answered prompt, in the model's tokens.
     """
 
     known: Record
@@ -42,42 +44,47 @@ class Model:
 
     @property
     def facts(self) -> Facts:
-        """What requests are planned by."""
+        """The facts that requests are planned with."""
         facts = recall(self.known)
         return (
             facts if self.most_answered <= facts.answered_tokens else replace(facts, answered_tokens=self.most_answered)
         )
 
     def find_changes(self, believed_tokens: int, lesson: Lesson, now: float) -> dict[str, Any]:
-        """What a lesson about a window of `believed_tokens` changes of the record."""
+        """The fields of the record that a lesson changes (see `lessons.find_changes`)."""
         return find_changes(believed_tokens, lesson, self.known, now=now)
 
     def take_test(self, of_all: Record) -> bool:
-        """Something learned has cut a request; whether that is to go out as if nothing had been learned."""
+        """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
         self.cut_requests += 1
         is_due = is_test_due(self.known, of_all, self.cut_requests)
         self.cut_requests = 0 if is_due else self.cut_requests
         return is_due
 
     def forget(self, record: Record) -> None:
-        """Begin anew with a record."""
+        """Start again with a record, without samples and without an unwritten lesson."""
         self.known, self.is_taught, self.cut_requests = record, False, 0
         self.calibration = Calibration()
 
     def teach(self, changes: dict[str, Any]) -> None:
-        """Learn what a lesson changes, in this process alone."""
+        """Apply the changes of a lesson in this process only."""
         if changes:
             self.known = msgspec.structs.replace(self.known, **changes)
             self.is_taught = True
 
     def adopts(self, generation: int, record: Record) -> bool:
-        """Whether a record that was read is to be used: a newer one, or another in its place; not over a lesson."""
+        """Whether to use a record that was read.
+
+        A newer one is used. So is one with another ratio, unless a lesson is not written yet: after an outage of the
+        store, the record at the same place may be that of another process.
+        """
         is_another = record.ratio != self.known.ratio and not self.is_taught
         return generation > self.generation or is_another
 
     def adopt(self, generation: int, record: Record) -> list[Change]:
-        """Go by a record from now on; what that changes."""
+        """Use a record from now on. Returns the values that changed."""
         before = self.known
+        # The record may be from a process that has not asked for the window.
         self.known = msgspec.structs.replace(record, window_tokens=record.window_tokens or before.window_tokens)
         self.generation = generation
         self.calibration.restart(is_calibrated=record.calibrated)

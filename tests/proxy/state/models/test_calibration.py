@@ -1,4 +1,4 @@
-"""A proxy in front of an upstream that counts in another way: from its answers on, the upstream's numbers hold."""
+"""A proxy in front of an upstream that counts differently: after some answers, it uses the upstream's counts."""
 
 from collections.abc import Awaitable, Callable
 
@@ -27,7 +27,7 @@ async def write_json(_request, tokens):
 
 
 async def write_cached_json(_request, tokens):
-    """Anthropic's names; what was cached stands apart."""
+    """Anthropic's names; cached tokens are reported separately."""
     cached, created = tokens // 2, tokens // 3
     return completion(
         input_tokens=tokens - cached - created,
@@ -43,7 +43,7 @@ async def write_stream(request, tokens):
 
 
 async def write_started_stream(request, tokens):
-    """Anthropic's first event tells the prompt, the last the completion."""
+    """Anthropic's first event reports the prompt, the last one the completion."""
     usage = {"input_tokens": tokens // 5, "cache_read_input_tokens": tokens - tokens // 5, "output_tokens": 1}
     started = {"type": "message_start", "message": {"id": "msg_1", "usage": usage}}
     return await _stream(request, started, {"type": "message_delta", "usage": {"output_tokens": 9}})
@@ -61,7 +61,7 @@ async def _stream(request, *events):
 
 
 class Counting:
-    """What an upstream does that makes `ratio` tokens of one of ours, and `reported` what it has said so far."""
+    """An upstream that counts `ratio` tokens for one of ours. `reported`: the counts that it has reported so far."""
 
     def __init__(self, compactors, ratio: float, write: Write = write_json) -> None:
         self.reported: list[int] = []
@@ -79,14 +79,14 @@ class Counting:
 
 
 def prompt(words: int, *parts: object, number: int = 0, model: str = "m") -> bytes:
-    """A request of some `words` tokens, and no two numbers alike."""
+    """A request of about `words` tokens, a different one for each `number`."""
     text = f"request {number}:" + " word" * words
     content = [{"type": "text", "text": text}, *parts] if parts else text
     return orjson.dumps({"model": model, "messages": [{"role": "user", "content": content}]})
 
 
 async def ask(client, proxy, body):
-    """The answer, and the tokens that its header tells, once the proxy has learned from it."""
+    """The response, its body and the tokens in its header, after the proxy has learned from it."""
     response, answer = await post(client, proxy.url + PATH, body)
     await proxy.services.lifecycle.idle.wait()
     await learn(proxy)
@@ -95,12 +95,12 @@ async def ask(client, proxy, body):
 
 
 def near(tokens: int) -> range:
-    """Two per cent more or less."""
+    """The values within two per cent."""
     return range(int(0.98 * tokens), int(1.02 * tokens) + 2)
 
 
 async def learn(proxy):
-    """Wait until nothing is under way that changes what is known of a model."""
+    """Wait until the proxy has finished learning."""
     await proxy.services.models.settle()
 
 
@@ -120,7 +120,7 @@ async def read_metrics(client, proxy) -> dict[str, float]:
 
 @pytest.mark.parametrize("write", [write_json, write_cached_json, write_stream, write_started_stream])
 async def test_headers_tell_the_upstreams_own_numbers(write, client, upstream, start_proxy, compactors):
-    """After eight answers; the limit is the configured window's all along, and that was one change."""
+    """The numbers change once, after eight answers. The limit stays that of the configured window."""
     upstream.answer = counting = Counting(compactors, 1.5, write)
     proxy = await start_proxy("defaults.context_window=8000", "defaults.completion_reserve=1000")
     _, _, first = await ask(client, proxy, prompt(1000, number=99))
@@ -139,7 +139,7 @@ async def test_headers_tell_the_upstreams_own_numbers(write, client, upstream, s
 
 
 async def test_what_is_too_long_for_the_model_is_compacted(client, upstream, start_proxy, compactors):
-    """A request that fits by our count goes out whole until the model is known to count double."""
+    """A request that fits by our count is sent whole until the model is known to count double."""
     upstream.answer = counting = Counting(compactors, 2.0)
     proxy = await start_proxy(*SMALL, "defaults.protect_turns=0")
     body = orjson.dumps({"model": "m", "messages": make_session(15, result_words=200)["messages"][:-1]})
@@ -158,7 +158,7 @@ async def test_what_is_too_long_for_the_model_is_compacted(client, upstream, sta
 async def test_tool_results_are_truncated_by_our_tokens_and_counted_in_the_models(
     client, upstream, start_proxy, compactors
 ):
-    """With a model that counts double as much of ours is left as before; the metrics count in its tokens."""
+    """If the model counts double, results are still truncated to the same text; metrics are in the model's tokens."""
     upstream.answer = counting = Counting(compactors, 2.0)
     proxy = await start_proxy("defaults.max_tool_result_tokens=1000", "defaults.truncation=head_tail")
     count = compactors.choose(PolicyConfig(), "m").count
@@ -183,7 +183,7 @@ async def test_tool_results_are_truncated_by_our_tokens_and_counted_in_the_model
 
 
 async def test_requests_with_images_teach_nothing(client, upstream, start_proxy, compactors):
-    """What those cost is known by bounds only."""
+    """Only bounds of an image's cost are known."""
     upstream.answer = Counting(compactors, 2.0)
     proxy = await start_proxy()
     tokens = await warm_up(client, proxy, IMAGE)
@@ -194,7 +194,7 @@ async def test_requests_with_images_teach_nothing(client, upstream, start_proxy,
 
 
 async def test_answers_that_failed_teach_nothing(client, upstream, start_proxy):
-    """Nor do those that report nothing."""
+    """Answers without usage teach nothing either."""
 
     async def answer(recorded, _request):
         failed = b"request 1" in recorded.body
@@ -209,7 +209,7 @@ async def test_answers_that_failed_teach_nothing(client, upstream, start_proxy):
 
 
 async def test_who_only_observes_learns_too(client, upstream, start_proxy, compactors):
-    """By what went out, which is the original, whatever would have become of it."""
+    """In mode observe, the proxy compares the report with the original, because that was sent."""
     upstream.answer = counting = Counting(compactors, 1.5)
     proxy = await start_proxy("mode=observe", "defaults.max_tool_result_tokens=100")
     for number in range(WARM_UP_SAMPLES + 1):
@@ -221,7 +221,7 @@ async def test_who_only_observes_learns_too(client, upstream, start_proxy, compa
 
 
 async def test_each_model_is_calibrated_on_its_own(client, upstream, start_proxy, compactors):
-    """What one counts says nothing of another."""
+    """The count of one model does not affect another."""
     upstream.answer = counting = Counting(compactors, 2.0)
     proxy = await start_proxy()
     await warm_up(client, proxy)
@@ -231,7 +231,7 @@ async def test_each_model_is_calibrated_on_its_own(client, upstream, start_proxy
 
 
 async def test_a_proxy_that_starts_again_knows_its_models(client, upstream, start_proxy, compactors, tmp_path):
-    """From the store, at its very first request."""
+    """It reads the store at its first request."""
     upstream.answer = counting = Counting(compactors, 2.0)
     store = f"store=sqlite:///{tmp_path}/kept.sqlite3"
     await warm_up(client, await start_proxy(store))
@@ -241,7 +241,7 @@ async def test_a_proxy_that_starts_again_knows_its_models(client, upstream, star
 
 
 async def test_the_window_is_the_one_that_the_upstream_tells(client, upstream, start_proxy):
-    """Of the models that it tells of; a quarter of it is kept for the completion, at most."""
+    """An unlisted model has the default window. At most a quarter of the window is reserved for the completion."""
     upstream.models = b'{"data":[{"id":"m","max_model_len":16384},{"id":"x","max_model_len":4096}]}'
     proxy = await start_proxy()
     await learn(proxy)
@@ -252,7 +252,7 @@ async def test_the_window_is_the_one_that_the_upstream_tells(client, upstream, s
 
 
 async def test_a_window_that_is_configured_is_not_asked_for(client, upstream, start_proxy):
-    """The configuration holds, whatever the upstream would say."""
+    """The configured window is used, whatever the upstream would report."""
     upstream.models = b'{"data":[{"id":"m","max_model_len":16384}]}'
     proxy = await start_proxy("defaults.context_window=8000", "defaults.completion_reserve=1000")
     _, _, tokens = await ask(client, proxy, prompt(10))
@@ -261,9 +261,9 @@ async def test_a_window_that_is_configured_is_not_asked_for(client, upstream, st
 
 
 async def test_a_refusal_states_the_models_own_numbers(client, upstream, start_proxy, compactors):
-    """What cannot fit is refused before it is sent, in the terms that the upstream itself would use.
+    """A request that cannot fit is refused before it is sent, with the error that the upstream itself would return.
 
-    What does not fit only by the ratio is for the upstream to judge: the ratio was learned.
+    A request that does not fit only because of the ratio is sent: the ratio was learned, so the upstream decides.
     """
     upstream.answer = counting = Counting(compactors, 2.0)
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")

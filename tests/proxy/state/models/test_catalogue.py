@@ -1,4 +1,4 @@
-"""What the catalogue knows of hosted models, and of whose models it says nothing."""
+"""Which models the catalogue knows."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ GATEWAY = "https://llm.example.com/v1"
     ],
 )
 def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, window_tokens: int | None) -> None:
-    """By the upstream's address; where that is not known, by the model's name."""
+    """It is found by the upstream's URL, else by the model's name."""
     assert find_window(base_url, model) == window_tokens
 
 
@@ -41,20 +41,20 @@ def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, wind
     ],
 )  # fmt: skip
 def test_nothing_is_said_of_local_servers(host: str) -> None:
-    """A model that is named as a hosted one may run there in any window."""
+    """A local server may run a model with the name of a hosted one in any window."""
     assert is_local(f"http://{host}:8000/v1")
     assert find_window(f"http://{host}:8000/v1", "gpt-4o") is None
 
 
 @pytest.mark.parametrize("host", ["api.openai.com", "llm.example.com", "8.8.8.8", "[2606:4700::1111]", "local.example"])
 def test_servers_in_the_internet_are_not_local(host: str) -> None:
-    """Whatever their names begin with."""
+    """The beginning of their host names does not matter."""
     assert not is_local(f"https://{host}/v1")
 
 
 @given(st.text(max_size=40) | st.just("gpt-4o" * MAX_NAME_CHARS))
 def test_any_name_is_answered(model: str) -> None:
-    """Clients may write what they like; what is found is a window."""
+    """Clients may send any name; the answer is None or a window."""
     for base_url in (OPENAI, GATEWAY, "https://openrouter.ai/api/v1"):
         window_tokens = find_window(base_url, model)
         assert window_tokens is None or window_tokens >= 1024
@@ -65,7 +65,7 @@ LOCAL = "http://127.0.0.1:8000/v1"
 
 @pytest.mark.parametrize(("base_urls", "loads"), [((), False), ((LOCAL,), False), ((LOCAL, OPENAI), True)])
 def test_the_catalogue_is_loaded_only_where_it_serves(base_urls: tuple[str, ...], *, loads: bool) -> None:
-    """A proxy in front of local servers does without, and so does one whose windows are all configured."""
+    """It is not loaded if all upstreams are local, nor if all windows are configured."""
     code = (
         "import sys; from proxy.state.models import catalogue as c\n"
         f"c.load_catalogue({base_urls!r}); c.find_window({LOCAL!r}, 'gpt-4o')\n"
@@ -76,7 +76,7 @@ def test_the_catalogue_is_loaded_only_where_it_serves(base_urls: tuple[str, ...]
 
 
 def test_nothing_is_asked_of_the_network() -> None:
-    """Neither at loading nor at looking up is a socket made, and the package's own updates are not begun."""
+    """Loading and looking up open no socket, and do not start the package's own updates."""
     code = (
         "import sys, threading\n"
         "def refuse(event, _): assert not event.startswith('socket.'), event\n"

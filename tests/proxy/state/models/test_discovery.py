@@ -1,4 +1,4 @@
-"""What context windows an upstream's models have: in every form of answer, and over real HTTP."""
+"""Discovery reads the windows of an upstream's models from every known form of answer, over real HTTP."""
 
 import asyncio
 import socket
@@ -85,7 +85,7 @@ def _loaded(*windows: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_the_window_is_found_in_every_form_of_list(answer: Any, window_tokens: int) -> None:
-    """The running server's before the trained; of several that are stated the smallest."""
+    """The window of a running server comes before the trained one; of several stated ones the smallest counts."""
     windows = read_models(orjson.dumps(answer))
 
     assert windows.find("m") == window_tokens
@@ -107,7 +107,7 @@ def test_the_window_is_found_in_every_form_of_list(answer: Any, window_tokens: i
     ],
 )
 def test_a_llama_server_with_one_model_answers_to_any_name(answer: Any, windows: Windows) -> None:
-    """Its window is every name's; with several models it is a router, and others heed the name anyway."""
+    """Its window holds for every name. With several models it is a router; other servers select by name anyway."""
     found = read_models(orjson.dumps(answer))
 
     assert found == windows
@@ -115,7 +115,7 @@ def test_a_llama_server_with_one_model_answers_to_any_name(answer: Any, windows:
 
 
 def test_an_adapter_has_the_window_of_its_model() -> None:
-    """So vLLM lists LoRA adapters: behind their model, without a window of their own."""
+    """VLLM lists LoRA adapters after their model, without a window."""
     adapter, lost, odd = _model("lora", parent="m", max_model_len=None), _model("l", parent="x"), _model("o", parent=[])
 
     windows = read_models(orjson.dumps(_list(_model(parent=None, max_model_len=8192), adapter, lost, odd)))
@@ -132,7 +132,7 @@ def test_an_adapter_has_the_window_of_its_model() -> None:
     ],
 )  # fmt: skip
 def test_an_answer_that_says_nothing_gives_nothing(answer: Any) -> None:
-    """Neither a window nor an error; nor does /props. Bytes are a body as it is."""
+    """There is neither a window nor an error, also for /props. Bytes in the table are the raw body."""
     body = answer if isinstance(answer, bytes) else orjson.dumps(answer)
 
     assert read_models(body) == NOTHING
@@ -148,7 +148,7 @@ def test_an_answer_that_says_nothing_gives_nothing(answer: Any) -> None:
     ],
 )  # fmt: skip
 def test_only_a_whole_number_in_bounds_is_a_window(value: Any, *, is_window: bool) -> None:
-    """Anything else is as if it were not there."""
+    """Any other value is ignored."""
     expected = value if is_window else None
 
     assert read_models(orjson.dumps(_list(_model(context_length=value)))).find("m") == expected
@@ -166,12 +166,12 @@ def test_only_a_whole_number_in_bounds_is_a_window(value: Any, *, is_window: boo
     ],
 )
 def test_a_model_is_known_by_its_other_names(answer: Any, windows: dict[str, int]) -> None:
-    """Unless that is another one's own name."""
+    """The exception is an alias that is another model's own name."""
     assert read_models(orjson.dumps(answer)).by_model == windows
 
 
 def test_other_names_are_read_up_to_their_bound() -> None:
-    """However many a server says."""
+    """More names than that are ignored."""
     aliases = [str(number) for number in range(5000)]
     windows = read_models(orjson.dumps(_list(_model(aliases=aliases, max_model_len=8192))))
 
@@ -179,7 +179,7 @@ def test_other_names_are_read_up_to_their_bound() -> None:
 
 
 def test_a_list_is_read_up_to_its_bound() -> None:
-    """The first models of a longer one are kept."""
+    """Of a longer list, the first models are read."""
     windows = read_models(orjson.dumps(_list(*(_model(str(number), max_model_len=8192) for number in range(5000)))))
 
     assert list(windows.by_model) == [str(number) for number in range(MAX_MODELS)]
@@ -199,7 +199,7 @@ JSON = st.recursive(
 
 @given(st.binary() | JSON.map(orjson.dumps))
 def test_whatever_comes_back_never_raises(body: bytes) -> None:
-    """And no window is out of bounds."""
+    """No window that is found is out of bounds."""
     windows = read_models(body)
     found = [*windows.by_model.values(), windows.every, read_props(body)]
 
@@ -208,7 +208,7 @@ def test_whatever_comes_back_never_raises(body: bytes) -> None:
 
 @pytest.mark.skipif(not ROWS.is_file(), reason="the recorded data (../shared/data) is not here")
 def test_every_recorded_answer_that_holds_a_window_gives_it() -> None:
-    """The right one, by the name of each; and those that hold none give none."""
+    """It is the right one for each name; an answer without a window gives none."""
     rows = [orjson.loads(line) for line in ROWS.read_bytes().splitlines()]
     found = {}
     for row in rows:
@@ -238,13 +238,13 @@ def test_every_recorded_answer_that_holds_a_window_gives_it() -> None:
 
 @pytest.fixture(autouse=True)
 def _answers_questions(upstream: FakeUpstream) -> None:
-    """Here questions are what the tests are about."""
+    """The upstream answers questions for its models in these tests."""
     upstream.answers_questions = True
 
 
 @pytest.fixture
 async def asking() -> AsyncIterator[UpstreamClient]:
-    """What the proxy asks with."""
+    """The HTTP client of the proxy."""
     made = UpstreamClient()
     yield made
     await made.close()
@@ -290,7 +290,7 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
 async def test_the_upstream_is_asked_until_it_tells(
     asking: UpstreamClient, upstream: FakeUpstream, answers: dict[str, Any], windows: Windows, questions: int
 ) -> None:
-    """The list first, then llama.cpp's and LM Studio's own; what a refusal carries is not read."""
+    """The list is asked first, then the other servers' own paths. The body of an error is not read."""
     upstream.answer = _answer(**answers)
 
     assert await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL) == windows
@@ -309,7 +309,7 @@ async def test_the_upstream_is_asked_until_it_tells(
 async def test_the_questions_go_where_the_server_is(
     asking: UpstreamClient, upstream: FakeUpstream, base: str, paths: list[str]
 ) -> None:
-    """Under base_url, without its /v1 where a path is none of OpenAI's."""
+    """They go to paths under base_url; paths that are not OpenAI's go without its /v1."""
     upstream.answer = _answer()
     base_url = upstream.url.removesuffix("/v1") + base
 
@@ -329,7 +329,7 @@ async def test_the_questions_go_where_the_server_is(
 async def test_each_question_carries_one_credential(
     asking: UpstreamClient, upstream: FakeUpstream, api_key: str | None, headers: Any, expected: dict[str, list[str]]
 ) -> None:
-    """The client's, or the upstream's own in its stead; and it asks for plain JSON."""
+    """It is the upstream's configured key, else the client's. The question asks for uncompressed JSON."""
     upstream.answer = _answer()
     await discover(asking, UpstreamConfig(base_url=upstream.url, api_key=api_key), headers)
 
@@ -348,7 +348,7 @@ async def test_each_question_carries_one_credential(
 async def test_an_upstream_that_hangs_is_left(
     asking, upstream, path: str, timeout_seconds: float, windows: Windows
 ) -> None:
-    """After the time for all questions together, with what was learned before; here in the middle of a body."""
+    """One time limit covers all questions, and earlier answers count. Here it hangs in the middle of a body."""
     plain = _answer(models=_llama(n_ctx_train=65_536))
 
     async def hang(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
@@ -366,7 +366,7 @@ async def test_an_upstream_that_hangs_is_left(
 
 
 async def test_an_endless_answer_is_given_up(asking: UpstreamClient, upstream: FakeUpstream) -> None:
-    """At its bound; the next question is asked all the same."""
+    """It is read up to its bound; then the next question is asked."""
     plain, given_up = _answer(props=_props(16_384)), asyncio.Event()
 
     async def pour(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
@@ -389,7 +389,7 @@ async def test_an_endless_answer_is_given_up(asking: UpstreamClient, upstream: F
 
 
 async def test_an_upstream_that_is_not_there_tells_nothing(asking: UpstreamClient) -> None:
-    """Its connections are refused."""
+    """Connections are refused, and there is no error."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         config = UpstreamConfig(base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
@@ -414,7 +414,7 @@ async def test_an_upstream_that_is_not_there_tells_nothing(asking: UpstreamClien
 async def test_an_upstream_that_breaks_off_or_points_elsewhere_tells_nothing(
     asking: UpstreamClient, answer: bytes
 ) -> None:
-    """Whatever it sends, and however it ends; where it points to is not asked."""
+    """There is no error, whatever it sends. A redirect is not followed."""
     asked = []
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -28,7 +28,7 @@ async def told(clock: Clock):
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[Windows]:
-    """What the upstream tells, one answer after the other; nothing when they have run out."""
+    """The upstream's answers, in order; no windows after the last one."""
     answers: list[Windows] = []
 
     async def discover(*_: object) -> Windows:
@@ -42,7 +42,7 @@ CREDENTIAL = [("Authorization", "Bearer 1")]
 
 
 async def test_pauses_grow_while_nothing_is_told(told: Told, clock: Clock, answers: list[Windows]) -> None:
-    """It may be starting still, or tell nothing ever."""
+    """The upstream may still be starting, or may never report a window."""
     pauses = []
     for _ in range(9):
         began = clock.seconds
@@ -76,7 +76,7 @@ async def test_what_was_told_stays_if_nothing_is_told_later(told: Told, clock: C
 async def test_a_client_has_a_turn_of_its_own_while_nothing_is_told_to_anybody(
     told: Told, clock: Clock, answers: list[Windows]
 ) -> None:
-    """At once, and then as seldom as anybody: one credential may open what others did not."""
+    """The first turn is at once, later ones have the same pauses: one credential may succeed where others failed."""
     assert told.take_turn(UPSTREAM, "")
     await told.ask(UPSTREAM, [], "")
     for tenant in ("one", "two"):
@@ -92,7 +92,7 @@ async def test_a_client_has_a_turn_of_its_own_while_nothing_is_told_to_anybody(
 
 
 async def test_what_one_client_is_told_counts_for_that_client(told: Told, answers: list[Windows]) -> None:
-    """Another may see other models under the same names; what anybody is told counts for all."""
+    """Another client may have other models under the same names."""
     mine, other = replace(NAME, tenant="mine"), replace(NAME, tenant="other")
     answers += [NOTHING, Windows({NAME.model: 4096}, None), Windows({NAME.model: 2048}, None)]
     for tenant in ("", "mine", "other"):
@@ -104,7 +104,7 @@ async def test_what_one_client_is_told_counts_for_that_client(told: Told, answer
 
 
 async def test_so_many_clients_ask_at_a_time_and_no_more(told: Told, clock: Clock, answers: list[Windows]) -> None:
-    """Anybody can invent credentials; who comes too soon may ask later."""
+    """Anybody can invent credentials. A client above the bound gets a turn later."""
     told.take_turn(UPSTREAM, "")
     await told.ask(UPSTREAM, [], "")
     begun = [number for number in range(3 * MAX_ASKING) if told.take_turn(UPSTREAM, str(number))]

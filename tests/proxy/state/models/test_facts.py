@@ -1,4 +1,4 @@
-"""What is planned by, of what is known of a model."""
+"""Which of the known facts requests are planned with."""
 
 from dataclasses import replace
 

@@ -26,7 +26,7 @@ NOW = 5.0
 
 
 def meet(record: Record, *claims: Claim) -> Record:
-    """The record of all after clients have met these things, one after the other."""
+    """The record of all after these claims, in order."""
     for met in claims:
         record = msgspec.structs.replace(record, **claim(met, record, now=NOW))
     return record
@@ -34,7 +34,7 @@ def meet(record: Record, *claims: Claim) -> Record:
 
 @given(st.integers(0, 20_000))
 def test_an_answer_confirms_its_own_size_and_no_limit(answered_tokens: int) -> None:
-    """What is longer than the window that was learned contradicts it; what is shorter than that says nothing."""
+    """A prompt longer than the learned window contradicts the window; a shorter one changes nothing."""
     known = msgspec.structs.replace(LEARNED, **contradict(LEARNED, Record(1.0), answered_tokens))
 
     if answered_tokens <= 8192:
@@ -50,7 +50,7 @@ def test_nothing_contradicts_what_was_not_learned() -> None:
 
 
 def test_an_answer_contradicts_what_counts_for_all_for_the_client_that_had_it() -> None:
-    """It is noted once, and for what is longer than before only."""
+    """It is noted only if the prompt is longer than any before."""
     own = Record(1.0)
     assert contradict(own, LEARNED, 8000) == {}
     own = msgspec.structs.replace(own, **contradict(own, LEARNED, 9000))
@@ -59,7 +59,7 @@ def test_an_answer_contradicts_what_counts_for_all_for_the_client_that_had_it() 
 
 
 def test_a_ratio_that_no_answer_has_confirmed_is_given_up_if_more_was_answered_than_it_allows() -> None:
-    """Its own, or that of all; one that the client's own answers confirm stays."""
+    """Its own ratio and that of all can be given up. A ratio that the client's own answers confirm stays."""
     taught = Record(2.0, ratio_source="refused prompt")
     assert msgspec.structs.replace(taught, **doubt_ratio(taught, Record(1.0), 1.12)).ratio == 1.12
     own = msgspec.structs.replace(Record(1.0), **doubt_ratio(Record(1.0), taught, 1.12))
@@ -70,7 +70,7 @@ def test_a_ratio_that_no_answer_has_confirmed_is_given_up_if_more_was_answered_t
 
 @given(st.integers(0, 2 * MAX_FAILURES))
 def test_each_test_that_fails_makes_the_next_one_rarer(failures: int) -> None:
-    """Up to a bound; a guess is tested sooner than what a refusal said in numbers."""
+    """The number doubles up to a bound. A guess is tested sooner than any other lesson."""
     sources = {
         "second attempt": FIRST_TEST,
         "refused prompt": FIRST_TEST_OF_NUMBERS,
@@ -88,7 +88,7 @@ OF_ALL = Facts(1.3, learned_tokens=4096, refuted=(128_000,), added_tokens=100, h
 
 
 def test_what_a_client_has_met_comes_before_what_counts_for_all() -> None:
-    """And where it has met nothing, that counts."""
+    """What counts for all fills the gaps."""
     own = Facts(0.9, learned_tokens=8192, refuted=(64_000,), has_ratio=True)
 
     assert combine(Facts(1.0), OF_ALL) == OF_ALL
@@ -100,7 +100,7 @@ def test_what_a_client_has_met_comes_before_what_counts_for_all() -> None:
 
 
 def test_a_client_that_was_answered_more_has_outgrown_the_window_of_all() -> None:
-    """Its own experience is better."""
+    """An answer to the client itself is better evidence."""
     assert combine(replace(Facts(1.0), answered_tokens=5000), OF_ALL).learned_tokens is None
     assert combine(replace(Facts(1.0), answered_tokens=4000), OF_ALL).learned_tokens == 4096
 
@@ -118,7 +118,7 @@ CLAIMS = st.builds(
 
 @given(st.lists(CLAIMS, max_size=20))
 def test_what_one_client_can_provoke_changes_nothing_for_all(claims: list[Claim]) -> None:
-    """However often, and whatever it claims: it has one claim, and nothing of the rest moves."""
+    """A client has at most one claim, and no other field of the record changes."""
     before = Record(1.0, 8192)
     known = meet(before, *claims)
 
@@ -127,7 +127,7 @@ def test_what_one_client_can_provoke_changes_nothing_for_all(claims: list[Claim]
 
 
 def test_what_two_clients_have_met_counts_for_all() -> None:
-    """A window instead of the same one; said again it changes nothing."""
+    """Both learned the same window in place of the same one. The same claim again changes nothing."""
     known = meet(Record(1.0), WINDOW, msgspec.structs.replace(WINDOW, by="two"))
 
     assert (known.learned_tokens, known.refuted, known.window_at) == (8192, (128_000,), NOW)
@@ -144,14 +144,14 @@ def test_what_two_clients_have_met_counts_for_all() -> None:
     ],
 )
 def test_clients_must_have_met_the_same(other: Claim) -> None:
-    """Another window, another one refuted, something else, the same client again: that is no agreement."""
+    """Another window, another refuted window, a ratio, or the same client again is no agreement."""
     known = meet(Record(1.0), WINDOW, other)
 
     assert (known.learned_tokens, known.ratio) == (None, 1.0)
 
 
 def test_who_was_answered_more_claims_nothing_any_more() -> None:
-    """What another meets later is no agreement with it."""
+    """A later claim of another client finds no claim to agree with."""
     known = meet(Record(1.0), WINDOW)
     known = msgspec.structs.replace(known, **retract("one", known))
 
@@ -165,14 +165,14 @@ def test_who_was_answered_more_claims_nothing_any_more() -> None:
 
 @pytest.mark.parametrize(("second", "ratio"), [(1.4, 1.3), (1.25, 1.3), (1.6, 1.0)])
 def test_ratios_agree_if_they_are_near(second: float, ratio: float) -> None:
-    """The first one counts then."""
+    """The ratio of the earlier claim counts."""
     known = meet(Record(1.0), Claim("one", ratio=1.3), Claim("two", ratio=second))
 
     assert (known.ratio, known.calibrated) == (ratio, ratio != 1.0)
 
 
 def test_so_many_claims_are_kept_and_no_more() -> None:
-    """The latest ones."""
+    """The latest claims are kept."""
     known = meet(Record(1.0), *(Claim(str(number), ratio=1 + number) for number in range(3 * MAX_CLAIMS)))
 
     assert [each.by for each in known.claims] == [str(number) for number in range(2 * MAX_CLAIMS, 3 * MAX_CLAIMS)]

@@ -1,4 +1,4 @@
-"""What one process has of models: each client's own, what counts for all, and what was forgotten."""
+"""What one process knows of models: for each client, for all clients, and after `trimtab forget`."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -31,7 +31,7 @@ async def start(clock: Clock) -> AsyncIterator[Start]:
 
 
 async def test_what_a_client_has_met_counts_for_that_client_in_every_process(start: Start) -> None:
-    """At once, and after a restart; for another it does not."""
+    """It counts at once and after a restart, and for no other client."""
     first, second = start(), start()
     await first.look_up(MINE)
     await first.models.learn(MINE, BELIEVED, LESSON)
@@ -43,7 +43,7 @@ async def test_what_a_client_has_met_counts_for_that_client_in_every_process(sta
 
 
 async def test_what_two_clients_have_met_counts_for_all(start: Start, clock: Clock) -> None:
-    """Those whom client keys tell apart, in every process that looks at the store."""
+    """The two have different client keys; it counts in every process that reads the store."""
     process = start()
     third = replace(NAME, tenant="third", key_id="three")
     for name in (MINE, OTHER):
@@ -55,12 +55,12 @@ async def test_what_two_clients_have_met_counts_for_all(start: Start, clock: Clo
 
     for each in (process, start()):
         known = await each.look_up(third)
-        assert (known.correct(BELIEVED), known.ratio) == (8192, 1.0)  # a ratio that a refusal told is a guess
+        assert (known.correct(BELIEVED), known.ratio) == (8192, 1.0)  # a ratio from a refusal is never claimed
 
 
 @pytest.mark.parametrize("key_ids", [("", ""), ("one", "one")])
 async def test_credentials_alone_tell_nobody_apart(start: Start, key_ids: tuple[str, str]) -> None:
-    """Anybody can invent them if the upstream checks none; so it is with two that came in by one key."""
+    """Anybody can invent credentials if the upstream checks none. Two tenants with one client key are one client."""
     process = start()
     for tenant, key_id in zip(("mine", "other"), key_ids, strict=True):
         name = replace(NAME, tenant=tenant, key_id=key_id)
@@ -81,7 +81,7 @@ async def test_two_clients_calibrations_count_for_all_if_they_are_near(start: St
 
 
 async def test_a_guess_is_never_everybodys(start: Start) -> None:
-    """It is no word of the upstream's."""
+    """The upstream did not say it."""
     process = start()
     for name in (MINE, OTHER):
         await process.look_up(name)
@@ -92,7 +92,7 @@ async def test_a_guess_is_never_everybodys(start: Start) -> None:
 
 
 async def test_what_counts_for_all_ends_for_whom_more_is_answered(start: Start) -> None:
-    """Before it was learned, or after; also in another process, and a client that met less goes by it still."""
+    """The longer answer may come before or after the lesson. A client without a longer answer still uses the window."""
     process = start()
     early, late, other = (replace(NAME, tenant=tenant, key_id=tenant) for tenant in ("early", "late", "small"))
     await process.look_up(early)
@@ -117,7 +117,7 @@ async def _learn_guess(process: Process) -> None:
 
 
 async def test_a_test_that_is_answered_raises_the_window_and_one_that_is_refused_comes_later(start: Start) -> None:
-    """What is answered beyond what was refused ends the lesson; all of it outlives the process."""
+    """An answer to a prompt longer than the refused one ends the lesson. All of this outlives the process."""
     process = start()
     await _learn_guess(process)
     assert [process.models.take_test(MINE) for _ in range(FIRST_TEST)] == [False] * (FIRST_TEST - 1) + [True]
@@ -132,7 +132,7 @@ async def test_a_test_that_is_answered_raises_the_window_and_one_that_is_refused
 
 
 async def test_what_is_forgotten_counts_for_nobody(start: Start, clock: Clock) -> None:
-    """In a process that runs, once it has looked at the store, and in a new one; what is learned then counts again."""
+    """A running process notices at its next read of the store. What is learned later counts again."""
     store = MemoryStore()
     process = start(store)
     for name in (MINE, OTHER):
@@ -154,7 +154,7 @@ async def test_what_is_forgotten_counts_for_nobody(start: Start, clock: Clock) -
 
 
 async def test_a_lesson_has_a_time_and_a_source(start: Start) -> None:
-    """For whoever wants to know why a window is what it is."""
+    """Pages show them to explain a window."""
     process = start()
     await process.look_up(MINE)
     await process.models.learn(MINE, BELIEVED, LESSON)

@@ -1,4 +1,4 @@
-"""A refusal teaches a window, a ratio, or only how much this one request must shrink."""
+"""A refusal teaches a window, a ratio, or only how much shorter this one request must become."""
 
 from dataclasses import replace
 
@@ -143,7 +143,7 @@ def test_a_retry_always_gets_less_than_what_was_refused(overflow: Overflow, sent
 
 @pytest.mark.parametrize(("tokens", "ceiling_tokens"), [(127_000, 119_808), (110_000, 82_500 // 8192 * 8192)])
 def test_a_prompt_that_was_let_go_beyond_its_limit_keeps_to_it_now(tokens: int, ceiling_tokens: int):
-    """It fits the window by our count, which the refusal contradicts: planned again, it must not go beyond it again."""
+    """By our count it fit the window, and the refusal contradicts that. The second attempt must keep to the limit."""
     lesson = draw_lesson(_refuse(limit=128_000), POLICY, Sent(tokens))
     assert lesson is not None
     assert (lesson.window_tokens, lesson.ratio) == (128_000, None)

@@ -1,4 +1,4 @@
-"""What a model's requests are served by: its settings, what is known of it, and the policy of both."""
+"""The policy of a model's requests, from its settings and from what is known of it."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def _view(facts: Facts, text: str = "") -> ModelView:
     ],
 )
 def test_the_window_is_the_one_that_is_known_best(text: str, facts: Facts, expected: tuple[int, int, str]) -> None:
-    """Configured, else found, else assumed; and corrected by what refusals have taught of that very window."""
+    """It is configured, else found, else assumed; a learned window corrects it if this very window was refuted."""
     view = _view(facts, text)
 
     assert (view.policy.context_window, view.believed_tokens, view.window_from) == expected
@@ -60,7 +60,7 @@ def test_the_window_is_the_one_that_is_known_best(text: str, facts: Facts, expec
 def test_the_policy_is_derived_from_the_settings_and_the_facts(
     ratio: float, window_tokens: int | None, learned_tokens: int | None, added_tokens: int | None, *, refuted: bool
 ) -> None:
-    """However often it is asked for: caching changes nothing. What goes by the window goes by the corrected one."""
+    """Caching changes nothing. Everything that depends on the window uses the corrected one."""
     facts = Facts(
         ratio,
         window_tokens,
@@ -80,7 +80,7 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
 
 
 def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart() -> None:
-    """A tool that says `ansi: true` is not one that leaves it to the defaults, although both hold the same value."""
+    """A tool with `ansi: true` differs from a tool that leaves it to the defaults, although their values are equal."""
     head = "defaults: {tidy: {ansi: false}, tools: {a: {tidy: "
     said, open_ = (_view(Facts(1.0), f"{head}{tidy}}}}}}}") for tidy in ("{ansi: true, json: true}", "{json: true}"))
 
@@ -90,7 +90,7 @@ def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart(
 
 
 def test_prices_are_the_configurations() -> None:
-    """A reload may change them alone."""
+    """A reload may change only the prices."""
     settings = PolicyConfig()
     policies = []
     for text in ("", "prices: {output: 9}"):
@@ -100,7 +100,7 @@ def test_prices_are_the_configurations() -> None:
 
 
 def test_a_model_that_nobody_has_asked_for_has_what_its_name_tells() -> None:
-    """Its family's ratio, its entry of `models` and its window in the catalogue."""
+    """It has its family's ratio, its entry of `models` and its window in the catalogue."""
     config = _load("models: [{match: 'qwen*', high_water: 0.75, context_window: 9000}]")
     qwen, gpt = (ModelView.of_unmet(config, model) for model in ("qwen3-8b", "gpt-3.5-turbo"))
 
@@ -109,7 +109,7 @@ def test_a_model_that_nobody_has_asked_for_has_what_its_name_tells() -> None:
 
 
 def test_a_model_is_known_at_the_upstream_that_its_requests_go_to() -> None:
-    """By its name there, and by what counts it."""
+    """The name consists of the upstream, the model's name and the vocabulary."""
     config = _load(
         "{upstreams: {o: {base_url: 'http://o/v1'}}, models: [{match: m, upstream: o, count: heuristic}]}",
     )

@@ -1,4 +1,4 @@
-"""What is known of a model, as a chain of records in the store, which several proxies read and extend."""
+"""The chain of records of a model in the store, which several proxies read and extend."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ FIRST, SECOND, THIRD = (Record(ratio) for ratio in (1.0, 1.5, 2.0))
 
 
 class WatchedStore(MemoryStore):
-    """One that keeps `others` in the place of what is written first, and remembers what was written where."""
+    """A store that keeps `others` instead of the first writes, and notes all writes."""
 
     def __init__(self, *others: bytes) -> None:
         super().__init__()
@@ -22,13 +22,13 @@ class WatchedStore(MemoryStore):
         self.written: list[tuple[str, bytes]] = []
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
-        """Something else may stand there already."""
+        """Keep the next of `others` instead, if any is left."""
         self.written.append((summary_id, sealed))
         return await super().put(summary_id, self.others.pop(0) if self.others else sealed, lease)
 
 
 async def test_the_last_record_counts_and_all_are_counted() -> None:
-    """Of a model that nothing is known of there is none."""
+    """An unknown model has no record."""
     records = Records(MemoryStore())
     assert await records.read(NAME) == (0, None)
     assert await records.append(NAME, 0, FIRST) == (1, FIRST)
@@ -37,7 +37,7 @@ async def test_the_last_record_counts_and_all_are_counted() -> None:
 
 
 async def test_who_comes_second_takes_over_what_the_first_wrote() -> None:
-    """It learns what stands there instead of its own, so that all go on from the same."""
+    """It gets the first one's record, so both continue from the same record."""
     store = MemoryStore()
     assert await Records(store).append(NAME, 0, FIRST) == (1, FIRST)
     assert await Records(store).append(NAME, 0, SECOND) == (1, FIRST)
@@ -45,7 +45,7 @@ async def test_who_comes_second_takes_over_what_the_first_wrote() -> None:
 
 
 async def test_of_many_that_write_at_once_all_agree() -> None:
-    """Whichever is first."""
+    """The first write wins, whichever it is."""
     store = MemoryStore()
     found = await asyncio.gather(*(Records(store).append(NAME, 0, record) for record in (FIRST, SECOND, THIRD)))
     assert len(set(found)) == 1
@@ -61,14 +61,14 @@ async def test_of_many_that_write_at_once_all_agree() -> None:
     ],
 )
 async def test_each_model_has_a_chain_of_its_own(other: ModelName) -> None:
-    """By upstream, name and vocabulary."""
+    """Upstream, name and vocabulary identify a chain."""
     records = Records(MemoryStore())
     await records.append(NAME, 0, FIRST)
     assert await records.read(other) == (0, None)
 
 
 async def test_an_id_tells_nothing_of_the_model() -> None:
-    """Who reads the store and does not know the name learns it neither from the key nor from what stands there."""
+    """Neither the key nor the content of a record shows the model's name."""
     store = WatchedStore()
     await Records(store).append(ModelName("http://PLANTED/v1", "PLANTED", "PLANTED"), 0, FIRST)
     ((summary_id, sealed),) = store.written
@@ -89,7 +89,7 @@ async def test_a_name_of_half_characters_has_a_chain_like_any_other() -> None:
      b'{"ratio":1,"added_tokens":-1}', b'{"ratio":1,"refuted":[1,2,3,4,5,6,7,8,9]}'],
 )  # fmt: skip
 async def test_what_is_no_record_is_passed_over(kept: bytes) -> None:
-    """By who writes and by who reads: a store may be shared with a later version, or damaged."""
+    """Writers and readers skip it: the store may be damaged, or shared with a later version."""
     store = WatchedStore(kept)
     assert await Records(store).append(NAME, 0, FIRST) == (2, FIRST)
     assert await Records(store).read(NAME) == (2, FIRST)
@@ -101,7 +101,7 @@ async def test_what_is_no_record_is_passed_over(kept: bytes) -> None:
 
 
 async def test_an_illegible_end_leaves_the_record_before_it() -> None:
-    """What is known is not forgotten for it, and the next record goes behind it."""
+    """The earlier record still counts, and the next record is written after the damaged one."""
     store = WatchedStore()
     await Records(store).append(NAME, 0, FIRST)
     await Records(store).append(NAME, 1, SECOND)
@@ -122,7 +122,7 @@ async def test_an_illegible_end_leaves_the_record_before_it() -> None:
     )
 )
 async def test_a_record_is_read_as_it_was_written(record: Record) -> None:
-    """Every field."""
+    """Every field is kept."""
     store = MemoryStore()
     await Records(store).append(NAME, 0, record)
     assert await Records(store).read(NAME) == (1, record)

@@ -1,4 +1,4 @@
-"""What is learned of a model's tokens from what its upstream reports."""
+"""The ratio of a model is learned from the upstream's usage reports."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ async def start(clock: Clock) -> AsyncIterator[Start]:
     [("gpt-4o", 1.0), ("unheard-of", 1.0), ("openai/claude-3-opus", 1.2), ("claude-opus-4-7", 1.5), ("qwen3", 1.12)],
 )
 async def test_a_model_begins_with_its_familys_ratio(start: Start, model: str, ratio: float) -> None:
-    """Before anything was reported, and of a model that was never looked up, too."""
+    """Before the first report, also a model that was never looked up has it."""
     process, name = start(), replace(NAME, model=model)
 
     assert process.models.recall(name) == Facts(ratio)
@@ -65,7 +65,7 @@ async def test_a_model_begins_with_its_familys_ratio(start: Start, model: str, r
 async def test_the_warm_up_goes_by_the_median_of_eight(
     start: Start, reported: list[float], ratio: float, changes: int
 ) -> None:
-    """One that reports far more changes it at once; what is near enough, and what cannot be, changes nothing."""
+    """A far higher report changes the ratio at once. A median that is close, or impossible reports, change nothing."""
     process = start()
     await process.look_up()
 
@@ -75,7 +75,7 @@ async def test_the_warm_up_goes_by_the_median_of_eight(
 
 @pytest.mark.parametrize(("tokens", "ratio"), [(1, 1.0), (MIN_SAMPLE_TOKENS - 1, 1.0), (MIN_SAMPLE_TOKENS, 2.0)])
 async def test_small_requests_teach_nothing(start: Start, tokens: int, ratio: float) -> None:
-    """They say more of their frame than of the vocabulary."""
+    """In a small request, the frame of the messages weighs too much."""
     process = start()
     await process.look_up()
     for _ in range(WARM_UP_SAMPLES):
@@ -86,7 +86,7 @@ async def test_small_requests_teach_nothing(start: Start, tokens: int, ratio: fl
 
 
 async def test_odd_figures_and_unknown_models_do_no_harm(start: Start) -> None:
-    """A report of nothing, a request of nothing, a model that was never looked up."""
+    """For example: an empty report, an empty request, a model that was never looked up."""
     process = start()
     await process.feed([1.3] * WARM_UP_SAMPLES)
     await process.look_up()
@@ -98,7 +98,7 @@ async def test_odd_figures_and_unknown_models_do_no_harm(start: Start) -> None:
 
 
 async def test_a_change_is_logged_without_a_name_that_nobody_vouched_for(start: Start) -> None:
-    """The label stands for the model, in the log and in the metric."""
+    """The log and the metric contain the label instead of the name."""
     process = start()
     await process.look_up(label="glob-*")
     await process.feed([1.3] * WARM_UP_SAMPLES)
@@ -126,7 +126,7 @@ async def test_a_change_is_logged_without_a_name_that_nobody_vouched_for(start: 
 async def test_what_was_found_is_kept_until_the_median_of_many_is_far_off(
     start: Start, reported: list[float], ratio: float
 ) -> None:
-    """Ten per cent off, of the last sixty-four: a change may move a cut, so it is rare."""
+    """The median of the last 64 must differ by 10 %: a change may move a cut, so it must be rare."""
     process = start()
     await process.look_up()
     await process.feed([1.3] * WARM_UP_SAMPLES)
@@ -137,7 +137,7 @@ async def test_what_was_found_is_kept_until_the_median_of_many_is_far_off(
 
 @pytest.mark.parametrize("reported", [12.0, 0.06, 1.0])
 async def test_what_changes_nothing_is_not_written(start: Start, reported: float) -> None:
-    """A model beyond the bounds stays at the bound, and no record is added for it time and again."""
+    """A ratio out of bounds stays at the bound, and no further record is written."""
     store = MemoryStore()
     process = start(store)
     await process.look_up()
@@ -149,7 +149,7 @@ async def test_what_changes_nothing_is_not_written(start: Start, reported: float
 
 
 async def test_a_model_that_was_near_from_the_start_counts_as_calibrated(start: Start) -> None:
-    """So no other process warms up again, and eight answers that are somewhat off change nothing."""
+    """So no other process warms up again, and eight reports that are slightly off change nothing."""
     first = start()
     await first.look_up()
     await first.feed([1.01] * WARM_UP_SAMPLES)
@@ -162,7 +162,7 @@ async def test_a_model_that_was_near_from_the_start_counts_as_calibrated(start: 
 
 
 async def test_counts_that_stay_wrong_are_warned_of_once(start: Start) -> None:
-    """Only after the warm-up: until then the error is what the calibration is for."""
+    """The warning comes only after warm-up, because calibration corrects errors before."""
     process = start()
     await process.look_up(label="glob-*")
     await process.feed([0.7, 1.3] * (WARM_UP_SAMPLES // 2))
@@ -175,7 +175,7 @@ async def test_counts_that_stay_wrong_are_warned_of_once(start: Start) -> None:
 
 
 async def test_counts_that_calibration_puts_right_are_not_warned_of(start: Start) -> None:
-    """However far off they were; a single answer that is odd is no reason either."""
+    """Neither a large error before calibration nor a single odd report causes a warning."""
     process = start()
     await process.look_up()
     await process.feed([4.0] * 20 + [8.0] + [4.1, 3.9] * 20)

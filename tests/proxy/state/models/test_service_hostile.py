@@ -1,4 +1,4 @@
-"""What is learned of models, where clients invent names and upstreams report what misleads."""
+"""Learning, if clients invent names and upstreams send misleading reports."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ async def start(clock: Clock) -> AsyncIterator[Start]:
 
 
 async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
-    """Of no length more than its family is known, and nothing is held that a client could make large."""
+    """Only its family's ratio is used, and nothing that a client could make large is kept."""
     asked: list[str] = []
 
     class Asked(MemoryStore):
@@ -66,7 +66,7 @@ async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
 
 
 async def test_invented_names_write_no_record(start: Start, upstream) -> None:
-    """Even where the upstream has a window for any; each knows it all the same, and one that is served is written."""
+    """Not even if the upstream has one window for every name. A name is written once a request was answered."""
     upstream.models, store = ONE_MODEL, MemoryStore()
     process = start(store)
     process.models.seek_windows(UpstreamConfig(base_url=upstream.url))
@@ -82,7 +82,7 @@ async def test_invented_names_write_no_record(start: Start, upstream) -> None:
 
 
 async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start) -> None:
-    """However many come between its answers."""
+    """More of them than memory holds come between its answers."""
     process = start()
     await process.look_up()
     for number in range(WARM_UP_SAMPLES):
@@ -95,7 +95,7 @@ async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start
 
 
 async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Clock) -> None:
-    """One that is learned between an answer and the record that the answer led to."""
+    """The window is learned after a report, and before the record that the report caused is written."""
     process = start()
     await process.look_up()
     for _ in range(WARM_UP_SAMPLES):
@@ -112,7 +112,7 @@ async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Cl
 
 
 class Failing(MemoryStore):
-    """A durable store that is out when told so."""
+    """A durable store with outages on demand."""
 
     name = "durable"
     is_out = False
@@ -135,7 +135,7 @@ class Failing(MemoryStore):
 
 
 async def test_after_an_outage_all_agree(start: Start, clock: Clock) -> None:
-    """Two processes that learned different ratios while the store was out go by one of them when it is back."""
+    """Two processes learn different ratios during an outage of the store. Afterwards both use one of the two."""
     durable, is_back = Failing(), asyncio.Event()
 
     async def pause(_seconds: float) -> None:
@@ -168,13 +168,13 @@ async def test_after_an_outage_all_agree(start: Start, clock: Clock) -> None:
 
 
 async def learn(proxy) -> None:
-    """Wait until nothing is under way that changes what is known of a model."""
+    """Wait until the proxy has finished learning."""
     await proxy.services.lifecycle.idle.wait()
     await proxy.services.models.settle()
 
 
 async def ask(client, proxy, *messages, key: str = "sk-test"):
-    """The answer's status, and the tokens that its header tells, once the proxy has learned from it."""
+    """The response's status and the tokens in its header, after the proxy has learned from it."""
     body = {"model": "m", "messages": messages}
     response, _ = await post(client, proxy.url + CHAT, body, Authorization=f"Bearer {key}")
     await learn(proxy)
@@ -183,7 +183,7 @@ async def ask(client, proxy, *messages, key: str = "sk-test"):
 
 
 def say(words: int, role: str = "user", **members: str) -> dict[str, str]:
-    """A message never seen before."""
+    """A new message of about `words` tokens."""
     return {"role": role, "content": f"{uuid4()}" + " word" * words, **members}
 
 
@@ -198,7 +198,7 @@ async def count_changes(client, proxy) -> int:
 
 
 async def test_a_preamble_of_the_servers_own_refuses_no_large_request(client, upstream, start_proxy, compactors):
-    """Two small prompts that are reported as six times as long say nothing of one that is large, and fits."""
+    """Reports of six times the size for two small prompts must not make a large prompt be refused that fits."""
 
     async def answer(recorded, _request):
         return completion(prompt_tokens=count_by(compactors, recorded.body) + 3000, completion_tokens=1)
@@ -216,7 +216,7 @@ async def test_a_preamble_of_the_servers_own_refuses_no_large_request(client, up
 
 @pytest.mark.parametrize("member", ["reasoning_content", "reasoning"])
 async def test_reasoning_that_a_server_drops_teaches_nothing(member, client, upstream, start_proxy, compactors):
-    """Else one client's prompts would make those of all others seem shorter than they are."""
+    """Otherwise the prompts of one client would make those of all others look shorter than they are."""
 
     async def answer(recorded, _request):
         messages = [{**message, member: ""} for message in recorded.json["messages"]]
@@ -238,7 +238,7 @@ async def test_reasoning_that_a_server_drops_teaches_nothing(member, client, ups
 
 
 async def test_a_wrong_key_does_not_keep_the_window_from_a_good_one(client, upstream, start_proxy):
-    """An upstream that tells its models only to those whom it knows, and a stranger who comes first."""
+    """The upstream lists its models only for valid keys, and a client with a wrong key comes first."""
 
     async def answer(recorded, _request):
         if recorded.header("Authorization") != ["Bearer good"]:

@@ -1,4 +1,4 @@
-"""What is learned of a model from refusals, and from prompts that were cut short without one."""
+"""What is learned of a model from refusals, and from prompts that were silently cut short."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def start() -> AsyncIterator[Start]:
 
 
 async def _feed_cut(process: Process, window: int, *, cached: int = 0, same: bool = False) -> int | None:
-    """Growing prompts, of which the upstream drops the oldest messages until the rest fits; what was learned."""
+    """Send growing prompts, of which the upstream drops the oldest messages. Returns the learned window."""
     process.models.vouch_for(NAME)
     for tokens in range(1000, 30_000, 700):
         reported = min(tokens, window - (0 if same else tokens % 300))
@@ -33,7 +33,7 @@ async def _feed_cut(process: Process, window: int, *, cached: int = 0, same: boo
 @pytest.mark.parametrize(("window", "learned"), [(4096, 4096), (8192, 8192), (5000, range(4700, 5001))])
 @pytest.mark.parametrize("same", [False, True])
 async def test_an_upstream_that_cuts_prompts_short_is_found_out(start, window, learned, same) -> None:
-    """The window is learned, counted, and said once."""
+    """The window is learned, the answers are counted, and one warning is logged."""
     process = start()
     await process.look_up()
     found = await _feed_cut(process, window, same=same and window % 256 == 0)
@@ -44,21 +44,21 @@ async def test_an_upstream_that_cuts_prompts_short_is_found_out(start, window, l
 
 
 async def test_what_is_left_out_of_a_report_as_cached_is_no_cut(start) -> None:
-    """Some servers report only what they had not read before."""
+    """Some servers report only the tokens that were not cached."""
     process = start()
     await process.look_up()
     assert await _feed_cut(process, 4096, cached=3000) is None
 
 
 async def test_a_report_that_is_always_the_same_is_no_cut(start) -> None:
-    """It is no count at all."""
+    """Such an upstream does not count."""
     process = start()
     await process.look_up()
     assert await _feed_cut(process, 1000, same=True) is None
 
 
 async def test_a_refusals_window_holds_for_what_it_refuted_only(start) -> None:
-    """Whoever configures another window has it tried; what was learned outlives the process."""
+    """Another window, configured later, is tried. The lesson outlives the process."""
     process = start()
     await process.look_up()
     await process.models.learn(NAME, 128_000, Lesson(window_tokens=8192, ratio=1.5))
@@ -73,7 +73,7 @@ async def test_a_refusals_window_holds_for_what_it_refuted_only(start) -> None:
 
 
 async def test_lessons_at_the_same_time_are_all_learned(start) -> None:
-    """Two requests refused at once, by two windows, in two processes."""
+    """Requests planned with three windows are refused at the same time, in two processes."""
     one, two = start(), start()
     await one.look_up()
     await two.look_up()
@@ -103,7 +103,7 @@ async def test_a_store_that_hangs_does_not_make_a_lesson_forgotten(start) -> Non
 
 
 async def test_a_guess_below_what_was_answered_becomes_that(start) -> None:
-    """A longer prompt was refused, a shorter one answered; one that is refused at less says nothing of the window."""
+    """A longer prompt was refused, a shorter one answered. A refusal below the answered size teaches nothing."""
     process = start()
     await process.look_up()
     process.models.observe(NAME, Report(7859, 7859, LIMIT, 128_000))
@@ -115,7 +115,7 @@ async def test_a_guess_below_what_was_answered_becomes_that(start) -> None:
 
 
 async def test_what_was_refused_is_counted_anew_by_a_ratio_that_answers_tell(start: Start) -> None:
-    """Else an answer to a prompt of fewer tokens than were refused would seem to be one of more."""
+    """Otherwise a prompt shorter than the refused one would look longer."""
     store = MemoryStore()
     process = start(store)
     await process.look_up()
@@ -128,7 +128,7 @@ async def test_what_was_refused_is_counted_anew_by_a_ratio_that_answers_tell(sta
 
 @pytest.mark.parametrize("lesson", [Lesson(window_tokens=4096), Lesson(ratio=3.0), Lesson(added_tokens=500)])
 async def test_what_a_stranger_was_taught_is_kept_once_its_upstream_has_answered(start, lesson) -> None:
-    """Whether others knew something of it before or not."""
+    """It does not matter whether other processes knew the model before."""
     one = start()
     await one.look_up()
     await one.models.learn(NAME, 128_000, Lesson(window_tokens=8192))

@@ -1,4 +1,4 @@
-"""What is learned of models, on a store that several processes share."""
+"""Learning in several processes that share a store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def start(clock: Clock) -> AsyncIterator[Start]:
 
 
 async def test_the_first_writer_wins(start: Start) -> None:
-    """Two processes that found different ratios go by the first from then on, and each has counted one change."""
+    """Two processes find different ratios. Both use the first one from then on, and each counts one change."""
     first, second = start(), start()
     await first.look_up()
     await second.look_up()
@@ -43,7 +43,7 @@ async def test_the_first_writer_wins(start: Start) -> None:
 
 
 async def test_two_that_write_at_once_end_with_the_same(start: Start) -> None:
-    """Whichever of them it is."""
+    """Either ratio may win."""
     processes = (start(), start())
     for process, ratio in zip(processes, (1.3, 1.4), strict=True):
         await process.look_up()
@@ -56,7 +56,7 @@ async def test_two_that_write_at_once_end_with_the_same(start: Start) -> None:
 
 
 async def test_a_process_that_starts_later_knows_at_once(start: Start) -> None:
-    """The very first look-up tells; that is no change, as nothing was planned by anything else."""
+    """Its first look-up has the ratio. That counts as no change, because nothing was planned before."""
     first = start()
     await first.look_up()
     await first.feed([1.3] * WARM_UP_SAMPLES)
@@ -67,7 +67,7 @@ async def test_a_process_that_starts_later_knows_at_once(start: Start) -> None:
 
 
 async def test_a_later_change_is_learned_after_a_while(start: Start, clock: Clock) -> None:
-    """Behind the scenes: the look-up that sets it off still has the old facts, and only that one."""
+    """The look-up that starts the refresh in the background still gets the old facts; the next one gets the new."""
     first, third = start(), start()
     await first.look_up()
     await third.look_up()
@@ -87,7 +87,7 @@ RATIOS = st.lists(st.floats(0.01, 30.0) | st.sampled_from((0.06, 1.0, 1.7, 12.0)
 
 @given(st.lists(st.tuples(RATIOS, st.integers(1, 9)), min_size=1, max_size=6))
 def test_two_that_hear_the_same_agree_all_along(reported: list[tuple[list[float], int]]) -> None:
-    """Neither looks at the store but to write; and whatever is reported, the ratio stays within its bounds."""
+    """Neither reads the store except when it writes. The ratio always stays within its bounds."""
 
     async def run() -> None:
         async with run_processes(Clock()) as start:
@@ -108,7 +108,7 @@ def test_two_that_hear_the_same_agree_all_along(reported: list[tuple[list[float]
 def test_processes_that_hear_different_things_agree_at_the_next_look(
     reported: list[tuple[int, list[float], int]],
 ) -> None:
-    """However their answers differ, and whoever writes first."""
+    """It does not matter how their reports differ, or which process writes first."""
 
     async def run() -> None:
         clock = Clock()
@@ -118,7 +118,7 @@ def test_processes_that_hear_different_things_agree_at_the_next_look(
                 await process.look_up()
             for who, ratios, times in reported:
                 await processes[who].feed(ratios * times)
-                if times % 2:  # else they hear more before they look
+                if times % 2:  # else they get more reports before they read the store
                     continue
                 clock.seconds += REFRESH_SECONDS + 1
                 known = [await process.look_up() for process in processes]
@@ -147,12 +147,12 @@ async def test_one_question_serves_all_who_ask_first(start: Start) -> None:
 
 
 async def test_a_store_that_lost_everything_gets_it_again(start: Start, clock: Clock) -> None:
-    """What one process still knows is every process's again; that changes nothing."""
+    """A process writes again what it still knows, which counts as no change."""
     store = MemoryStore()
     process = start(store)
     await process.look_up()
     await process.feed([1.3] * WARM_UP_SAMPLES)
-    MemoryStore.__init__(store)  # as it was when it was new
+    MemoryStore.__init__(store)  # empty it
     assert len(store._entries.items()) == 0
     clock.seconds += REFRESH_SECONDS + 1
     await process.look_up()
@@ -163,7 +163,7 @@ async def test_a_store_that_lost_everything_gets_it_again(start: Start, clock: C
 
 @pytest.mark.parametrize("record", CORRUPT)
 async def test_a_corrupt_record_is_passed_over(start: Start, clock: Clock, record: bytes) -> None:
-    """What is found is kept behind it, for all; and it does not begin anew with each look at the store."""
+    """New findings are written after it, for all processes. Reading it again does not restart calibration."""
     store = MemoryStore()
     await store.put(records._record_id(NAME, 1), record)
     first, second = start(store), start(store)
@@ -181,7 +181,7 @@ async def test_a_corrupt_record_is_passed_over(start: Start, clock: Clock, recor
 
 
 async def test_a_store_that_hangs_holds_up_the_first_request_only(start: Start) -> None:
-    """Not for long, and no other; what it says at last is a change."""
+    """The wait is short, and no other request waits. The store's late answer counts as a change."""
     answered = asyncio.Event()
 
     class Hanging(MemoryStore):

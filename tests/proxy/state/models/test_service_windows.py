@@ -57,7 +57,7 @@ def _count_questions(upstream: FakeUpstream) -> int:
 
 
 async def test_a_window_reaches_a_model_that_is_known(upstream: FakeUpstream, start: Start, name: ModelName) -> None:
-    """That is a change, counted and logged; the ratio stays."""
+    """It is a change, which is counted and logged. The ratio stays."""
     upstream.models, process = _list(secret_model=8192), start()
     assert await process.look_up(name, "glob-*") == Facts(1.0)
     await _seek(process, upstream)
@@ -69,7 +69,7 @@ async def test_a_window_reaches_a_model_that_is_known(upstream: FakeUpstream, st
 
 
 async def test_a_window_reaches_a_model_that_is_new(upstream: FakeUpstream, start: Start, name: ModelName) -> None:
-    """From its first request on, so that it changes nothing; of a model that is not listed nothing is known."""
+    """It counts from the first request on, so it is no change. A model that is not listed has no window."""
     upstream.models, process = _list(secret_model=8192), start()
     await _seek(process, upstream)
 
@@ -82,7 +82,7 @@ async def test_a_window_reaches_a_model_that_is_new(upstream: FakeUpstream, star
 
 
 async def test_the_window_of_a_server_of_one_model_is_every_names(upstream: FakeUpstream, start: Start) -> None:
-    """llama.cpp serves whatever name a request says."""
+    """llama.cpp serves its model under every name."""
     upstream.models = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
     process = start()
     await _seek(process, upstream)
@@ -94,7 +94,7 @@ async def test_the_window_of_a_server_of_one_model_is_every_names(upstream: Fake
 async def test_calibration_and_windows_do_not_undo_each_other(
     upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
 ) -> None:
-    """Whichever comes first, both hold in the end, in this process and in the next."""
+    """In the end both are known in every process, whichever came first."""
     upstream.models, first, second = _list(secret_model=8192), start(), start()
     await first.look_up(name)
     await second.look_up(name)
@@ -111,7 +111,7 @@ async def test_calibration_and_windows_do_not_undo_each_other(
 async def test_a_process_that_could_not_ask_learns_from_the_store(
     upstream: FakeUpstream, start: Start, name: ModelName
 ) -> None:
-    """One of them having asked is enough."""
+    """One process that has asked is enough."""
     upstream.models, first, second = _list(secret_model=8192), start(), start()
     await _seek(first, upstream)
     await first.look_up(name)
@@ -120,7 +120,7 @@ async def test_a_process_that_could_not_ask_learns_from_the_store(
 
 
 async def test_an_upstream_is_asked_once_in_a_while(upstream: FakeUpstream, start: Start, clock: Clock) -> None:
-    """However many requests want to know; whoever comes while a question is under way asks none of their own."""
+    """More requests do not cause more questions, also while a question is under way."""
     upstream.models, process = _list(secret_model=8192), start()
     for _ in range(3):
         process.models.seek_windows(UpstreamConfig(base_url=upstream.url))
@@ -138,7 +138,7 @@ async def test_an_upstream_is_asked_once_in_a_while(upstream: FakeUpstream, star
 async def test_a_credential_is_tried_once_where_nothing_was_learned(
     upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
 ) -> None:
-    """An upstream that tells its models only to those whom it knows."""
+    """The upstream lists its models only for valid credentials."""
     process = start()
     await _seek(process, upstream)
     upstream.models = _list(secret_model=8192)
@@ -158,7 +158,7 @@ async def test_a_credential_is_tried_once_where_nothing_was_learned(
 
 
 async def test_a_credential_that_teaches_nothing_is_not_tried_again(upstream: FakeUpstream, start: Start) -> None:
-    """Until it is time to ask anyway."""
+    """It is tried again only after the usual pause."""
     process = start()
     for _ in range(3):
         await _seek(process, upstream, CREDENTIAL)
@@ -169,7 +169,7 @@ async def test_a_credential_that_teaches_nothing_is_not_tried_again(upstream: Fa
 async def test_what_was_learned_stays_where_nothing_is_learned_later(
     upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
 ) -> None:
-    """An upstream that is out for a moment has not lost its window."""
+    """An outage of the upstream does not change its window."""
     upstream.models, process = _list(secret_model=8192), start()
     await _seek(process, upstream)
     upstream.models = None
@@ -183,7 +183,7 @@ async def test_what_was_learned_stays_where_nothing_is_learned_later(
 async def test_a_new_window_is_every_processs_and_stays(
     upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
 ) -> None:
-    """Who has asked before the upstream was restarted with another window does not bring the old one back."""
+    """A process that asked before the upstream was restarted with another window must not bring back the old one."""
     upstream.models, first, second = _list(secret_model=8192), start(), start()
     for process in (first, second):
         await _seek(process, upstream)
@@ -207,7 +207,7 @@ async def test_a_new_window_is_every_processs_and_stays(
 
 
 async def test_closing_leaves_no_task(upstream: FakeUpstream, start: Start, name: ModelName) -> None:
-    """Neither a question that is not answered nor a store that hangs holds it up."""
+    """Neither an unanswered question nor a store that hangs delays it."""
     asked, read = asyncio.Event(), asyncio.Event()
 
     async def hang(_recorded: object, _request: object) -> web.StreamResponse:
@@ -240,7 +240,7 @@ HOSTED = ModelName("https://api.openai.com/v1", "gpt-3.5-turbo", "cl100k_base")
 
 
 async def test_the_catalogue_knows_what_nobody_tells(start: Start) -> None:
-    """From the first request on, and without a word of it in the store."""
+    """Its window is known from the first request on, and is never written to the store."""
     store = MemoryStore()
     process = start(store)
     assert process.models.recall(HOSTED).window_tokens == 16_385
@@ -256,7 +256,7 @@ async def test_the_catalogue_knows_what_nobody_tells(start: Start) -> None:
 
 
 async def test_what_was_learned_beats_the_catalogue(start: Start) -> None:
-    """An upstream's own word, or refusal, is in the store."""
+    """The store has what the upstream reported or refused."""
     store = MemoryStore()
     await Records(store).append(HOSTED, 0, Record(1.0, 8192))
 

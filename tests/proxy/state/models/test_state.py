@@ -1,4 +1,4 @@
-"""One model's states: what may reach other processes, and what stays here."""
+"""The states of one model: what may reach other processes, and what stays in this one."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ def _teach(model: Model, lesson: Lesson = LESSON) -> None:
 
 @given(st.lists(st.booleans()))
 def test_what_was_taught_waits_to_be_written_until_a_record_is_gone_by(lessons: list[bool]) -> None:
-    """And without an answer of its upstream nothing of a model is everybody's, whatever refusals and records say."""
+    """Neither lessons nor records make a model vouched."""
     model = Model(Record(1.0))
     for generation, is_lesson in enumerate(lessons, start=1):
         if is_lesson:
@@ -29,7 +29,7 @@ def test_what_was_taught_waits_to_be_written_until_a_record_is_gone_by(lessons: 
 
 
 def test_a_lesson_is_learned_once() -> None:
-    """What is known already changes nothing, and no state."""
+    """A lesson that is already known changes nothing."""
     model = Model(Record(1.0, calibrated=True))
     _teach(model)
     assert (model.known.learned_tokens, model.known.ratio, model.known.calibrated) == (8192, 1.5, False)
