@@ -121,12 +121,12 @@ def mark_members(missing: int, total: int) -> str:
 
     Narrow the query, or ask for a part, to see them.
     """
-    return f"omitted {missing} of {total} members{_NARROW}"
+    return f"{missing} of {total} members omitted{_NARROW}"
 
 
 def mark_member_records(missing: int, total: int) -> str:
     """The same for an object whose members are records; the records that are shown may lack members, too."""
-    return f"omitted {missing} of {total} members, others may be incomplete{_NARROW}"
+    return f"{missing} of {total} members omitted, others may be incomplete{_NARROW}"
 
 
 def name_member(text: str) -> str:
