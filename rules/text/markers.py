@@ -68,7 +68,7 @@ ECHOES_TITLE = "Lines from the removed messages about what follows"
 def mark_coverage(users: int, assistants: int, *, has_unverified: bool) -> str:
     """The second line of a summary: how many messages of the user and of the assistant it covers.
 
-    If the summary has such marks, the line explains `[unverified]`: the name before it is in none of these messages.
+    If the summary has an `[unverified]`, the line explains it: the name before it is in none of these messages.
     """
     told = f" {UNVERIFIED}: not found in them; check it." if has_unverified else ""
     return f"[It covers {users} user and {assistants} assistant messages.{told}]"
