@@ -68,7 +68,7 @@ ECHOES_TITLE = "Lines from the removed messages about what follows"
 def mark_coverage(users: int, assistants: int, *, has_unverified: bool) -> str:
     """The second line of a summary: how many messages of the user and of the assistant it covers.
 
-    If the summary has such marks, the line explains `[unverified]`: the name before it is in none of these messages.
+    If the summary has an `[unverified]`, the line explains it: the name before it is in none of these messages.
     """
     told = f" {UNVERIFIED}: not found in them; check it." if has_unverified else ""
     return f"[It covers {users} user and {assistants} assistant messages.{told}]"
@@ -121,12 +121,12 @@ def mark_members(missing: int, total: int) -> str:
 
     Narrow the query, or ask for a part, to see them.
     """
-    return f"omitted {missing} of {total} members{_NARROW}"
+    return f"{missing} of {total} members omitted{_NARROW}"
 
 
 def mark_member_records(missing: int, total: int) -> str:
     """The same for an object whose members are records; the records that are shown may lack members, too."""
-    return f"omitted {missing} of {total} members, others may be incomplete{_NARROW}"
+    return f"{missing} of {total} members omitted, others may be incomplete{_NARROW}"
 
 
 def name_member(text: str) -> str:

@@ -19,7 +19,7 @@ _GAP = re.compile(
 _MIDDLE = re.compile(
     r"\n\[trimtab: omitted (\d+) lines \((\d+) (tokens|bytes)\)(?:; call the tool again for this part)?\]\n"
 )
-_ITEMS = re.compile(r"(?:\[trimtab: )?omitted (\d+) of (\d+) (?:items|members)\b.*")
+_ITEMS = re.compile(r"(?:\[trimtab: omitted )?(\d+) of (\d+) (?:items|members omitted)\b.*")
 
 
 def check_markers(short: str, text: str, count: CountTokens) -> int:

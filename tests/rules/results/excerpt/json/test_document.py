@@ -115,7 +115,7 @@ def test_the_marker_takes_nobodys_place() -> None:
     keys = [key for key, _ in json.loads(short, object_pairs_hook=list)]
     assert len(keys) == len(set(keys))
     assert json.loads(short)["[trimtab]"] == {"a": 1}
-    assert " members, others may be incomplete; narrow the query" in json.loads(short)["[trimtab 2]"]
+    assert " members omitted, others may be incomplete; narrow the query" in json.loads(short)["[trimtab 2]"]
 
 
 def test_the_marker_counts_what_is_missing() -> None:
