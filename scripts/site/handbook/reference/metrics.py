@@ -23,6 +23,7 @@ The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 UNITS = {"_seconds": "seconds", "_ratio": "ratio", "_tokens_per_second": "tokens per second"}
 """The unit by the end of a metric's name. Other names: tokens if the name contains `tokens`, events for a counter."""
 _TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
+_OTHER_TITLES = ("Metric", "Type", "Labels", "Meaning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def write() -> str:
     parts = [INTRODUCTION, write_table(_TITLES, rows), "## Labels\n"]
     parts += [write_table(("Label", "Metrics", "Values"), _list_labels(collectors)), "## Queries"]
     parts += [f"\n{query.title}:\n\n```promql\n{query.text}\n```" for query in QUERIES]
-    parts += ["\n## Metrics of the process", PROCESS, write_table(("Metric", "Type", "Meaning"), _list_others(metrics))]
+    parts += ["\n## Metrics of the process", PROCESS, write_table(_OTHER_TITLES, _list_others(metrics))]
     return "\n".join(parts)
 
 
@@ -88,9 +89,10 @@ def _list_labels(collectors: list[Collector]) -> Iterator[tuple[str, str, str]]:
         yield code(label.name), _join(shown) or "every metric with this label", label.values
 
 
-def _list_others(metrics: Metrics) -> Iterator[tuple[str, str, str]]:
+def _list_others(metrics: Metrics) -> Iterator[tuple[str, str, str, str]]:
     own = {collector.name.removesuffix("_total") for collector in list_collectors(metrics)}
     for family in metrics.registry.collect():
         if family.name not in own:
             end = {"counter": "_total", "info": "_info"}.get(family.type, "")
-            yield code(f"{family.name}{end}"), family.type, plain(family.documentation)
+            labels = dict.fromkeys(name for sample in family.samples for name in sample.labels)
+            yield code(f"{family.name}{end}"), family.type, _join(tuple(labels)), plain(family.documentation)

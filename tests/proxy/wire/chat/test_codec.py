@@ -25,6 +25,7 @@ WIRE_NAMES = frozenset(
 _PATH = re.compile(r"chat/completions")
 ALLOWED = {
     ("proxy/config/checks.py", "tools"): "a key of the configuration",
+    ("proxy/config/sections/upstream.py", "chat/completions"): "the end of a URL that users must not write",
     ("proxy/config/schema.py", "chat/completions"): "a path that our own pages must keep off",
     ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",
     ("proxy/cli/evaluate/session.py", "messages"): "the file that a user has recorded is a request of this dialect",
