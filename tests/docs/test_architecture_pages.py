@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shlex
 import tomllib
 
 import pytest
@@ -102,3 +103,13 @@ def test_figures_of_decisions_are_those_of_the_code() -> None:
     assert f"A lease lasts {LEASE_SECONDS:g} seconds and is renewed every {RENEW_SECONDS:g} seconds" in text
     assert (SUMMARIES, PATIENCE) == (3, 1 / 4)
     assert f"ahead of time only from {1 - PREFETCH_GAP:.0%} of the room on".replace("%", " %") in text
+
+
+def test_the_table_of_steps_has_every_step_of_the_script() -> None:
+    """In the script's order. The table leaves out what a step's name says about its object, such as `of rules`."""
+    script = (ROOT / "tests" / "run").read_text("utf-8")
+    names = [shlex.split(line)[1] for line in script.splitlines() if line.startswith("step ")]
+    steps = [re.split(", | of ", name)[0] for name in names]
+    told = [name for row in read_rows(_section(_read("extending.md"), "Develop")) for name in row[0].split(", ")]
+
+    assert told == list(dict.fromkeys(steps))

@@ -2,10 +2,13 @@
 
 import importlib
 import pkgutil
+import re
 import signal
 from collections.abc import Iterator
 
-from support.reference_pages import find_code, read_rows, read_section
+import orjson
+from support.client import post
+from support.reference_pages import find_code, read_page, read_rows, read_section
 
 import proxy
 from proxy.__main__ import INTERRUPTED
@@ -70,3 +73,18 @@ def test_the_page_has_every_exit_status() -> None:
     statuses = {int(row[0]) for row in rows if row[0].isdigit()}
 
     assert statuses == {0, 1, WRONG_USE, INTERRUPTED, 128 + signal.SIGTERM}
+
+
+async def test_the_examples_are_answers_of_the_proxy(start_proxy, client) -> None:
+    """`...` at the end of a message of the page stands for the rest of it."""
+    examples = [orjson.loads(text) for text in re.findall(r"```json\n(.*?)```", read_page(PAGE), re.DOTALL)]
+    proxy = await start_proxy("defaults.context_window=2048")
+    chat = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
+    long = chat | {"messages": [{"role": "system", "content": "word " * 9000}, *chat["messages"]]}
+
+    for sent, headers, example in zip((chat, long), ({"x-trimtab-mode": "loud"}, {}), examples, strict=True):
+        answer, body = await post(client, f"{proxy.url}/v1/chat/completions", sent, **headers)
+        error, shown = orjson.loads(body)["error"], example["error"]
+        assert answer.status == 400
+        assert error["message"].startswith(shown["message"].removesuffix("..."))
+        assert error | {"message": ""} == shown | {"message": ""}

@@ -1,0 +1,168 @@
+"""What the pages quote from trimtab is what trimtab prints: messages, log lines, tables and markers."""
+
+import ast
+import io
+import re
+from pathlib import Path
+
+import pytest
+from handbook.reference import markers
+from rich.console import Console
+from support.examples.blocks import find_blocks
+from support.reference_pages import ROOT, find_code, read_literal, read_rows
+
+from proxy.cli.doctor.report import ModelFinding, Report
+from proxy.cli.evaluate.price import Item, Tokens
+from proxy.cli.evaluate.report import print_price
+from proxy.config.schema import PricesConfig
+from proxy.telemetry.logs import describe_request
+
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+GUIDES = sorted((DOCS / "guides").glob("*.md"))
+TROUBLE = "If it does not work"
+"""The section of a guide whose table quotes what its reader sees, in the first column."""
+OF_OTHERS = {
+    "CrashLoopBackOff", "container has runAsNonRoot and image has non-numeric user", "OOMKilled",
+    "ContextWindowExceededError", "unhealthy",
+    "status=2", "systemctl status", "SIGKILL",
+}  # fmt: skip
+"""Texts of Kubernetes, LiteLLM, Docker and systemd."""
+NO_QUOTES = {
+    "limit=119808",
+    "type: trimtab_error",
+    'model="other"',
+    "trimtab_estimate_error_ratio",
+    "reason='status 400'",
+}
+"""Names and values that are put together when they are printed. Other tests read them."""
+GAP = re.compile(r"\.\.\.|\d+")
+"""What may differ between a quotation and the source: what the page leaves out, and numbers."""
+MARKER = re.compile(r"\[trimtab: [^\]\n]*\]")
+REQUEST_LINE = re.compile(r"^(?:[\d:]{8} )?(\S+ (?:\(\S+\) )?\d{3} (?:unchanged|compacted) .*)$", re.MULTILINE)
+LINE = re.compile(
+    r"(?P<model>\S+) (?:\((?P<match>\S+)\) )?(?P<status>\d+) (?P<outcome>\w+)"
+    r" (?P<original>\d+)(?:→(?P<sent>\d+))? tokens \(limit (?P<limit>\d+)\) (?:(?P<rules>[a-z,]+) )?"
+    r"(?P<out>\d+) out (?P<time>[\d.]+)(?P<unit>m?s) (?P<method>\w+) (?P<path>\S+) → (?P<upstream>\S+) (?P<id>\w+)"
+)
+"""The parts of a request's line, as docs/reference/logs.md lists them."""
+
+
+def read_source() -> list[str]:
+    """Every string literal of the program; of an f-string, each fixed part."""
+    paths = [path for package in ("proxy", "rules") for path in (ROOT / package).rglob("*.py")]
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    return [literal for node in nodes if (literal := read_literal(node))]
+
+
+def read_trouble(page: Path) -> str:
+    """The section TROUBLE of a guide; empty if it has none."""
+    return page.read_text("utf-8").partition(f"\n## {TROUBLE}\n")[2].partition("\n## ")[0]
+
+
+def simplify(text: str) -> str:
+    """The text with each number as 0."""
+    return re.sub(r"\d+", "0", text)
+
+
+def read_block(page: str, words: str) -> str:
+    """The `text` block of a page that contains these words."""
+    blocks = find_blocks((DOCS / page).read_text("utf-8"), page)
+    (text,) = [block.text for block in blocks if block.language == "text" and words in block.text]
+    return text
+
+
+def squeeze(text: str) -> list[str]:
+    """The lines of a table, without what depends on the width of its columns."""
+    return [re.sub(r"[─━]+", "─", " ".join(line.split())) for line in text.splitlines()]
+
+
+def test_every_message_that_a_guide_explains_is_one_of_the_program() -> None:
+    quotes = {
+        (page.name, quote) for page in GUIDES for row in read_rows(read_trouble(page)) for quote in find_code(row[0])
+    }
+    source = read_source()
+    foreign = {
+        (page, quote)
+        for page, quote in quotes
+        for part in GAP.split(quote)
+        if not any(part.strip() in literal for literal in source)
+    }
+
+    assert {quote for _, quote in foreign} == OF_OTHERS | NO_QUOTES
+    assert len(quotes) > 30
+
+
+def test_every_quoted_marker_is_one_of_the_markers_page() -> None:
+    forms = {simplify(text) for entry in markers.list_entries() for text in MARKER.findall(entry.text)}
+    quoted = {
+        (page.name, marker)
+        for page in PAGES
+        if page.name != "markers.md"
+        for marker in MARKER.findall(page.read_text("utf-8"))
+        if "..." not in marker and "^" not in marker
+    }
+
+    assert [one for one in quoted if simplify(one[1]) not in forms] == []
+    assert quoted
+
+
+@pytest.mark.parametrize("name", ["guides/agent-cli.md", "reference/logs.md", "tutorial.md"])
+def test_a_quoted_request_line_has_the_form_of_the_log(name: str) -> None:
+    """The line is written again from its own values."""
+    lines = [line for line in REQUEST_LINE.findall((DOCS / name).read_text("utf-8")) if not line.endswith("...")]
+
+    assert lines
+    for line in lines:
+        assert describe_request(read_fields(line)) == line
+
+
+def read_fields(line: str) -> dict[str, object]:
+    """The fields of the `request` event that a line shows."""
+    found = LINE.fullmatch(line)
+    assert found is not None, line
+    seconds = float(found["time"]) / (1000 if found["unit"] == "ms" else 1)
+    rules = found["rules"].split(",") if found["rules"] else ()
+    return {
+        "model": found["model"],
+        "match": found["match"],
+        "status": int(found["status"]),
+        "outcome": found["outcome"],
+        "original_tokens": int(found["original"]),
+        "sent_tokens": int(found["sent"] or found["original"]),
+        "limit_tokens": int(found["limit"]),
+        "decisions": [{"rule": rule} for rule in rules],
+        "completion_tokens": int(found["out"]),
+        "seconds": seconds,
+        "method": found["method"],
+        "path": found["path"],
+        "upstream": found["upstream"],
+        "request_id": found["id"],
+    }
+
+
+def test_the_price_of_an_evaluation_is_printed_as_the_guide_shows_it() -> None:
+    """The table and the lines below it, made from the rows of the guide."""
+    shown = read_block("guides/evaluate.md", "What will be asked")
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
+    numbers = [(what, model, [int(cell.replace(",", "")) for cell in cells]) for what, model, *cells in rows[:-1]]
+    items = [
+        Item(what, model, "http://127.0.0.1:1/v1", Tokens(calls, prompt, completion))
+        for what, model, (calls, prompt, completion) in numbers
+    ]
+    printed = io.StringIO()
+    print_price(Console(file=printed, width=200), items, PricesConfig())
+
+    assert squeeze(printed.getvalue()) == squeeze(shown)
+
+
+def test_the_doctor_prints_a_model_as_the_guide_shows_it() -> None:
+    shown = read_block("guides/local-servers.md", "discovered")
+    cells = [cell.strip() for cell in shown.splitlines()[-1].split("│")[1:-1]]
+    model, window, found, vocabulary, ratio, expected, upstream, _ = cells
+    finding = ModelFinding(model, upstream, int(window.replace(",", "")), found, vocabulary, float(ratio), expected)
+    printed = io.StringIO()
+    Report((), (finding,)).print_tables(Console(file=printed, width=200))
+
+    table = squeeze(printed.getvalue().replace("┃", "│"))
+    assert all(line in table for line in squeeze(shown))
