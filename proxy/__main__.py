@@ -1,16 +1,16 @@
-"""`python -m proxy` is `trimtab`, whose script begins here, too."""
+"""`python -m proxy` does the same as `trimtab`: the script `trimtab` calls `main` here."""
 
 import os
 import signal
 from typing import Any
 
 INTERRUPTED = 128 + signal.SIGINT
-"""As shells have it."""
+"""Exit status after Ctrl-C, as in shells."""
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends it without a word, unless a command's loop takes the signal itself."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as by a shell's `&`
+    """Run the command line. Ctrl-C ends it quietly, unless a command handles the signal itself."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored: a shell's `&` does that
         signal.signal(signal.SIGINT, _end)
     from proxy.cli.main import main as run  # noqa: PLC0415 - takes half a second, in which Ctrl-C must end it, too
 

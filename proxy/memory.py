@@ -13,19 +13,20 @@ WORK_FACTOR = 8
 Measured for about sixty kinds of text of 10 MB: at most 7.2 times; see tests/attack/test_memory.py.
 """
 WIDE_WORK_FACTOR = 15
-"""The same for a body that may contain a character for which Python stores a text in four bytes a character.
+"""As WORK_FACTOR, for a body with characters beyond ASCII: Python may store a text in four bytes a character.
 
 Measured: at most 14.1 times, for a long string in JSON.
 """
 KNOWN_WORK_FACTOR = 2
-"""The same for the beginning of a body that equals an earlier body. Chosen: it may be copied and joined once each."""
+"""As WORK_FACTOR, for the beginning of a body that equals an earlier body. Chosen: it may be copied once and joined
+once."""
 PART_BYTES = 130
-"""The memory of each value of a body, in addition. Measured on 42,000 messages of 33 bytes."""
+"""The memory of each value of a body, in addition to WORK_FACTOR. Measured on 42,000 messages of 33 bytes."""
 MOST_PARTS = 600_000
-"""A body with more values is not decoded (wire/chat/request.py)."""
+"""A body with more values than this is not decoded (wire/chat/request.py)."""
 KEPT_FACTOR = 6
-"""The memory of a body until its answer, as a multiple of its bytes. Chosen: its bytes, the bytes of its elements,
-and its texts in four bytes a character."""
+"""The memory that a body takes until its request is answered, as a multiple of its bytes. Chosen: its bytes, the bytes
+of its elements, and its texts in four bytes a character."""
 STRIDE_BYTES = 256 * 1024
 """Chosen: counting in a piece of this size holds the interpreter for less than a millisecond."""
 IDLE_BYTES = 256 * 1024 * 1024
@@ -76,7 +77,7 @@ class Memory:
         self.add(left_bytes)
 
     def add(self, size_bytes: int) -> None:
-        """Enlarge the budget, or reduce it by a negative number."""
+        """Change the budget by this many bytes; a negative number reduces it."""
         total_bytes = self.left_bytes + sum(self._held.values()) + size_bytes
         self.left_bytes += size_bytes
         self.most_bytes = total_bytes // 2
@@ -87,7 +88,10 @@ class Memory:
         return Account(self, tenant)
 
     def try_take(self, tenant: str, size_bytes: int, *, spare_bytes: int = 0) -> bool:
-        """Take that much if it is free, and `spare_bytes` in addition to it. Returns whether it was taken."""
+        """Take bytes, unless the tenant would then hold more than all others could get. Returns whether it did.
+
+        With `spare_bytes`, that many more bytes must be free. They are not taken.
+        """
         held = self._held.get(tenant, 0) + size_bytes
         if held + spare_bytes > self.left_bytes:
             return False
@@ -96,7 +100,7 @@ class Memory:
         return True
 
     def give(self, tenant: str, size_bytes: int) -> None:
-        """Give that much back."""
+        """Give bytes back, and grant them to waiting requests in the order of their arrival."""
         self.left_bytes += size_bytes
         self._held[tenant] -= size_bytes
         if not self._held[tenant]:
@@ -106,7 +110,7 @@ class Memory:
                 waiting.set_result(None)
 
     async def take(self, tenant: str, size_bytes: int, *, wait_seconds: float) -> bool:
-        """Take that much as soon as it is free. False if the wait is longer than `wait_seconds`."""
+        """Take bytes as soon as they are free. False if that takes longer than `wait_seconds`."""
         if self.try_take(tenant, size_bytes):
             return True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -134,9 +138,9 @@ class Account:
     held_bytes: int = field(default=0)
 
     def hold(self, size_bytes: int) -> bool:
-        """Take that much until the account is closed. Returns whether it was taken.
+        """Take bytes until the account is closed. Returns whether they were taken.
 
-        It is refused unless memory for the work on the body is free too. Otherwise bodies could fill the memory, and
+        They are refused unless memory for the work on the body is free too. Otherwise bodies could fill the memory, and
         none of them could be worked on.
         """
         held_bytes = self.held_bytes + size_bytes
@@ -146,7 +150,10 @@ class Account:
         return is_there
 
     def working(self, body_bytes: int, work_bytes: int, *, wait_seconds: float) -> "Working":
-        """A block with memory for work on a body. It yields whether there is enough; see KEPT_FACTOR for after it."""
+        """A block with memory for work on a body. Entering it returns False if the memory was not free in time.
+
+        After the block, the account keeps KEPT_FACTOR times the body's bytes.
+        """
         return Working(self, body_bytes, work_bytes, wait_seconds)
 
     def close(self) -> None:
@@ -181,5 +188,5 @@ class Working:
         return is_there
 
     async def __aexit__(self, *_: object) -> None:
-        """Give it back, except for the kept part of the body."""
+        """Give the memory back, except for what the account keeps for the body."""
         self._account.shrink(max(self._before_bytes, KEPT_FACTOR * self._body_bytes))

@@ -37,8 +37,8 @@ _WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 1_000_000)
 """Context windows, in tokens, for which the tables below have values. Values between two windows are interpolated
 linearly over the logarithm of the window."""
 _SUMMARIES = (1_500, 1_500, 1_500, 2_500, 4_000, 5_500, 8_000)
-"""Most tokens of a summary, for each of the windows. Chosen: issue 16 asks for 1,500 at 32k, 4,000 at 128k and 8,000
-at 1M; the other values lie between these. For comparison, Claude Code allows 20,000."""
+"""Maximum number of tokens of a summary, for each of the windows. Chosen: issue 16 asks for 1,500 at 32k, 4,000 at 128k
+and 8,000 at 1M; the other values lie between these. For comparison, Claude Code allows 20,000."""
 _CURVE = {
     Economy.CAREFUL: (
         (0.88, 0.50, 0.25),

@@ -32,7 +32,7 @@ ALL_TIDYING = Tidying()
 
 
 class OverflowStrategy(StrEnum):
-    """What is done when a conversation reaches high water."""
+    """The action when a conversation reaches high water."""
 
     AUTO_COMPACT = "auto_compact"
     PRUNE = "prune"
@@ -56,7 +56,7 @@ class SummaryRole(StrEnum):
 
 
 class OnExceeded(StrEnum):
-    """What is done with a request that stays over the limit after all rules were applied."""
+    """The action for a request that stays over the limit after all rules were applied."""
 
     ERROR = "error"
     FORWARD = "forward"

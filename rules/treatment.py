@@ -27,7 +27,7 @@ class Tidying:
 
 
 class Truncation(StrEnum):
-    """What is kept of a long result: what matters in a text of its kind, or only head and tail."""
+    """How a long result is shortened: to the lines that matter in a text of its kind, or to head and tail."""
 
     SALIENT = "salient"
     HEAD_TAIL = "head_tail"

@@ -1,4 +1,4 @@
-"""What processes cost, as the kernel counts it: processor time, memory, and what all others used meanwhile.
+"""Processor time and memory of processes, as the kernel counts them, and what all others used meanwhile.
 
 Law: Linux, /proc; the process itself is not asked. A process that has ended counts as zero.
 """
@@ -49,7 +49,7 @@ def read_processor_seconds(pids: Iterable[int]) -> float:
 
 
 def read_thread_seconds(pids: Iterable[int]) -> float:
-    """The same to the nanosecond, for threads that still live; the time of threads that have ended is missing."""
+    """As `read_processor_seconds`, but to the nanosecond, and without the time of threads that have ended."""
     threads = (thread for pid in pids for thread in Path(f"/proc/{pid}/task").glob("*"))
     accounts = (_read(f"{thread}/schedstat").split() for thread in threads)
     return sum(int(fields[0]) for fields in accounts if fields) / 1e9

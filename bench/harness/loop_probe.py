@@ -1,4 +1,4 @@
-"""How late the event loop is: a task sleeps one millisecond, again and again, and records the excess.
+"""Measures how late the event loop is: a task sleeps one millisecond, again and again, and records the excess.
 
 Linux. The kernel accounts for what the loop's thread did meanwhile: it ran, or it waited for a processor. The rest of a
 delay is waiting for the interpreter's lock.

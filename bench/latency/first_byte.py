@@ -1,4 +1,4 @@
-"""What the proxy adds before the first event of a stream, and to each later event.
+"""Measures the time that the proxy adds before the first event of a stream, and to each later event.
 
     python -m bench.latency.first_byte --streams 60
 

@@ -1,4 +1,4 @@
-"""How long the proxy's event loop is blocked while large requests are counted, by a probe on that loop.
+"""Measures how long the proxy's event loop is blocked while large requests are counted, by a probe on that loop.
 
     python -m bench.latency.loop_lag --posts 20
 
@@ -134,7 +134,7 @@ async def measure_case(client: Client, case: Case, probe: Probe) -> Measured:
 
 
 async def measure_work(work: Callable[[], object], probe: Probe) -> Measured:
-    """The same for work in a thread, repeated a few times without any request."""
+    """As `measure`, for work in a thread, repeated a few times without any request."""
     probe.take()
     starts = []
     for _ in range(HARD_POSTS):

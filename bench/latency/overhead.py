@@ -1,4 +1,4 @@
-"""What the proxy adds to a long agent request whose messages it has counted before.
+"""Measures the time that the proxy adds to a long agent request whose messages it has counted before.
 
     python -m bench.latency.overhead --requests 300
 

@@ -1,4 +1,4 @@
-"""How long `trimtab serve` takes from exec until it is ready, and its memory at that moment.
+"""Measures how long `trimtab serve` takes from exec until it is ready, and its memory at that moment.
 
     python -m bench.latency.startup --runs 10
 

@@ -7,7 +7,7 @@ it.
 import re
 
 CHARS_PER_TOKEN = 5
-"""Of the words that are chosen below, approximately: names need more characters than prose."""
+"""Characters of the chosen words for each token, approximately: more than in prose."""
 _HEADINGS = ("Progress and decisions", "Constraints and preferences", "Remaining", "Exact data")
 _LEAST_WORDS = 16
 """Chosen: so that there is text under each heading."""

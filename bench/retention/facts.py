@@ -1,4 +1,4 @@
-"""Every contestant with every output and budget, and how many facts are left."""
+"""Runs every contestant on every output and budget, and counts the facts that are left."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which facts survive when tool outputs are shortened to a budget, and how long that takes.
+"""Measures which facts survive when tool outputs are shortened to a budget, and how long that takes.
 
     python -m bench.retention.run --plot bench/results/retention.png
     python -m bench.retention.run --only facts --per-file trimtab

@@ -1,4 +1,4 @@
-"""What tidying tool results saves in recorded sessions, and what deduplication adds. Nothing is truncated.
+"""Measures what tidying tool results saves in recorded sessions, and what deduplication adds. Nothing is truncated.
 
 Law: every result of a session counts once, in its form in the session's last request.
 """

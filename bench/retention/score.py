@@ -1,4 +1,4 @@
-"""Which facts are left in a contestant's text, and whether the text breaks a law.
+"""Finds which facts are left in a contestant's text, and whether the text breaks a law.
 
 Law: pure, except for counting.
 """

@@ -1,4 +1,4 @@
-"""What shortens a text to a budget of tokens in this process: trimtab's rules, and what most agents do.
+"""The ways to shorten a text to a budget of tokens in this process: trimtab's rules, and what most agents do.
 
 Law: the only module of the bench that knows how the rules for tool results are called.
 """

@@ -1,4 +1,4 @@
-"""How fast tool results are tidied and truncated: recorded outputs by kind, long texts, and the event loop.
+"""Measures how fast tool results are tidied and truncated: recorded outputs by kind, long texts, and the event loop.
 
 Law: processor time, not the clock; things that are compared take turns in one run. A separate probe
 (harness/loop_probe.py) watches the loop while the work runs in a thread.

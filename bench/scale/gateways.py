@@ -1,4 +1,4 @@
-"""What is measured: trimtab with the configuration for a question, and the bare proxy; each on its own core.
+"""The gateways that are measured: trimtab with a question's configuration, and the bare proxy; each on its own core.
 
 Law: a gateway ends with the block that started it; an error of a gateway ends the run.
 """
@@ -27,7 +27,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one request took: the gateway's processor time, and the client's waiting time."""
+    """The cost of one request: the gateway's processor time, and the client's waiting time."""
 
     processor_ms: float
     passed_ms: float

@@ -1,4 +1,4 @@
-"""How the cost grows: turns from 1 to 2,000, memory of sessions and streams, bytes in the store.
+"""Measures how costs grow: turns from 1 to 2,000, memory of sessions and streams, bytes in the store.
 
     python -m bench.scale.run --json bench/results/scale.json --plot bench/results/scale.png
     python -m bench.scale.run --quick

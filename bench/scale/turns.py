@@ -1,4 +1,4 @@
-"""What a turn costs, by its old bytes and by its new bytes.
+"""Measures the cost of a turn by its old bytes and by its new bytes.
 
 Law: the gateways take turns, request by request, with the same bodies.
 """

@@ -1,4 +1,4 @@
-"""What the calls of a session cost at an upstream that caches prompts. Pure.
+"""Computes what the calls of a session cost at an upstream that caches prompts. Pure.
 
 The prices are ratios. A call costs
 

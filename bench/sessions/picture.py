@@ -56,7 +56,7 @@ class WindowRun:
 
     @property
     def limit_tokens(self) -> int:
-        """What a prompt may have."""
+        """The most tokens that a prompt may have."""
         return self.window_tokens - self.reserve_tokens
 
     @property

@@ -1,4 +1,4 @@
-"""What an upstream sees of a request: its parts, their tokens, and whether a strict upstream would accept it.
+"""A request as an upstream sees it: its parts, their tokens, and whether a strict upstream would accept it.
 
 Law: a part is known by its exact bytes; it is decoded and counted once in a run.
 """

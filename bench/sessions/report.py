@@ -35,7 +35,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a contestant did with the sessions, and how long it took."""
+    """The sessions as a contestant left them, and how long it took."""
 
     contestant: str
     replayed: tuple[Replayed, ...]

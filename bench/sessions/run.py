@@ -1,4 +1,4 @@
-"""What a session costs with trimtab and with the alternatives: whole sessions replayed, turn by turn.
+"""Measures what a session costs with trimtab and with the alternatives: whole sessions replayed, turn by turn.
 
     python -m bench.sessions.run --only nothing,trimtab --windows 32000:4000 --limit 20
 

@@ -1,4 +1,4 @@
-"""What the soak's upstream does to a request, and what the client must see of each."""
+"""The faults of the soak's upstream, and what the client must see of each."""
 
 import random
 from dataclasses import dataclass

@@ -43,7 +43,7 @@ TOLD = ("x-trimtab-tokens", "x-trimtab-decisions")
 
 @dataclass
 class Seen:
-    """What an honest client's requests became: bodies at the upstream, response headers, and seconds."""
+    """The results of an honest client's requests: bodies at the upstream, response headers, and seconds."""
 
     sent: dict[str, str] = field(default_factory=dict)
     told: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How exact token counts are, and how fast they are.
+"""Measures how exact and how fast token counts are.
 
 Law: processor time; things that are compared take turns in one run.
 """

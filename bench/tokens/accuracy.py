@@ -1,4 +1,4 @@
-"""How close counts are to what the API reported for the same requests, by kind of request.
+"""Measures how close counts are to what the API reported for the same requests, by kind of request.
 
 Law: all methods get the same complete requests; the table says how many a method cannot count.
 """

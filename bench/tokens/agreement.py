@@ -1,4 +1,4 @@
-"""Whether the installed engines give the same tokens as tiktoken on random texts.
+"""Checks that the installed engines give the same tokens as tiktoken on random texts.
 
     python -m bench.tokens.agreement --texts 1000000
 

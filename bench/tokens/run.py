@@ -1,4 +1,4 @@
-"""How close token counts are to what the API reports, and how fast they are.
+"""Measures how close token counts are to what the API reports, and how fast they are.
 
     python -m bench.tokens.run --peers .bench-peers
     python -m bench.tokens.run --only accuracy --only warm

@@ -1,4 +1,4 @@
-"""How fast new texts are counted, beside tiktoken, and how cheap a known transcript is.
+"""Measures how fast new texts are counted, compared with tiktoken, and how cheap a known transcript is.
 
 Law: processor time, not the clock; trimtab and tiktoken take turns on the same texts, in one process.
 """
@@ -125,7 +125,7 @@ def _describe(size_mb: float, result: Hard | None) -> Iterator[str]:
 
 
 def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
-    """What a 400 kB transcript costs if it is known, if two messages are new, and if all is new.
+    """Measure a transcript of 400 kB: if it is known, if two messages are new, and if all is new.
 
     Also returns the milliseconds that orjson takes to decode the body, as a yardstick for the machine.
     """

@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NOTES = frozenset({"default", "description", "examples"})
-"""Keywords that say something about a key, and nothing about the values that it takes."""
+"""Keywords that describe a key and do not restrict its values."""
 _VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}"
 _NUMBER = r"^\s*[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*$"
 _WORDS = "[01tTfFyYnN]|[Oo][Nn]|[Oo][Ff][Ff]|[Yy][Ee][Ss]|[Nn][Oo]|[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]"
@@ -76,7 +76,7 @@ def _rewrite(schema: Schema) -> Schema:
 
 
 def _list_variants(schema: Schema) -> list[Schema]:
-    """What may be written for a value, each kind once."""
+    """The kinds of value that may be written, each once."""
     if "anyOf" in schema:
         found = [variant for inner in schema["anyOf"] for variant in _list_variants(inner)]
         texts = [variant for variant in found if variant in _REFERENCES]

@@ -114,8 +114,8 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
 async def _serve_as_worker(start: Start) -> None:
     """Serve as one process of several, until the supervisor stops it or is gone. Each log line names the worker.
 
-    The first SIGTERM may come twice: from systemd or a terminal, and from the supervisor. So a second SIGTERM does not
-    end a worker at once; END_AT_ONCE does.
+    A worker may get SIGTERM twice for one stop: from systemd or a terminal, and from the supervisor. So a second
+    SIGTERM does not end it at once; END_AT_ONCE does.
     """
     worker = start.worker
     log = WorkerLog(get_log(), worker.number)

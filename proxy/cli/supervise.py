@@ -22,7 +22,7 @@ Load = Callable[[], Config]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a worker starts with.
+    """The data that a worker starts with.
 
     config: the worker's share of the configuration.
     load: reads this share again; None without a configuration file.
@@ -59,7 +59,7 @@ class WorkerLog:
 
 
 class _Told:
-    """The configuration that new workers start with, and the log lines about it that are written once for all."""
+    """The configuration for workers that start later. Logs each event about it once, for all workers together."""
 
     def __init__(self, config: Config, load: Load | None, log: Any) -> None:
         self.config = config

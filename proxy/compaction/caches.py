@@ -18,7 +18,8 @@ from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
 
 UNUSED_SHARE = 1 / 8
-"""Share of most caches for entries that were never used again. Chosen: what comes only once is evicted soon."""
+"""Share of most caches for entries that were never used again. Chosen: an entry that is never used again is evicted
+soon."""
 KNOWN_BYTES = 64 * 1024 * 1024
 """Decoded messages. A message that is known is not decoded or counted again."""
 CHECKSUM_BYTES = 40
@@ -26,7 +27,7 @@ CHECKSUM_BYTES = 40
 RESULTS_BYTES = 32 * 1024 * 1024
 """Tool results after tidying and truncation, so that each is treated once and not at every request."""
 SKETCHES_BYTES = 32 * 1024 * 1024
-"""Sketches, by which similar results are found, by text. Most of these texts belong to cached messages."""
+"""Sketches of texts, by which similar results are found. Most of these texts belong to cached messages."""
 DIFFS_BYTES = 8 * 1024 * 1024
 """Diffs between similar results."""
 BEGINNINGS_BYTES = 64 * 1024 * 1024
@@ -34,8 +35,8 @@ BEGINNINGS_BYTES = 64 * 1024 * 1024
 STATES_BYTES = 144 * 1024 * 1024
 """States of the newest transcripts, so that a grown transcript costs only its new messages.
 
-A state holds the transcript's messages. They are mostly the cached ones, but count here again, and once more if results
-were compared.
+A state holds the messages of its transcript. The cache of decoded messages holds most of them too, and both caches
+count their bytes. If results were compared, the state counts the messages twice.
 """
 
 
@@ -100,7 +101,7 @@ class Caches:
         return made
 
     def close(self) -> None:
-        """Forget everything, and keep nothing any more."""
+        """Forget everything, and remember nothing from now on."""
         for memo in (self.elements, self.fixed, self.results, self.sketches, self.diffs, self.states, self.begun):
             memo.close()
 

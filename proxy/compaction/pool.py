@@ -67,7 +67,7 @@ class _Holder:
         return count
 
     def close(self) -> None:
-        """Forget everything, and keep nothing any more; requests in flight go on without caches."""
+        """Forget everything, and remember nothing from now on; requests in flight go on without caches."""
         self.caches.close()
         for memos in self.memos.values():
             memos.close()

@@ -1,6 +1,6 @@
 """A YAML text as plain data, with the place of each key.
 
-Law: keys are the text that is written. Messages quote only keys from the file, never values.
+Law: a key is the text as it is written in the file. Messages quote only keys from the file, never values.
 """
 
 import re

@@ -42,12 +42,12 @@ _STORE = r"^(?:memory|sqlite|sqlite:///[\s\S]+|(?:redis|valkey)s?(?:\+(?:sentine
 
 
 def refused() -> PydanticCustomError:
-    """The error for a value of a wrong type. Its message is the words of the type; see config/words.py."""
+    """The error for a value of a wrong type. What the type allows becomes its message; see config/words.py."""
     return PydanticCustomError("refused", "refused")
 
 
 def require(is_so: object, words: str) -> None:
-    """Raises ValueError with the words unless `is_so`."""
+    """Raise ValueError with the message `words`, unless `is_so`."""
     if not is_so:
         raise ValueError(words)
 

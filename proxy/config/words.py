@@ -1,4 +1,4 @@
-"""What is allowed at each place of a configuration, in plain words, read from the models' fields."""
+"""Describes in plain words what is allowed at each place of a configuration, as the models' fields define it."""
 
 import types
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Admission: whether there is memory and a thread for a request.
 
-Law: a request without room gets an error response, or streams through without being decoded. Requests already admitted
-are not disturbed.
+Law: if memory or a thread is missing, a request gets an error response, or streams through without being decoded.
+Requests already admitted are not disturbed.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class in_bounds:  # noqa: N801
     __slots__ = ()
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Translate BusyError and MemoryError."""

@@ -1,4 +1,4 @@
-"""Where a request goes, and with which settings and tools it is compacted.
+"""Decides where a request goes, and with which settings and tools it is compacted.
 
 Law: each of these is derived once for a request. A client's headers make the proxy do less, never more.
 """

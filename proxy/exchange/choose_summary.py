@@ -1,4 +1,4 @@
-"""The summary that a plan needs: found, put off, or waited for. Also the next summary, written ahead.
+"""Gets the summary that a plan needs, or puts the cut off, or waits. Also starts the next summary ahead of time.
 
 Law: a request waits only if it fits the window in no other way. One request causes at most one summary.
 """

@@ -183,7 +183,7 @@ def surely_stays(request: Request, policy: Policy) -> bool:
         return False
     most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
     limit = min(policy.limit_tokens(request.max_tokens), policy.model_limit_tokens(request.max_tokens))
-    # Safe both ways: all of it is taken off the room as head (rounded up), and compared as conversation.
+    # All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
     room = limit - most_tokens - limit // HEAD_STEPS
     return most_tokens < policy.high_water * room
 

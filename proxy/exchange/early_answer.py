@@ -1,7 +1,7 @@
-"""What the client gets before the answer: comments while it waits for a summary, and the head of a stream.
+"""Sends what the client gets before the answer: comments while it waits for a summary, and the head of a stream.
 
 Law: a stream's comments pass at once, and its first event as soon as it is complete; no other byte is held back. No
-answer is held for long. A client that waits for a summary gets the first comment only after Patience's time.
+answer is held for long. A client that waits for a summary gets the first comment only after the time in `Patience`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When a waiting client gets its first comment, and the time between further ones.
+    """The time until a waiting client gets its first comment, and the time between further ones.
 
     Source: common load balancers close idle connections after 30 s, CDNs after 100 s.
     """

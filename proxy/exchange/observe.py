@@ -1,4 +1,4 @@
-"""What an answer reports: tokens that the model read and wrote, and how much of the prompt was in its cache."""
+"""Reads what an answer reports: tokens that the model read and wrote, and how much of the prompt was in its cache."""
 
 from functools import partial
 

@@ -59,7 +59,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the answer reports, in the model's own tokens.
+    """The figures of the answer, in the model's own tokens.
 
     prompt_tokens, cached_tokens: the upstream's figures; None and 0 if it reports none.
     completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
@@ -123,7 +123,7 @@ class Phases:
 
 
 class _Phase:
-    """A block that is a phase. A class, because a generator costs three times as much."""
+    """A block that is a phase. It is a class because a generator costs three times as much."""
 
     __slots__ = ("_before", "_name", "_phases", "_started_at")
 
@@ -154,16 +154,16 @@ class Recorder:
         return self.metrics.label_model(target.model, target.match)
 
     def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
-        """A part of ours failed, and the request goes on without it."""
+        """Count and log a fault of ours. The request goes on without the part that failed."""
         self.metrics.fail_open.labels(phase).inc()
         self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
 
     def record_arrival(self, arrival: Arrival) -> None:
-        """A request has arrived; it may take long."""
+        """Log that a request has arrived, because its own log line may come much later."""
         self._log.debug("request_begun", request_id=arrival.request_id, method=arrival.method, path=arrival.path)
 
     def record_page(self, path: str, status: int) -> None:
-        """One of our own pages was requested."""
+        """Log a request for one of our own pages."""
         self._log.debug("page", path=path, status=status)
 
     def record(self, report: Report) -> None:
@@ -257,7 +257,7 @@ class fail_open:  # noqa: N801 - it is used like a function, and a generator cos
         self._phase = phase
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
         """Record and swallow a fault: no fault of ours may cost a client its answer."""

@@ -1,4 +1,4 @@
-"""Everything that requests are served with."""
+"""The objects that every request shares, such as the client for upstreams, the caches, and the proxy's lifecycle."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -64,7 +64,7 @@ class _Serving:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that a request is served with; one set for each process. `codecs`: the dialects by path."""
+    """The objects that serve requests; one set for each process. `codecs`: the dialects by path."""
 
     config: Config
     client: UpstreamClient
@@ -83,5 +83,5 @@ class Services:
     workers: Workers = field(default_factory=Workers)
 
     def lane(self, tenant: Tenant) -> Lane:
-        """The queue of a tenant's work. Client keys tell clients apart; any other credential can be invented."""
+        """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""
         return Lane(tenant.key_id or tenant.id, self.config.limits.max_plan_seconds)

@@ -168,7 +168,7 @@ class UpstreamClient:
 
 
 class _Sending:
-    """The context manager of `UpstreamClient.send`. A class, because a generator costs three times as much."""
+    """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much."""
 
     __slots__ = ("_body", "_headers", "_known", "_method", "_response", "_session", "_url")
 

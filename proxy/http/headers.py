@@ -26,8 +26,8 @@ MAX_HEAD_BYTES = 64 * 1024
 """Largest head in bytes: of a request with its target, and of a response. Chosen among the limits of others: Node has
 16 KiB, nginx 32 KiB, curl 300 KiB, Go 1 MiB."""
 MAX_HEADER_FIELDS = 1000
-"""Most header fields of a request or a response, with trailers. Chosen: Apache and Python's http.client take 100, most
-others have no limit."""
+"""Maximum number of header fields of a request or a response, with trailers. Chosen: Apache and Python's http.client
+take 100, most others have no limit."""
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
@@ -69,7 +69,7 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
 
 
 def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, Headers]:
-    """All headers of a request, and those of them that are not hop-by-hop."""
+    """Return all headers of a request, and then only those that are not hop-by-hop."""
     headers = read_headers(raw_headers)
     return headers, drop_hop_by_hop(headers)
 

@@ -37,7 +37,8 @@ _CERTIFICATES = {
     62: ("is for another name", _WRITE_NAME),
     64: ("is for another IP address", _WRITE_NAME),
 }
-"""What is wrong with a certificate and what to do, by OpenSSL's verify code. Source: X509_STORE_CTX_get_error(3)."""
+"""Messages for a certificate that is refused, by OpenSSL's verify code: what is wrong, and what to do. Source:
+X509_STORE_CTX_get_error(3)."""
 _WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"})
 """Alerts of servers that miss a client certificate: with TLS 1.3, and with earlier versions. The second alert may also
 have other causes."""
@@ -131,7 +132,7 @@ def _find_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_of_proxy(error: Exception, proxy: ForwardProxy, url: URL) -> bool:
-    """Whether the connection to the forward proxy failed. Beyond it, only TLS with the upstream can fail like this."""
+    """Whether the connection to the forward proxy failed. TLS with the upstream may fail with the same errors."""
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientConnectorDNSError):
         return True
     address = URL(proxy.url)
@@ -173,7 +174,7 @@ def _describe_trust(upstream: UpstreamConfig) -> str:
 def _has_hung_up(error: BaseException | None) -> bool:
     """Whether the other side closed the connection.
 
-    During a TLS handshake this is only among the causes of aiohttp's error, often without an errno.
+    If it did so during a TLS handshake, only the causes of aiohttp's error show that, often without an errno.
     """
     return any(
         (isinstance(cause, OSError) and cause.errno in _HUNG_UP)

@@ -21,7 +21,8 @@ from proxy.http.relay import STALLED_SECONDS, Reply, make_response, relay_answer
 from proxy.http.unreachable import name_host
 
 BUFFER_BYTES = 64 * 1024
-"""Read buffer in each direction. Reading stops at twice this, until the other end takes some. Chosen: as client.py."""
+"""Read buffer in each direction. Reading stops at twice this, until the other end takes some. Chosen: as in
+client.py."""
 _UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 

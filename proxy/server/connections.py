@@ -89,7 +89,7 @@ class _Connection(RequestHandler):
             super().resume_reading(resume_parser)
 
     async def start(self) -> None:
-        """As in aiohttp, but the connection's task serves each request: a task of its own costs a small request 6 %."""
+        """As in aiohttp, but the connection's task serves each request: a task for each costs a small one 6 % more."""
         while not self._force_close:
             message, body = await self._take_request()
             if not await self._answer(message, body) or not self._keepalive or self._close or self._force_close:

@@ -27,7 +27,7 @@ class Memo(Protocol[K, V]):
         """The value of a key; None if there is none."""
 
     def get_many(self, keys: Iterable[K], /) -> list[V | None]:
-        """The same for each key, in order."""
+        """The result of `get` for each key, in order."""
 
     def find_missing(self, keys: Iterable[K], /) -> list[K]:
         """The keys that have no value."""
@@ -66,7 +66,7 @@ class KnownView:
         return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))
 
     def decode(self, raws: Sequence[bytes], decode: Decode) -> list[tuple[Message, ...]]:
-        """The messages of each element, in order. Elements that are not known go through `decode`, whose errors pass.
+        """The messages of each element, in order. Unknown elements are decoded by `decode`, whose errors are raised.
 
         Equal elements get the same message objects.
         """

@@ -16,13 +16,15 @@ from rules.conversation import CountTokens
 MAX_HELD_BYTES = 256 * 1024
 """Text that is kept of one response, roughly. Chosen: enough for a sample, and bounds the memory of each stream."""
 MAX_BODY_BYTES = 256 * 1024
-"""A longer non-stream response is not kept whole: only its beginning is kept, and its usage read. Chosen likewise."""
+"""A longer non-stream response is not kept whole: only its beginning is kept, and its usage read. Chosen for the same
+reason."""
 MAX_USAGE_BYTES = 4 * 1024
 """Longest usage that is read in such a response. Chosen: real ones are below 1 KiB."""
 MAX_UNREAD_BYTES = 16 * 1024
 """Bytes of a stream that are read together. Chosen: about 80 events, which take 0.3 ms."""
 MAX_SKIPPED_BYTES = 32 * 1024
-"""The same for a stream that will end with its usage. Chosen: a short stream that breaks off is still read whole."""
+"""As MAX_UNREAD_BYTES, for a stream that will end with its usage. Chosen: a short stream that breaks off is still read
+whole."""
 SAMPLE_BYTES = 1024
 """Part of each MAX_UNREAD_BYTES that is read to estimate the rest, about four events. Chosen: estimates within 10 %
 (tests/proxy/wire/test_tap.py)."""

@@ -26,7 +26,7 @@ class LimitExceededError(ValueError):
     """The request does not fit the window even after compaction, and the policy refuses such requests.
 
     original_tokens, tokens: the prompt before and after compaction, in our tokens.
-    limit: what the prompt was planned for, in our tokens.
+    limit: the size that the prompt was planned for, in our tokens.
     window: the context window, in the model's own tokens.
     decisions: what the rules did, in order.
     """
@@ -82,7 +82,7 @@ def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Polic
 def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work) -> Shortened:
     count = work.count
     tokens = sum(map(count, message.texts))
-    # What the cap leaves for the texts. At least 1, because no text may become empty.
+    # The cap minus what is not text. At least 1, because no text may become empty.
     limit = max(max_tokens - (message.tokens - tokens), 1)
     texts = message.texts
     if place is None:

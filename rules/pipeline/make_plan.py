@@ -16,8 +16,8 @@ from rules.window.room import HEAD_STEPS, Room
 from rules.window.state import Window
 
 FEW_MESSAGES = 16
-"""A longer transcript always takes the whole path, which keeps its state for the next request. Chosen: up to this
-length, deciding again costs less than keeping."""
+"""A longer transcript is always decided in full, and its state is kept for the next request. Chosen: up to this length,
+deciding again costs less than keeping the state."""
 
 
 def plan(
@@ -58,8 +58,7 @@ def plan(
 def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) -> bool:
     """Whether no rule can act: there are no calls, results or images, and the window is nearly empty.
 
-    The estimate is safe both ways: it takes all tokens off the room as head (rounded up), and compares all of them with
-    the waters as conversation.
+    All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
     """
     if len(conversation.messages) > FEW_MESSAGES:
         return False

@@ -16,7 +16,7 @@ from rules.window.state import Window
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do with one request.
+    """The decisions about one request.
 
     original: the client's transcript.
     conversation: the transcript after the rules that need no window, with its newest messages shortened to fit.
@@ -25,8 +25,8 @@ class Plan:
     request: the summary to get before `apply`; None if nothing was cut.
     prefetch: the summary that the next cut is expected to need; None if none is wanted yet.
     model_limit: tokens that the prompt is planned for, in the model's own tokens.
-    limit, fitting, hard_limit: in our tokens. What the prompt is planned for; what fits beside the completion asked
-        for; what the window holds at most.
+    limit, fitting, hard_limit: in our tokens. The size that the prompt is planned for; the size that fits together with
+        the completion asked for; the size that the window holds at most.
     is_put_off: the last cut was taken back, because its summary is not there yet.
     is_empty: no rule can act.
     """

@@ -54,7 +54,7 @@ class States(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TranscriptState:
-    """What the rules made of a transcript so far. Each part is extended message by message.
+    """The results of the rules for a transcript so far. Each part is extended message by message.
 
     edits: the tool results after tidying and truncation.
     hashes: hashes of the prefixes (prefix.py).

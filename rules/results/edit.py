@@ -44,7 +44,7 @@ class Result:
 
     @property
     def budget(self) -> Budget:
-        """What it may cost. An error has ERROR_FACTOR times the budget of another result."""
+        """The most that the result may cost. An error has ERROR_FACTOR times the budget of another result."""
         budget = self.treatment.budget
         return budget.for_error() if self.is_error else budget
 

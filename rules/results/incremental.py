@@ -21,7 +21,7 @@ CPython (by tracemalloc), for the containers that hold it."""
 
 @dataclass(slots=True, eq=False)
 class _Changes:
-    """What one editor has changed: where, and the tokens of these results before and after."""
+    """The changes of one editor: which results, and their tokens before and after."""
 
     editor: Editor
     places: list[Place] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the rules on results need to run: a token counter, caches, and a bound on the text to process at once.
+"""The tools of the rules on results: a token counter, caches, and a bound on the text to process at once.
 
 Law: a cache saves time and changes no outcome. An entry that a cache has dropped is computed again.
 """
@@ -20,7 +20,7 @@ class Cache(Protocol[K_contra, V]):
         """The value of `key`; None if it is not stored."""
 
     def __setitem__(self, key: K_contra, value: V, /) -> None:
-        """Store a value for as long as there is room."""
+        """Store a value. The cache may drop it at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the rules on results work with. If the caller gives no caches, it has its own.
+    """The counter, caches and bound of the rules on results. If the caller gives no caches, it has its own.
 
     count: counts the tokens of a text.
     results: outcomes of earlier results.

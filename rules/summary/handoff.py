@@ -31,14 +31,14 @@ _TOLD = frozenset(
 """The lines and sentences of NOTE_PARTS. A model that only repeats them has written nothing of its own."""
 
 LEAST_CHARS = 40
-"""Least letters and digits below the headings, in sentences that carry information. Chosen: it rejects a note that says
-`none` four times, which cannot stand for thousands of tokens."""
+"""Minimum number of letters and digits below the headings, in sentences that carry information. Chosen: it rejects a
+note that says `none` four times, which cannot stand for thousands of tokens."""
 CLOSING_LINES = 3
 """Number of last lines in which an answer to a user may ask what else is wanted. Chosen."""
 
 
 class Flaw(StrEnum):
-    """Why an answer is not a note."""
+    """A reason why an answer is not a note."""
 
     REFUSAL = "refusal"
     TOOL_CALL = "tool call"
@@ -110,7 +110,7 @@ def _unwrap(text: str) -> Iterator[str]:
 
 
 def _find_flaw(written: str, *, closes_fences: bool = False) -> Flaw | None:
-    """Why a text is not a note; None if it is one. With `closes_fences`, an unclosed fence encloses nothing."""
+    """Why a text is not a note; None if it is one. With `closes_fences`, a fence without an end encloses nothing."""
     text = unicodedata.normalize("NFKC", written).replace("\u2019", "'")
     lines = text.splitlines()
     outside = _blank_fences(lines, closes_fences=closes_fences)
@@ -150,7 +150,7 @@ def _is_in_role(preface: str, parts: Sequence[Heading], lines: Sequence[str]) ->
 
 
 def _find_lack(lines: Sequence[str], parts: Sequence[Heading]) -> Flaw | None:
-    """What a note lacks: enough headings, or text below them. None if it lacks nothing."""
+    """The flaw of a note with too few headings or without text below them; None if it has no such flaw."""
     ends = (*(part.line for part in parts[1:]), len(lines))
     said = ["" if line.strip() in _TOLD else line for line in lines]
     bodies = ["\n".join((part.rest, *said[part.line + 1 : end])) for part, end in zip(parts, ends, strict=False)]

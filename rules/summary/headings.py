@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEAST_PARTS = 3
-"""Least headings of a note. Chosen: a note that was cut off before its last part is still better than a digest."""
+"""Minimum number of headings of a note. Chosen: a note that was cut off before its last part is still better than a
+digest."""
 LEAST_KNOWN = 2
-"""Least headings recognised by their words; the others may be recognised by their number. Chosen."""
+"""Minimum number of headings recognised by their words; the others may be recognised by their number. Chosen."""
 TITLE_CHARS = 80
 """Longest title of a heading. Chosen: longer ones are sentences."""
 PREFACE_LINES = 2
-"""Most lines before headings that are recognised only by their order: a title and an empty line."""
+"""Maximum number of lines before headings that are recognised only by their order: a title and an empty line."""
 
 _PROGRESS = (
     # First Latin and Cyrillic words, matched at the beginning of a word; then other scripts, matched anywhere.
@@ -100,7 +101,7 @@ _STEP = re.compile(
 )
 """Titles that are instructions: these are steps of a plan, not headings of a note."""
 LABEL_WORDS = 6
-"""Most words of a heading that has no number, bold type or `#` to mark it. Chosen."""
+"""Maximum number of words of a heading that has no number, bold type or `#` to mark it. Chosen."""
 _JOINING = frozenset(
     {"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"}
 )

@@ -13,11 +13,11 @@ from rules.text.head_tail import truncate_text
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 ROUNDS = 8
-"""Most attempts to fit the budget. Rows are counted one by one, and their sum differs a little from the count of the
-whole text, so the first attempt may be too long. Chosen."""
+"""Maximum number of attempts to fit the budget. Rows are counted one by one, and their sum differs a little from the
+count of the whole text, so the first attempt may be too long. Chosen."""
 
 LINE_CHARS = 240
-"""Most characters of a line that several rows share. Chosen."""
+"""Maximum number of characters of a line that several rows share. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ _OTHER = "?"
 """Replaces any letter that does not look like one of a to z."""
 _ASCII_SIGNS = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != _OTHER)
 MOST_STRANGE = 64
-"""Most different characters that are replaced one by one; for more, one `translate` of the text is used. Chosen."""
+"""Maximum number of different characters that are replaced one by one; for more, one `translate` of the text is used.
+Chosen."""
 
 
 @lru_cache(maxsize=8192)

@@ -13,7 +13,7 @@ HEAD_SHARE = 0.4
 LINE_SLACK = 0.2
 """A piece is shortened to whole lines if that drops at most this share of it. Chosen."""
 SEARCH_ROUNDS = 12
-"""Most pieces measured to find one cut; most cuts need two or three. Chosen."""
+"""Maximum number of pieces measured to find one cut; most cuts need two or three. Chosen."""
 PROPORTIONAL_ROUNDS = 4
 """The first rounds guess a size by proportion; later ones bisect, which also converges on very uneven text. Chosen."""
 CLOSE_ENOUGH = 0.97
@@ -21,8 +21,8 @@ CLOSE_ENOUGH = 0.97
 LIKELY_CHARS_PER_UNIT = 4
 """The first guess: English text has about four characters per token."""
 LONGEST_CLUSTER = 64
-"""Most code points of one grapheme cluster that is kept whole. Chosen: only hostile runs of combining marks are longer,
-and they are cut anywhere."""
+"""Maximum number of code points of one grapheme cluster that is kept whole. Chosen: only hostile runs of combining
+marks are longer, and they are cut anywhere."""
 MAX_CHARS_PER_UNIT = 128
 """Bounds the first measured piece. No token of the vocabularies in use is longer."""
 ENCODED_AT_ONCE = 256 * 1024

@@ -1,4 +1,4 @@
-"""Families of models: the vocabulary that a model uses, and what its requests cost beside their texts.
+"""Families of models: the vocabulary that a model uses, and what its requests cost in addition to their texts.
 
 Law: one table of globs on the model's name; the first match wins. The figures come from recorded requests with the
 `usage` of real APIs. Calibration corrects them by what a model's own `usage` reports.
@@ -17,7 +17,7 @@ CL100K = "cl100k_base"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What requests cost beside their texts.
+    """Tokens that requests cost in addition to their texts.
 
     priming_tokens: once for each request.
     reads_typescript: tools are counted as TypeScript, else as JSON.
@@ -37,7 +37,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How a model counts. `ratio`: its own tokens for one token of `vocabulary`, until `usage` tells better."""
+    """How a model counts. `ratio`: its own tokens for one token of `vocabulary`, until `usage` shows a better one."""
 
     costs: Costs
     vocabulary: str = O200K

@@ -1,4 +1,4 @@
-"""What an image costs in tokens, by its size and the model's family.
+"""Counts the tokens of an image by its size and the model's family.
 
 Law: arithmetic only. Source of all numbers below: OpenAI's and Anthropic's guides to vision. The counts are exact for
 42 of 44 recorded images whose size could be read.

@@ -1,4 +1,4 @@
-"""What a request costs in prompt tokens, given a tokenizer and the model's family.
+"""Counts the prompt tokens of a request, given a tokenizer and the model's family.
 
 Law: arithmetic only. The tokenizer comes in as `count`. JSON comes in decoded, or as the text that is counted.
 
@@ -22,12 +22,13 @@ NAME_TOKENS = 1
 """Added for a `name` that differs from the role. Source: recorded requests."""
 FUNCTION_TOKENS = -2
 LEGACY_CALL_TOKENS = 3
-"""Results and calls in the legacy `function_call` form. Source: hmarr/openai-chat-tokens."""
+"""Added to results and calls in the legacy `function_call` form. Source: hmarr/openai-chat-tokens."""
 SYSTEM_TOKENS = -4
-"""If there are tools, the first system message shares their frame. Source: hmarr/openai-chat-tokens."""
+"""Added to the first system message if there are tools, because it shares their frame. Source:
+hmarr/openai-chat-tokens."""
 PARALLEL_TOKENS = 20
 PARALLEL_CALL_TOKENS = -7
-"""For parallel calls, beside the JSON that the model reads them as. Source: residuals of 24 recorded requests."""
+"""Added to the JSON in which the model reads parallel calls. Source: residuals of 24 recorded requests."""
 MAX_JOINED_CHARS = 1024 * 1024
 """Parallel calls with longer arguments are counted one by one. Chosen: joining them would take two more copies in
 memory."""
@@ -37,9 +38,9 @@ NO_CHOICE_TOKENS = 1
 NAMED_CHOICE_TOKENS = 7
 """Source: residuals of recorded requests; litellm uses the same numbers."""
 OTHER_TOOL_TOKENS = 50
-"""For a tool that is not a function, beside its JSON. Source: one recorded request with a grammar."""
+"""Added to the JSON of a tool that is not a function. Source: one recorded request with a grammar."""
 FORMAT_TOKENS = 10
-"""For a response format, beside its name and schema. Source: residuals of 78 recorded requests, mean error 3 %."""
+"""Added to the name and schema of a response format. Source: residuals of 78 recorded requests, mean error 3 %."""
 MEDIA_TOKENS = 3
 WAVE_CHARS_PER_TOKEN = 1066
 AUDIO_CHARS_PER_TOKEN = 133
@@ -49,7 +50,7 @@ FILE_CHARS_PER_TOKEN = 24
 TEXT_CHARS_PER_TOKEN = 4
 """Characters of base64 text that encodes text: three bytes a token. An upper bound for prose, code and JSON."""
 UNSEEN_FILE_TOKENS = 2000
-"""For a file of which only the name is known. A guess: a few pages."""
+"""Tokens of a file of which only the name is known. A guess: a few pages."""
 RENDERED_SHARE = 2
 RENDERED_CHARS = 2048
 """The TypeScript of tools has at most RENDERED_SHARE times the characters of their JSON, and RENDERED_CHARS more.

@@ -180,12 +180,12 @@ class Cuts:
 
     @property
     def keep_budget(self) -> int:
-        """What the user messages kept verbatim after a cut may cost, in tokens."""
+        """The most that the user messages kept verbatim after a cut may cost, in tokens."""
         return min(self._policy.keep_user_tokens, self.share(self._policy.low_water) // 4)
 
     @property
     def _anchor_tokens(self) -> int:
-        """What the names carried over a cut may cost, in tokens."""
+        """The most that the names carried over a cut may cost, in tokens."""
         return int(self.share(self._policy.low_water) * self._policy.anchor_share)
 
     def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int, anchor_tokens: int = 0) -> Cut:

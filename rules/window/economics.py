@@ -1,4 +1,4 @@
-"""Whether a cut pays: what it costs, compared with what waiting for it has cost so far.
+"""Decides whether a cut pays, by comparing its cost with what waiting for it has cost so far.
 
 Law: a running sum and prices. The position of a cut is decided elsewhere.
 """
@@ -18,7 +18,7 @@ of all recorded sessions, at windows of 32k and 64k.
 
 
 class Economics:
-    """What putting cuts off has cost so far. The unit is the price of one uncached input token."""
+    """The cost of putting cuts off so far. The unit is the price of one uncached input token."""
 
     __slots__ = ("_prices", "_waited")
 
@@ -27,7 +27,7 @@ class Economics:
         self._waited = 0.0
 
     def wait(self, gain_tokens: int) -> None:
-        """One more request carries `gain_tokens` that a cut would have removed."""
+        """Note that one more request carries `gain_tokens` that a cut would have removed."""
         self._waited += gain_tokens * self._prices.cached_input
 
     def pays(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
@@ -35,7 +35,7 @@ class Economics:
         return self._waited >= self._price(cuts, window, chosen) * PATIENCE
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
-        """What the change costs: the upstream reads what stays without its cache, and a summary must be written.
+        """The cost of a change: the upstream reads what stays without its cache, and a summary must be written.
 
         The open step is left out, since the upstream reads it for the first time anyway. The summary's own request
         reads the cache.

@@ -52,7 +52,7 @@ def remove_images(conversation: Conversation, places: Iterable[int]) -> Outcome:
 
 
 def drop_images(message: Message, excess_tokens: int | None = None) -> Message:
-    """The message without its oldest images, so that `excess_tokens` are saved; None: without all of them."""
+    """The message without its oldest images, so that `excess_tokens` are saved; None removes all."""
     media = list(message.media)
     saved = 0
     for index, part in enumerate(media):
@@ -130,7 +130,7 @@ class ImageSums:
         return self._places[min(max(rank, 1), len(self._places)) - 1] + 1
 
     def shorten(self, at: int, saving: int) -> int:
-        """Removing the images of message `at` saves at most `saving` from now on; return by how much that is less."""
+        """Let removing the images of message `at` save at most `saving` from now on; return the difference."""
         rank = bisect_left(self._places, at)
         less = max(self.saved(at, at + 1) - saving, 0)
         if less:

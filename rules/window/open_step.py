@@ -1,4 +1,4 @@
-"""The open step: the newest messages, which the model has not answered yet, and how they share a room too small.
+"""The open step: the newest messages, which the model has not answered yet. If they do not fit, they share the room.
 
 Law: a function of the messages added. If they fit, nothing is shortened. No message gets less than a placeholder.
 """
@@ -34,12 +34,12 @@ class _Part(NamedTuple):
 
 
 def least_tokens(message: Message) -> int:
-    """What a message costs if its texts are shortened as far as allowed; its attachments stay."""
+    """The cost of a message if its texts are shortened as far as allowed; its attachments stay."""
     return min(message.tokens, PLACEHOLDER_TOKENS + sum(part.tokens for part in message.media))
 
 
 def bare_tokens(message: Message) -> int:
-    """What a message costs if its texts are shortened as far as allowed and its images are removed."""
+    """The cost of a message if its texts are shortened as far as allowed and its images are removed."""
     return least_tokens(message) - saving_tokens(message)
 
 
@@ -78,7 +78,7 @@ class OpenStep:
         return self._spares[-1] - self._spares[rank] + images
 
     def saving_tokens(self, cap: Cap) -> int:
-        """What removing the images of a capped message can still save, at most."""
+        """The most that removing the images of a capped message can still save."""
         rank = bisect_left(self._parts, cap.at, key=attrgetter("at"))
         return max(cap.tokens - self._parts[rank].bare_tokens, 0)
 

@@ -14,14 +14,14 @@ MIN_ROOM_SHARE = 0.25
 """Share of the limit. With less room, cuts would come at nearly every step. Then a cut is made only if the request
 would not fit otherwise. Chosen: in a smaller room, high and low water are about one tool result apart."""
 LEAST_ROOM_SHARE = 1 / 16
-"""Share of the limit. Chosen: less room holds no summary and one step, so nothing is cut."""
+"""Share of the limit. With less room nothing is cut. Chosen: less room cannot hold a summary and one step."""
 HEAD_STEPS = 16
 """The head's size is rounded up to a multiple of limit / 16. Chosen: larger than a timestamp or one small tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the head leaves of `limit`, in tokens: `early` before the first user message, `tokens` from then on.
+    """The tokens that the head leaves of `limit`: `early` before the first user message, `tokens` from then on.
 
     leading: number of leading system and developer messages.
     spare: tokens that a request may have over the limit before its newest messages are shortened.

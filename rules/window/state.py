@@ -12,7 +12,7 @@ from rules.window.open_step import Cap
 
 
 class CutKind(StrEnum):
-    """What replaces the part before a cut: a summary written by a model, or a digest made without a model."""
+    """The text that replaces the part before a cut: a summary written by a model, or a digest made without a model."""
 
     SUMMARISE = "summarise"
     DIGEST = "digest"
@@ -67,7 +67,7 @@ class Window:
 
     @property
     def cut(self) -> Cut | None:
-        """The cut in effect."""
+        """The cut in effect; None if nothing was cut."""
         return self.cuts[-1] if self.cuts else None
 
     @property

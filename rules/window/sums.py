@@ -144,7 +144,7 @@ class Sums:
     def shorten(self, at: int, saved_tokens: int, saving: int = 0) -> None:
         """Message `at`, which is part of the open step, costs `saved_tokens` less from now on.
 
-        `saving`: what removing its images can still save after that, at most.
+        `saving`: the most that removing its images can still save after that.
         """
         less = self.images.shorten(at, saving)
         self._lower(self._full, at + 1, saved_tokens)
@@ -171,5 +171,5 @@ class Sums:
         return range(max(first, 1), max(stop, 1))
 
     def user_tokens(self, ranks: range) -> int:
-        """What the user messages of these ranks cost together, without their images."""
+        """The cost of the user messages of these ranks together, without their images."""
         return self._user_sums[ranks.stop] - self._user_sums[ranks.start] if ranks else 0

@@ -1,4 +1,4 @@
-"""What an agent needs next, and whether it is still there after a cut: measured without a model.
+"""Measures whether what an agent needs next is still there after a cut, without a model.
 
 Law: a recording is replayed unchanged; nobody answers from the shorter prompt, so what a session would have done
 differently is unknown. trimtab runs in this process, by the code of the proxy (shell.py says what replaces its

@@ -1,4 +1,4 @@
-"""What is measured: a contestant at a window, and what it forwards of a session, request by request.
+"""The cases that are measured: a contestant at a window, and what it forwards of a session, request by request.
 
 Law: a case is a value, so any process can run it. Its calls for summaries are entered into the ledger between its
 requests, in the order in which an upstream would get them.

@@ -1,4 +1,4 @@
-"""Whether the replay in this process does what the proxy does: the same sessions through both, body by body.
+"""Checks that the replay in this process does what the proxy does: the same sessions through both, body by body.
 
 Law: both have the same configuration, and the same prompt gets the same note. Two messages are equal if their bytes
 are.

@@ -130,13 +130,13 @@ _MATTERS = (
 
 
 def write_question(dice: random.Random, told: Sequence[str]) -> str:
-    """What a user writes in one turn of a chat; the given sentences are somewhere in it."""
+    """A user's text in one turn of a chat; it contains the given sentences."""
     sentences = [*dice.sample(_SMALL_TALK, 2), dice.choice(_QUESTIONS).format(dice.choice(_MATTERS))]
     return _mix(dice, sentences, told)
 
 
 def write_answer(dice: random.Random, told: Sequence[str]) -> str:
-    """What an assistant answers; the given sentences are somewhere in it."""
+    """An assistant's answer; it contains the given sentences."""
     return _mix(dice, dice.sample(_ANSWERS, 5), told)
 
 

@@ -22,7 +22,7 @@ LANGCHAIN = ("langchain", "langchain-untrimmed")
 
 
 def measure_library(case: Case, sessions: Sequence[Session], folder: Path) -> list[Measured]:
-    """What a library does with the sessions, in their order. Raises MissingPeerError."""
+    """Measure what a library does with the sessions, in their order. Raises MissingPeerError."""
     options = ReplayOptions(RULES, NOTE_TOKENS)
     answers = ask_library(case.contestant, folder, sessions, case.window.limit_tokens, options)
     by_id = {session.id: _measure(session, answer) for session, answer in answers}

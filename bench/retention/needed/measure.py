@@ -1,4 +1,4 @@
-"""One session under one case: what it cost, what was kept of the needed, and which calls are repeated.
+"""Measures one session under one case: its cost, the needed identifiers that are kept, and the repeated calls.
 
 Law: all requests whose forwarded messages differ from the client's are measured, each against the assistant's message
 that followed in the recording.
@@ -19,7 +19,7 @@ _PRUNED = mark_pruned(0).partition(" 0 ")[0]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a case did with a session.
+    """The figures of a case for a session.
 
     `calls` are those at the upstream. `answered_calls` are the tool calls of the recorded answers; `rereads` are those
     of them that repeat a call whose result was removed from the forwarded body. `changed` requests were measured.

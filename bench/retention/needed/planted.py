@@ -1,4 +1,4 @@
-"""Facts are planted, and looked for again after the cuts: in recorded sessions, and in a long chat.
+"""Plants facts and looks for them after the cuts: in recorded sessions, and in a long chat.
 
     python -m bench.retention.needed --planted
 

@@ -1,7 +1,7 @@
 """The result of a case: a row of figures, and the goals of issue 16 beside it.
 
-Law: ratios are to doing nothing in the same sessions. Figures are of the sessions larger than the window, unless their
-name has `smaller` or `all`.
+Law: a ratio compares a case with doing nothing in the same sessions. A figure is about the sessions larger than the
+window, unless its name contains `smaller` or `all`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

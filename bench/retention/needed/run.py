@@ -1,4 +1,4 @@
-"""Which of the identifiers that the next answer needs are still forwarded, and what that costs.
+"""Measures which of the identifiers that the next answer needs are still forwarded, and what that costs.
 
     python -m bench.retention.needed                                        # all contestants, four windows
     python -m bench.retention.needed --only trimtab --summarisers canned --windows 32000:4000 --set high_water=0.5

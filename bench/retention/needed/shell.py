@@ -47,7 +47,7 @@ class _Chosen:
 
 @dataclass(slots=True)
 class Shell:
-    """What the proxy keeps of one session: its texts, its pause, and what it knows of clients that slide.
+    """The state that the proxy keeps of one session: its texts, its pause, and what it knows of clients that slide.
 
     Calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are those of
     the last request, oldest first.

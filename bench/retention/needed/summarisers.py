@@ -1,4 +1,4 @@
-"""Who writes the summaries without a model.
+"""Functions that write summaries in place of a model.
 
 Law: the same prompt and number make the same note. `none` writes nothing: each cut gets the digest. The answer of
 `rejected` is not a note: each cut gets the digest, after calls that cost money.

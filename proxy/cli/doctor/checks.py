@@ -47,7 +47,7 @@ class Finding:
     """The result of a check.
 
     level: `error` if something will fail.
-    found: what is so, as a phrase that follows `subject`.
+    found: what the check found, as a phrase that follows `subject`.
     advice: what to do about it.
     """
 
@@ -61,7 +61,7 @@ class Finding:
 class Heard:
     """Used instead of the log. Warnings and errors become findings.
 
-    engines: the program that counts, by vocabulary.
+    engines: for each vocabulary, the program that counts with it.
     store_fault: why the store fails; None if it works.
     """
 
@@ -142,7 +142,10 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:
-    """What the answer to the question for models means. Over plain HTTP, a forward proxy may have given it."""
+    """The finding for this status of an answer to the question for models, which listed so many models.
+
+    Over plain HTTP, a forward proxy may have given the status instead of the upstream.
+    """
     subject = f"{path} {upstream.base_url}"
     if status in {401, 403} and not listed:
         finding = _judge_key(subject, status, path, shows_key=shows_key)
@@ -158,7 +161,7 @@ def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, sho
 
 
 def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Finding:
-    """What it means that an upstream requires a key, or another one. --key-from-env is only for the main upstream."""
+    """The finding for an upstream that requires a key or refuses ours. --key-from-env is only for the main upstream."""
     is_main = path == MAIN_UPSTREAM
     if shows_key:
         advice = f"check {path}.api_key" + (", or the variable that --key-from-env names" if is_main else "")

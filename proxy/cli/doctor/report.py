@@ -35,9 +35,9 @@ from proxy.state.tenancy import Tenancy, Tenant
 from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
-"""Most models in the report that upstreams list and nobody named. Chosen: a table that fits on a screen."""
+"""How many models the report lists at most that only upstreams name. Chosen: a table that fits on a screen."""
 MAX_NAMED = 5
-"""Most models that one finding names. Chosen: keeps it readable."""
+"""How many models one finding names at most. Chosen: keeps it readable."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
@@ -109,7 +109,11 @@ _Asked = tuple[str | None, ...]
 
 
 def _tell_apart(upstream: UpstreamConfig) -> _Asked:
-    """Identifies a question for models. Another key may be wrong or see other models; another route may be broken."""
+    """Upstreams with equal results are asked for their models only once.
+
+    The result contains the credential and the route, because another credential may see other models and another route
+    may be broken.
+    """
     files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
     return (upstream.base_url, upstream.shown, upstream.api_key, upstream.proxy, *files)
 

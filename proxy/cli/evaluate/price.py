@@ -1,4 +1,4 @@
-"""What an evaluation will cost, estimated before a model is asked; and what it has cost.
+"""The cost of an evaluation: the estimate before a model is asked, and the real cost afterwards.
 
 Law: tokens are the model's own, as far as its ratio is known. A completion counts with its maximum length. Dollars are
 named only if the catalogue knows the price of this model at this upstream.

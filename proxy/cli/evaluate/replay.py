@@ -116,7 +116,7 @@ async def write_summaries(
 def _find_inline(
     rehearsal: Rehearsal, one: Wanted, texts: Mapping[str, Summary], summariser: Summariser
 ) -> Inline | None:
-    """The question that follows what was forwarded before the cut; None if it must contain a transcript instead."""
+    """The question for a summary after the forwarded messages; None if it must contain a transcript instead."""
     request, wanted = rehearsal.session.request_of(one.stop), one.request
     if summariser.settings.upstream is not None or summariser.model != request.model:
         return None

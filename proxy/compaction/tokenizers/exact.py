@@ -158,7 +158,7 @@ class CountMemos:
         return made
 
     def close(self) -> None:
-        """Forget everything, and keep nothing any more."""
+        """Forget everything, and remember nothing from now on."""
         self.usual.close()
         self.large.close()
 

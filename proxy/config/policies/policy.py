@@ -188,7 +188,7 @@ class PolicyConfig(Section):
         return replace(policy, tools=tuple(rules))
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:
-        # If only one of the two is a number, the other has the ratio of the fitted ones to it.
+        # If only one of the two is a number, the other follows from it by the ratio of the fitted waters.
         ratio = budgets.low_water / budgets.high_water
         high, low = self.high_water, self.low_water
         if high != "auto":

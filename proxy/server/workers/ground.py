@@ -1,4 +1,4 @@
-"""What all workers share: sockets, metrics, a key. It exists before the first worker.
+"""The things that all workers share: sockets, metrics, a key. They exist before the first worker.
 
 Law: the supervisor makes it once. Only the supervisor knows all workers.
 """

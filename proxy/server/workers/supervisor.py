@@ -27,7 +27,7 @@ LAST_SECONDS = 1.0
 """Time to reset connections after a second signal. Chosen: resetting takes milliseconds."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILLED = 128
-"""Plus the signal's number: the exit status after a signal. Source: the convention of POSIX shells."""
+"""The exit status after a signal is this plus the signal's number. Source: the convention of POSIX shells."""
 
 
 @dataclass(frozen=True, slots=True)

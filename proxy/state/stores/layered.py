@@ -82,7 +82,7 @@ class LayeredStore:
         return self._hold(summary_id, await self._ask(keep))
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another one holds. During an outage it excludes only other callers of this process."""
+        """A new lease; None while another one is valid. During an outage it excludes only callers of this process."""
         return await self._ask(lambda store: store.claim(summary_id, seconds))
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:

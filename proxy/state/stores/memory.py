@@ -57,7 +57,7 @@ class MemoryStore:
         self._entries[summary_id] = (sealed, self._clock() + self._ttl_seconds)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another one holds."""
+        """A new lease; None while another one is valid."""
         if self._find_holder(summary_id) is not None:
             return None
         now = self._clock()
@@ -67,7 +67,7 @@ class MemoryStore:
         return number
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it still holds."""
+        """Prolong a lease, if it is still valid."""
         if self._find_holder(summary_id) != lease:
             return False
         self._leases[summary_id] = (lease, self._clock() + seconds)

@@ -103,12 +103,12 @@ class RedisStore:
         return kept
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another one holds."""
+        """A new lease; None while another one is valid."""
         lease: bytes | None = await self._run(_CLAIM, [lease_key(summary_id)], [_to_milliseconds(seconds)])
         return None if lease is None else int(lease)
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it still holds."""
+        """Prolong a lease, if it is still valid."""
         prolonged: int = await self._run(_RENEW, [lease_key(summary_id)], [lease, _to_milliseconds(seconds)])
         return prolonged == 1
 

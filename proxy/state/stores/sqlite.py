@@ -74,11 +74,11 @@ class SqliteStore:
         return await self._do(self._write, summary_id, sealed, lease)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another one holds."""
+        """A new lease; None while another one is valid."""
         return await self._do(self._lend, summary_id, seconds)
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it still holds."""
+        """Prolong a lease, if it is still valid."""
         return await self._do(self._prolong, summary_id, lease, seconds)
 
     async def release(self, summary_id: str, lease: int) -> None:

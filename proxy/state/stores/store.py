@@ -40,17 +40,17 @@ class SummaryStore(Protocol):
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
         """Keep a summary unless the id has one. Returns the summary that is kept.
 
-        If the id has none, but a lease other than the writer's holds: writes nothing and returns None.
+        If the id has none, but another writer holds the lease: writes nothing and returns None.
         """
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, the right to make this summary for that time; None while another lease holds."""
+        """A lease: the right to write this summary for this many seconds. None while another lease is valid."""
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
         """Let a lease end that many seconds from now. False if it has already ended."""
 
     async def release(self, summary_id: str, lease: int) -> None:
-        """Give a lease back, if it still holds."""
+        """Give a lease back, if it is still valid."""
 
     async def close(self) -> None:
         """Close files and connections, and end tasks."""

@@ -71,9 +71,10 @@ def read_completion(answer: bytes, codec: Codec) -> Completion:
 def accept_note(
     completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
 ) -> str:
-    """Return the note in a completion. Raises NoNoteError if it is no note, or not shorter than what it summarises.
+    """Return the note in a completion. Raises NoNoteError if there is none, or if it is not shorter than its source.
 
-    enough_tokens: set if the operator has own instructions; then a note of this length needs no headings.
+    enough_tokens: set if the operator has configured instructions. A note of at least this many tokens then needs no
+        headings.
     """
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
     if not answer.text or completion.calls_tool:  # text beside a call is about the call

@@ -20,7 +20,7 @@ from proxy.tasks import Tasks
 from rules.summary.request import Summary, SummaryRequest, make_digest
 
 PAUSE_SECONDS = 15.0
-"""No model is asked for this long after a failed summary; each further failure doubles it. Chosen: about one call."""
+"""Pause after a failed summary, in which no model is asked. Each further failure doubles it. Chosen: about one call."""
 MAX_PAUSE_SECONDS = 600.0  # chosen: an outage costs one call in ten minutes
 WAIT_SLACK_SECONDS = 5.0
 """Time added to a summary's own timeout when waiting for another process. Chosen: covers its start and the store."""

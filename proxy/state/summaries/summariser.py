@@ -30,11 +30,11 @@ from rules.text.head_tail import truncate_text
 ATTEMPTS = 3
 """Failed calls for one summary at most, over all its parts. Chosen: one for each thing that an attempt can change."""
 MOST_PARTS = 8
-"""Successful calls for one summary at most. What does not fit this many questions is listed in the first one. Chosen:
-within the default timeout of 60 seconds, a usual model has no time for more."""
+"""Successful calls for one summary at most. If a transcript needs more questions, the first one lists the oldest
+messages. Chosen: within the default timeout of 60 seconds, a usual model has no time for more."""
 OWN_FORM_SHARE = 1 / 20
-"""Share of a note's tokens: with own instructions, a note of this length needs no headings. Chosen: excludes refusals
-and one-line answers."""
+"""Share of the tokens reserved for a note. With the operator's own instructions, a note of at least this length needs
+no headings. Chosen: excludes refusals and one-line answers."""
 REASONING_FACTOR = 4
 """Factor on `max_tokens` for models that think within their completion. Chosen: usual reasoning is shorter."""
 
@@ -92,7 +92,7 @@ class Summariser:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A summary to write: a digest if `may_ask` is false or the cut wants no model. `inline`: None if impossible."""
+    """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible."""
 
     request: SummaryRequest
     summariser: Summariser

@@ -22,7 +22,7 @@ from rules.tokens.tool_schemas import as_schema
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
 """Members of assistant messages, outside `content`, whose texts upstreams put into the prompt."""
 REASONING_KEYS = ("reasoning_details", "thinking_blocks")
-"""The same in the form of lists of parts. Source: OpenRouter; LiteLLM."""
+"""Members that hold such texts as lists of parts. Source: OpenRouter; LiteLLM."""
 SEALED_CHARS_PER_TOKEN = 6
 """Base64 characters per token of encrypted reasoning. Chosen: four characters of text make about one token, and base64
 needs 5.3 characters for them."""

@@ -88,7 +88,7 @@ def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
 
 
 def _find_thinking(value: dict[str, Any], *, is_reasoning: bool = False) -> int | None:
-    """The same for one object and the objects in it. `max_tokens` is a budget only inside OpenRouter's `reasoning`."""
+    """As `read_thinking`, for one object and those in it. `max_tokens` is a budget only in OpenRouter's `reasoning`."""
     found = [0] if value.get("type") in ("enabled", "adaptive") else []
     for name, member in value.items():
         if isinstance(member, dict):

@@ -25,8 +25,8 @@ from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
 MESSAGES_KEY = b'"messages"'
 MAX_PARTS = 600_000
-"""Most strings and commas between values in a request that is decoded. Chosen: far above real requests. Measured: 15
-million held the event loop for 24 seconds and took 2 GB."""
+"""Maximum number of strings and commas between values in a request that is decoded. Chosen: far above real requests.
+Measured: 15 million held the event loop for 24 seconds and took 2 GB."""
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
 text of this many times their length."""

@@ -15,7 +15,7 @@ _QUOTE = ord('"')
 
 
 def holds(text: bytes, part: bytes) -> bool:
-    """Whether the text contains `part`. In strides, because a search may be slow on hostile text."""
+    """Whether the text contains `part`. It is searched in strides, because a search may be slow on hostile text."""
     reach = STRIDE_BYTES + len(part) - 1
     return any(text.find(part, start, start + reach) >= 0 for start in range(0, len(text), STRIDE_BYTES))
 

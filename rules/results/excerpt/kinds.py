@@ -26,7 +26,7 @@ class Kind:
     """A kind of text. There is none for JSON, which is recognised by reading it as JSON.
 
     score: scores lines by their index; lines that it leaves out have no score.
-    ends: what the first and the last lines get of the budget, whatever they contain.
+    ends: the shares of the budget for the first and the last lines, whatever they contain.
     """
 
     score: Callable[[Sequence[str]], dict[int, float]]

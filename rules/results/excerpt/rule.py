@@ -17,7 +17,8 @@ from rules.text.markers import READ_PART
 from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
-"""If the budget gives each text less than this, the texts are joined into one. Chosen: else some would be emptied."""
+"""If the budget gives each text less than this, the texts are joined into one. Chosen: otherwise some would become
+empty."""
 BYTES_A_UNIT = 4
 """A limit in bytes is counted in units of 4 bytes. Chosen: that is about a token, so the costs of markers and lines,
 which are known in tokens, hold for it too."""

@@ -33,7 +33,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What is known of a text's units.
+    """The scores and line numbers of a text's units.
 
     scores: how much units matter, by their index; units without a score do not.
     numbers: the line number of each unit for the markers, as a reader would ask for it: shown in the text, or counted.

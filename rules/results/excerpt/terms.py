@@ -1,4 +1,4 @@
-"""What the call asked for: the terms in its arguments, and the lines that contain them.
+"""Finds the terms in the arguments of a call, and the lines of its result that contain them.
 
 Law: a term that occurs in more than a few lines carries no information and raises no score.
 """
@@ -11,7 +11,8 @@ from rules.conversation import ToolCall
 
 TERM_SCORE = 9.0  # chosen: between the scores of loud lines and of errors (scores/signals.py)
 NEAR_LINES, NEAR_SHARE = range(-1, 9), 0.75
-"""Lines around one with a term, relative to it, and their share of its score. After a definition comes its body."""
+"""Positions of lines around a line with a term, relative to it, and their share of its score. Most of them are after
+it, because the body of a definition follows its name."""
 # A term may be in this share of the lines, or in 6 lines if that is more. Chosen: in more, it selects nothing.
 MAX_LINES_SHARE = 0.05
 MIN_MAX_LINES = 6

@@ -24,7 +24,7 @@ MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is known about a text.
+    """The facts that the excerpt of a text depends on.
 
     call: the call that it answers, if any.
     count: counts tokens for the markers; None if the limit is in tokens.

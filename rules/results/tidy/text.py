@@ -1,4 +1,4 @@
-"""Rung 1: a tool result without what nobody reads.
+"""Rung 1: removes what nobody reads from a tool result.
 
 Law: depends on the text and the settings alone. Never longer than the input; idempotent; the same object if nothing
 changed. `rule.py` decides which results are tidied, and `edit.py` whether it saves enough.

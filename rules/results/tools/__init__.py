@@ -1,4 +1,4 @@
-"""What can be read from calls and results: arguments, command lines, exit status.
+"""Reads facts from calls and results: arguments, command lines, exit status.
 
 Law: in doubt, nothing is concluded.
 """

@@ -1,4 +1,4 @@
-"""What a tool call asks for, read from its name and its arguments alone.
+"""Reads what a tool call asks for, from its name and its arguments alone.
 
 Law: linear time, and no error whatever the arguments are: no JSON, megabytes long, deeply nested. Only the beginning of
 a very long argument is read.

@@ -24,9 +24,9 @@ LINE_CHARS = 400
 """Shortest and longest line; the end of a sentence ends a line, too. Chosen: longer lines are data, and share a word
 with anything."""
 SHOWN_CHARS = 160
-"""Most characters shown of a line. Chosen."""
+"""Maximum number of characters shown of a line. Chosen."""
 MOST_TOLD = 256
-"""Most lines returned, the best ones. Chosen: more than the index has room for."""
+"""Maximum number of lines returned, the best ones. Chosen: more than the index has room for."""
 MOST_LINES = 6
 """A word that is in more different lines than this distinguishes none of them, and does not count. Chosen."""
 
@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"\d{2,}")
 _CODE = re.compile(r"[{}<>;=|\\]|\(\)|^[^\w\"'(*`-]|^[-dl][r-][w-][x-]")
 _SPEAKERS = {Role.USER: "the user said", Role.ASSISTANT: "the assistant said", Role.TOOL: "a tool returned"}
 FEWEST_WORDS = 4
-"""Least words of a line of prose. In scripts without spaces each letter counts as a word. Chosen."""
+"""Minimum number of words of a line of prose. In scripts without spaces each letter counts as a word. Chosen."""
 
 
 class _Line(NamedTuple):

@@ -17,11 +17,12 @@ from rules.summary.carried.task_list import find_task_list, write_task_list
 from rules.window.state import Cut
 
 MAX_TEXTS = 4
-"""Most cuts with a cached text: the newest, and earlier ones that are used while its summary is written. Chosen."""
+"""Maximum number of cuts with a cached text: the newest, and earlier ones that are used while its summary is written.
+Chosen."""
 Spend = Callable[[int], None]
 """Is called with a number of characters before they are read. It may raise to end the work."""
 LIST_SHARE = 0.5
-"""The task list's share of what is carried. Chosen: of all that is lost, the agent misses it most."""
+"""The task list's share of what is carried. Chosen: an agent misses the list more than anything else that is lost."""
 FILES_SHARE = 0.5
 """The instruction files' share of what the task list leaves. A file that does not fit becomes a line that says to read
 it again. Chosen."""
@@ -29,7 +30,7 @@ it again. Chosen."""
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the text that is carried over a cut depends on, beside the messages.
+    """Everything that the text carried over a cut depends on, except for the messages.
 
     `task` is the index of the task statement, which is forwarded verbatim; None if there is none. `instruction_files`
     are globs on file names. `told` is the cut's digest, which lists files and calls itself; empty if a model wrote the

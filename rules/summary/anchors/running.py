@@ -15,23 +15,23 @@ from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command
 from rules.summary.quoting import quote_line
 
 MAX_RUNNING = 16
-"""Most entries, the newest ones. Chosen."""
+"""Maximum number of entries, the newest ones. Chosen."""
 TITLE_CHARS = 80
-"""Most characters of an entry's command; its ids may have twice as many. Chosen."""
+"""Maximum number of characters of an entry's command; its ids may have twice as many. Chosen."""
 RESULT_CHARS = 2000
 """Characters from a result's start (or an argument's) that are searched for ids. Chosen."""
 HEAD_CHARS = 300
 """Characters from a result's start in which it may say that something still runs or has ended. Chosen."""
 MAX_HANDLES = 3
-"""Most ids of one process or sub-agent. Chosen."""
+"""Maximum number of ids of one process or sub-agent. Chosen."""
 
 _BACKGROUND_MEMBER = re.compile(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
 _COMMAND = (
     r"(?:^|[|;&(\n{]|\b(?:sudo|env|xargs|then|do|else|exec|time|sh|bash)\b)[ \t]{0,8}"
     r"(?:-\S{1,20}[ \t]{1,4}){0,4}(?:\w{1,40}=\S{0,80}[ \t]{1,4}){0,4}(?:/[\w/]{1,40}/)?"
 )
-"""What may precede the name of a command in a command line: an operator, a wrapper such as `sudo`, its options,
-variables and a folder."""
+"""The text that may precede the name of a command in a command line: an operator, a wrapper such as `sudo`, its
+options, variables and a folder."""
 _BACKGROUND = re.compile(
     r"(?<![&><|])&(?![&>\d])\s{0,8}(?:\Z|[\n;)]|echo\b|disown\b)"
     rf"|{_COMMAND}(?:nohup|setsid)\b"

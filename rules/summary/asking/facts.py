@@ -16,9 +16,9 @@ from rules.summary.request import SummaryRequest
 from rules.text.markers import UNVERIFIED
 
 MOST_SEARCHES = 2000
-"""Most searches for one note; names after that get no mark. Chosen: a note of 8,000 tokens has about 300 names."""
+"""Maximum number of searches for one note; names after that get no mark. Chosen: 8,000 tokens have 300 names."""
 MOST_HITS = 64
-"""Most places checked for a whole word. A text that occurs this often inside longer words counts as found. Chosen."""
+"""Maximum number of places checked for a whole word. If more are inside longer words, it counts as found. Chosen."""
 LEAST_DIGITS = 5
 """Shorter numbers are not checked: they occur anywhere by chance. Chosen."""
 MOST_DIGITS = 40
@@ -26,7 +26,7 @@ MOST_DIGITS = 40
 LEAST_ID_CHARS = 7
 """Shortest id. Source: git's short hashes."""
 LEAST_SWITCHES = 3
-"""Least changes between letters and digits in an id, as in `7f9c4d`. Names such as `sha256sum` and `x86` have fewer."""
+"""Minimum number of changes between letters and digits in an id (`7f9c4d`). Names such as `x86` have fewer."""
 
 _WORD = r"[A-Za-z0-9_.@+~-]"
 _CANDIDATE = re.compile(

@@ -15,10 +15,11 @@ from rules.summary.request import SummaryRequest
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
 
 ITEM_TOKENS = 2000
-"""Most tokens of one text or tool call in a prompt; longer ones keep head and tail. Chosen."""
+"""Maximum number of tokens of one text or tool call in a prompt; longer ones keep head and tail. Chosen."""
 EXCERPT_TOKENS = 400
 EXCERPTS_TOKENS = 4000
-"""Most tokens of the excerpt of one pruned result, and of all excerpts, in a prompt after the conversation. Chosen."""
+"""Maximum number of tokens of the excerpt of one pruned result, and of all excerpts, in a prompt after the
+conversation. Chosen."""
 DIGEST_SHARE = 0.125
 """Share of a prompt's room for the digest of the messages that do not fit. Chosen."""
 LISTED_SHARE = 0.25

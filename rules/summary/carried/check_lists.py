@@ -10,15 +10,15 @@ from itertools import islice
 from rules.summary.carried.item import ITEM_CHARS, MOST_ITEMS, Item, Rank, is_status, rank_status, shorten
 
 FEWEST_ITEMS = 2
-"""Least items of a check list in the assistant's text: a single one may be an example."""
+"""Minimum number of items of a check list in the assistant's text: a single one may be an example."""
 LINE_CHARS = ITEM_CHARS + 80
-"""Most characters of an item's line: its label, and its bullet, number and status before that. Chosen."""
+"""Maximum number of characters of an item's line: its label, and its bullet, number and status before that. Chosen."""
 PROSE_CHARS = 64 * 1024
-"""Most characters read of a plan in prose. Chosen."""
+"""Maximum number of characters read of a plan in prose. Chosen."""
 DETAIL_LINES = 8
-"""Most detail lines below one item. Chosen."""
+"""Maximum number of detail lines below one item. Chosen."""
 HEADING_CHARS = 200
-"""Most characters of a heading. Chosen."""
+"""Maximum number of characters of a heading. Chosen."""
 
 _BULLET = r"^[ \t]{0,40}(?:[-*+•][ \t]{1,4}|\d{1,4}[.)][ \t]{1,4})"
 _MARKDOWN = re.compile(rf"{_BULLET}\[(?P<status>[ xX~/>*!✓✔-])\][ \t]{{1,8}}(?P<label>\S)", re.MULTILINE)

@@ -17,9 +17,9 @@ from rules.summary.carried.shell_files import find_shell_events, holds_all
 from rules.text.markers import START, tells_omission
 
 SHORT_CHARS = 600
-"""A longer result is a file's text, even if it has an error's words. Chosen."""
+"""A longer result counts as a file's text, even if it contains the words of an error. Chosen."""
 MOST_PATHS = 32
-"""Most paths read of one argument. Chosen."""
+"""Maximum number of paths that are read from one argument. Chosen."""
 EDGE_CHARS = 300
 """Characters at a result's end in which a tool may say that there is more. Chosen."""
 
@@ -122,7 +122,7 @@ def _find_command(members: Mapping[str, Any]) -> str:
 
 
 def _tell_act(parts: set[str], members: Mapping[str, Any]) -> FileAct | None:
-    """What a tool does to the files that it names; None if that is not clear."""
+    """The kind of thing that a tool does to the files that it names; None if that is not clear."""
     command = members.get("command")
     said = {part.lower() for part in _PARTS.findall(command[:64])} if isinstance(command, str) else parts
     if not said.isdisjoint(_SEARCHES) and said.isdisjoint(_READS | _WRITES | {"replace"}):

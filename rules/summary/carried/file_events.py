@@ -14,11 +14,11 @@ PATH_CHARS = 4096
 EDITED_CHARS = 64 * 1024
 """Edits of a longer file are not followed; it counts as changed. Chosen."""
 MOST_EDITS = 256
-"""Most edits of one file that are followed after its text was read or written. Chosen."""
+"""Maximum number of edits of one file that are followed after its text was read or written. Chosen."""
 
 MOST_STATES = 64
-"""Most files followed at the same time. For a further one, the file that was read or written longest ago is dropped.
-Chosen."""
+"""Maximum number of files followed at the same time. For a further one, the file that was read or written longest ago
+is dropped. Chosen."""
 
 _TRAILING_LINES = re.compile(r"(?<=.)(?::\d[\d,:-]{0,40}|#L\d[\dL-]{0,40})\Z")
 
@@ -36,7 +36,7 @@ class FileAct(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileEvent:
-    """What a call did to a file.
+    """One thing that a call did to a file.
 
     `text` is what was read or written, or what replaced `old`; empty if it is unknown. `is_partial`: the file may have
     more text than `text`.

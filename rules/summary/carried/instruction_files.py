@@ -26,12 +26,12 @@ from rules.summary.quoting import break_markers, quote_line
 from rules.text.markers import FILE_SUFFIX
 
 MOST_FILES = 32
-"""Most files carried, those that were read last. Chosen."""
+"""Maximum number of files carried, those that were read last. Chosen."""
 CHARS_PER_TOKEN = 8
 """A text with more characters per token of the budget than this is left out without counting it. Chosen: texts rarely
 have so many characters per token, and counting takes time."""
 SHOWN_PATH_CHARS = 300
-"""Most characters shown of a path. Chosen."""
+"""Maximum number of characters shown of a path. Chosen."""
 _SIGNS = re.compile(r"[*?\[\]/]+")
 
 

@@ -9,13 +9,13 @@ from enum import IntEnum
 from functools import lru_cache
 
 ITEM_CHARS = 2000
-"""Most characters of an item's label, and of its details. Chosen: a longer text is hardly an item."""
+"""Maximum number of characters of an item's label, and of its details. Chosen: a longer text is hardly an item."""
 MOST_ITEMS = 512
-"""Most items of one list. Chosen: no agent works on more."""
+"""Maximum number of items of one list. Chosen: no agent works on more."""
 ID_CHARS = 64
-"""Most characters of an item's id. Chosen."""
+"""Maximum number of characters of an item's id. Chosen."""
 STATUS_CHARS = 32
-"""Most characters of a status. Chosen."""
+"""Maximum number of characters of a status. Chosen."""
 
 _PLAIN = re.compile(r"[^\w]|_")
 # The statuses of the tools that item_lists.py names (normalised), and the signs of check lists. `-` means "in progress"

@@ -12,7 +12,7 @@ from rules.summary.carried.item import MOST_ITEMS, Item, is_status, make_item, n
 MAX_DEPTH = 3
 """Items nested deeper are not read. Chosen."""
 MAX_MEMBERS = 32
-"""Most members read of one item. Chosen."""
+"""Maximum number of members read of one item. Chosen."""
 LARGEST_NUMBER = 10**18
 """A larger number is not the id of an item. Chosen: it bounds the text of the id."""
 

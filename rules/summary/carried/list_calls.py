@@ -50,7 +50,7 @@ _CREATED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListCall:
-    """What one call says about the task list; `source` is the tool's name.
+    """The task list, or its changes, in one call; `source` is the tool's name.
 
     If `is_whole`, `items` is the whole list. Else it has the items that are added, changed or removed.
     """
@@ -113,7 +113,7 @@ def _split(name: str) -> set[str]:
 
 
 def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
-    """What a call says about the list if its tool, by its name, may keep one."""
+    """The list or the changes in a call of a tool that, by its name, may keep a list."""
     source = one.call.name
     verbs = _split(source) | {
         verb for key in _OPERATIONS if isinstance(arguments.get(key), str) for verb in _split(arguments[key])

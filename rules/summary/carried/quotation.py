@@ -9,8 +9,8 @@ from rules.summary.quoting import break_markers
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 ROUNDS = 8
-"""Most attempts to fit the budget. Pieces are counted one by one, and their sum differs a little from the count of the
-whole text, so the first attempt may be too long. Chosen."""
+"""Maximum number of attempts to fit the budget. Pieces are counted one by one, and their sum differs a little from the
+count of the whole text, so the first attempt may be too long. Chosen."""
 
 
 def quote(text: str) -> str:

@@ -24,7 +24,7 @@ from rules.text.head_tail import truncate_text
 from rules.text.markers import TASK_LIST_TITLE
 
 SOURCE_CHARS = 120
-"""Most characters shown of a tool's name or a path. Chosen."""
+"""Maximum number of characters shown of a tool's name or a path. Chosen."""
 PATH_CHARS = 400
 """Characters read at a path's end. Chosen."""
 UNCERTAIN = "; may be incomplete or outdated"
@@ -32,7 +32,7 @@ TEXT_CHARS = 64 * 1024
 """A longer text of the assistant is not a task list; of a file, only the beginning is read. Chosen."""
 OPEN = frozenset({Rank.ACTIVE, Rank.OPEN, Rank.PROSE})
 MOST_LINES = 400
-"""Most items tried when a list is written. Chosen."""
+"""Maximum number of items tried when a list is written. Chosen."""
 _FILE = re.compile(
     r"(?:[^/]{0,80}[-_. ])?(?:to-?dos?|plans?|tasks?|tasklist|checklist|progress)(?:[-_. ][^/]{0,80})?"
     r"\.(?:md|markdown|txt)",

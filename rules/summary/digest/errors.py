@@ -15,19 +15,20 @@ from rules.summary.digest.steps import Deed, find_deeds, is_command, only_reads
 from rules.summary.quoting import quote_line
 
 ERROR_CHARS = 200
-"""Most characters of one error's line. Chosen."""
+"""Maximum number of characters of one error's line. Chosen."""
 ERRORS = 8
-"""Most errors returned, the newest ones. Chosen."""
+"""Maximum number of errors returned, the newest ones. Chosen."""
 LINES = 2
-"""Most error lines of one result, the last ones. Chosen."""
+"""Maximum number of error lines of one result, the last ones. Chosen."""
 RESULT_CHARS = 8000
 """Characters from a result's end that are searched. Chosen: a failing program prints its error last."""
 RESULTS = 400
 """Only this many of the newest results are searched. Chosen."""
 BEFORE_CHARS = 100
-"""Most characters of a line that are kept before the word that shows the error. Chosen."""
+"""Maximum number of characters of a line that are kept before the word that shows the error. Chosen."""
 OPEN = 64
-"""Most open errors followed at the same time; the oldest is dropped. Chosen: it bounds the time per call."""
+"""Maximum number of open errors followed at the same time; the oldest is dropped. Chosen: it bounds the time per
+call."""
 
 _WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
 _NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)

@@ -21,7 +21,7 @@ HEAD_CHARS, TAIL_CHARS = 6000, 2000
 ALL_CHARS = 2_000_000
 """Characters read of all messages, the newest ones. Chosen."""
 SENTENCE_CHARS = 300
-"""Most characters of one statement. Chosen."""
+"""Maximum number of characters of one statement. Chosen."""
 CHARS_PER_TOKEN = 8
 """Statements with this many characters for each token of the budget are looked at in detail. Chosen: about twice what
 fits, as a token has about four characters."""
@@ -52,7 +52,7 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one side said, oldest first. A sentence that was said several times is listed once, at its newest place.
+    """The sentences of one side, oldest first. A repeated sentence is listed once, at its newest place.
 
     `census` has the words of both sides.
     """

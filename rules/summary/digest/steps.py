@@ -20,13 +20,13 @@ from rules.summary.quoting import quote_line
 ARGUMENTS_CHARS = 4000
 """Characters read of a call's arguments. Chosen."""
 CALL_CHARS = 120
-"""Most characters shown of a call. Chosen."""
+"""Maximum number of characters shown of a call. Chosen."""
 NAME_CHARS = 64
 """Characters read of a tool's name. Source: OpenAI's bound for the names of functions."""
 FILES = 200
-"""Most files returned, the newest ones. Chosen."""
+"""Maximum number of files returned, the newest ones. Chosen."""
 RECENT_CALLS = 40
-"""Most different calls returned, the newest ones. Chosen."""
+"""Maximum number of different calls returned, the newest ones. Chosen."""
 
 _PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}:(?:\\?/){2}(?:[^\s\"'<>\\]|\\/)*", re.IGNORECASE)
@@ -45,7 +45,7 @@ _ESCAPED = re.compile(r"\\[ntr]|\\(?=[\"'/])")
 
 
 class Deed(StrEnum):
-    """What was done to a file. `NAMED`: a call names it, and nothing more is known."""
+    """The kind of thing that was done to a file. `NAMED`: a call names it, and nothing more is known."""
 
     READ = "read"
     WRITTEN = "written"

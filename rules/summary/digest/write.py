@@ -60,7 +60,7 @@ def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountToken
 
 
 def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: int, count: CountTokens) -> Rows:
-    """The list with what one side said: whole messages if all fit, else the sentences with the most information."""
+    """The list of what one side said: whole messages if all fit, else the sentences with the most information."""
     texts = [message.text for message in messages if message.role is said.role and message.text.strip()]
     if sum(map(len, texts)) <= max_tokens * CHARS_PER_TOKEN and all(len(text) <= SENTENCE_CHARS for text in texts):
         lines = tuple(quote_line(text, SENTENCE_CHARS) for text in texts)

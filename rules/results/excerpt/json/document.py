@@ -38,13 +38,13 @@ from rules.text.markers import (
 MIN_RECORDS = 5
 """Fewer containers side by side are not a collection."""
 RECORD_SHARE, MIN_RECORD_TOKENS = 0.12, 60
-"""What one record may have: this share of its collection's room, or 60 tokens if that is more."""
+"""The most that one record may have: this share of its collection's room, or 60 tokens if that is more."""
 MAX_MISSES = 8
 """A collection is full if this many records did not fit."""
 MAX_DECODED_CHARS = 512 * 1024
 """A longer record is not decoded, as that would hold the interpreter too long."""
 MAX_DEPTH, MAX_LARGE_DEPTH, LARGE_CHARS = 24, 8, 100_000
-"""Depth to which a document is read; the second one for values of LARGE_CHARS or more, as each level is read again."""
+"""Depth to which a document is read; the second one is for values of LARGE_CHARS or more, to save time."""
 MAX_PLAIN_CHARS = 60
 """A longer number that does not fit is replaced by a marker."""
 WHOLE_CHARS = 4000

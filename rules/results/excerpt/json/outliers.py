@@ -82,7 +82,7 @@ class Column:
 
 @dataclass(slots=True)
 class News:
-    """What stands out in a collection.
+    """The records that stand out in a collection.
 
     order: the numbers of the records that stand out, strongest first.
     info: how much information each column carries, by its path; 1 for most.

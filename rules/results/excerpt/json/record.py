@@ -13,10 +13,10 @@ from rules.text.markers import mark_characters, mark_items
 
 # The weights are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep.
 SAYS_FACTOR, NAME_FACTOR = 2.0, 2.0
-"""For a string of several words, and for the first string of a record, which often is its name."""
+"""Factors on the weight of a string of several words, and of a record's first string, which often is its name."""
 DEPTH_FACTOR = 0.8  # of a value's weight, for each level of nesting
 ARRAY_FACTOR, RANK_DECAY = 0.2, 0.6
-"""For an item of an array of plain values, and the exponent of its rank in any array."""
+"""Factor on the weight of an item of an array of plain values; and the exponent of an item's rank in any array."""
 MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
 """Items of an array that may be kept: of plain values, and at all."""
 LONG_STRING_TOKENS = 60

@@ -201,7 +201,7 @@ def _close_string(text: str, start: int, stop: int) -> int:
 
 
 def split_string(raw: str) -> Iterator[str]:
-    """Split a JSON string into shorter ones with the same text in all, as decoding a long one holds the interpreter."""
+    """Split a JSON string into shorter ones that have its text together: decoding a long one holds the interpreter."""
     return (f'"{found[0]}"' for found in _PIECE.finditer(raw, 1, len(raw) - 1))
 
 

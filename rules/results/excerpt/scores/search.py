@@ -15,7 +15,7 @@ _GREP = re.compile(
     r"(?P<file>(?!\d+[-/:.]\d)(?:[A-Za-z]:)?(?=[^\s:]*[A-Za-z])[^\s:]+?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>(?!0\d)\d+)(?P<sign>[:-])"
 )
 _VERDICT = re.compile(r"(?:\d+:)?\s*(?:(?:fatal )?error|warning|note|info|[EWFCRN]\d{3,4})\b\s*[:\[(]?(?! ?=)")
-"""What a compiler or a linter writes after a position in a file. The lines of a search result have code there."""
+"""The text that a compiler or a linter writes after a position in a file. A search result has code there."""
 _LONG_LISTING = re.compile(r"[-dlbcps][rwxsStT-]{9}[.+@]?\s")
 _FOLDER = re.compile(r"\S.*:$")
 _PATH = re.compile(r"(?:\./|/|[\w.@+-]+/)[^\s:]*$")

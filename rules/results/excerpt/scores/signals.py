@@ -53,7 +53,7 @@ _COUNTED: Words = {
     ),
     " vulnerabilit": "(?:y|ies)",
 }  # fmt: skip
-"""What totals count: words after a number."""
+"""Words that totals have after a number."""
 _EXIT = r"(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+"
 _ENDINGS: Words = {
     "Exit": _EXIT, "exit": _EXIT, "Successfully": r"\b",
