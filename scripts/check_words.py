@@ -113,4 +113,4 @@ def _find_number(node: ast.stmt) -> str | None:
 
 if __name__ == "__main__":
     mistakes = list(find_mistakes(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))
-    sys.exit("\n".join(mistakes))
+    sys.exit("\n".join(mistakes) or 0)

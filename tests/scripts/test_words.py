@@ -1,11 +1,14 @@
 """The check of words finds phrases that are hard to read, and numbers without a reason."""
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "check_words.py"))
+PATH = Path(__file__).parents[2] / "scripts" / "check_words.py"
+SCRIPT = runpy.run_path(str(PATH))
 
 
 def check(root: Path, name: str, text: str) -> list[str]:
@@ -53,3 +56,11 @@ def test_a_reason_may_stand_beside_above_or_below(tmp_path: Path, text: str) -> 
 
 def test_the_bench_needs_no_reasons(tmp_path: Path) -> None:
     assert check(tmp_path, "bench/figures.py", "ROUNDS = 3\n") == []
+
+
+@pytest.mark.parametrize(("text", "status"), [("It waits if none is set.\n", 0), ("It waits where none is set.\n", 1)])
+def test_the_status_says_whether_there_is_a_problem(tmp_path: Path, text: str, status: int) -> None:
+    (tmp_path / "README.md").write_text(text)
+    ended = subprocess.run([sys.executable, PATH, tmp_path], check=False, capture_output=True, text=True)
+    assert ended.returncode == status
+    assert bool(ended.stderr) is bool(status)
