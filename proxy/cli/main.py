@@ -51,7 +51,7 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
         config = load_file(file, settings, is_online=False)
     if (fault := find_route_fault(config)) is not None:  # concerns the machine that checks, not the file
         click.echo(f"trimtab: warning: {fault}", err=True)
-    click.echo(f"{file}: valid; {len(config.models)} model entries, upstream {config.upstream.base_url}")
+    click.echo(f"{file}: valid; entries in models: {len(config.models)}; upstream {config.upstream.base_url}")
 
 
 @main.command()

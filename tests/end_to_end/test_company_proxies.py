@@ -319,7 +319,7 @@ async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) 
         await client.close()
 
     assert finding.level == "ok"
-    assert finding.found == f"answers; lists 1 models; through the proxy {forward.address} (HTTP_PROXY)"
+    assert finding.found == f"answers; models listed: 1; through the proxy {forward.address} (HTTP_PROXY)"
     assert forward.heads
 
 

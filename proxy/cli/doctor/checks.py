@@ -173,7 +173,7 @@ def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Find
 
 def _judge_list(subject: str, status: int, listed: int) -> Finding:
     if listed:
-        return Finding(subject, "ok", f"answers; lists {listed} models")
+        return Finding(subject, "ok", f"answers; models listed: {listed}")
     if 300 <= status < 400:
         advice = "set base_url to the URL that it redirects to; trimtab follows no redirects"
         return Finding(subject, "warning", f"redirects elsewhere ({status})", advice)

@@ -68,7 +68,7 @@ def test_check_says_what_is_valid() -> None:
     """One line, status 0."""
     result = run_trimtab("check", EXAMPLE, "--set", "upstream.base_url=http://h/v1")
 
-    assert (result.exit_code, result.stdout) == (0, f"{EXAMPLE}: valid; 0 model entries, upstream http://h/v1\n")
+    assert (result.exit_code, result.stdout) == (0, f"{EXAMPLE}: valid; entries in models: 0; upstream http://h/v1\n")
 
 
 def test_check_names_every_mistake(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_check_is_about_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = run_trimtab("check", file)
 
     assert result.exit_code == 0
-    assert result.stdout == f"{file}: valid; 0 model entries, upstream https://upstream.test/v1\n"
+    assert result.stdout == f"{file}: valid; entries in models: 0; upstream https://upstream.test/v1\n"
     assert result.stderr.startswith(f"trimtab: warning: {variable}: SOCKS proxies are not supported")
     assert "PLANTED" not in result.stderr
     assert run_trimtab("doctor", "--config", file).exit_code == 2

@@ -68,7 +68,7 @@ async def test_a_list_of_models_is_well(asking, upstream) -> None:
     _tell(upstream, 200, orjson.dumps(MODELS))
     answer = await _ask(asking, upstream)
 
-    assert (answer.finding.level, answer.finding.found) == ("ok", "answers; lists 2 models")
+    assert (answer.finding.level, answer.finding.found) == ("ok", "answers; models listed: 2")
     assert (answer.names, answer.windows) == (("m", "n"), Windows({"m": 8192}, None))
 
 
@@ -270,7 +270,7 @@ async def test_a_store_is_written_to(tmp_path: Path, monkeypatch) -> None:
         (
             "redis+sentinel://:PLANTED@127.0.0.1:1,127.0.0.1:2/main",
             "redis+sentinel 127.0.0.1:1,127.0.0.1:2/main",
-            "no sentinel that answers",
+            "no reachable sentinel knows a master of this service",
         ),
         ("rediss+cluster://:PLANTED@127.0.0.1:1", "rediss+cluster 127.0.0.1:1", "the cluster cannot be reached"),
     ],
