@@ -68,8 +68,8 @@ def write() -> str:
 
 
 PROCESS = """
-`trimtab_build_info` is always 1; its labels name the version of trimtab and of Python. The others come from the library
-prometheus_client; those whose names begin with `process_` exist on Linux only.
+`trimtab_build_info` is always 1. Its labels name the versions of trimtab and of Python. The other metrics in this table
+come from the library prometheus_client. Those whose names begin with `process_` exist on Linux only.
 
 With several `workers`, each `process_` metric has the label `worker` (`1`, `2`, ... and `supervisor`), and there are no
 `python_gc_` metrics. `trimtab_worker_up` and `trimtab_worker_restarts_total` then report each worker's state by the
