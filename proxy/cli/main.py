@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """A proxy that keeps long LLM sessions inside the context window.
 
-    Start it with `trimtab serve` and point OPENAI_BASE_URL at it. What it need not shorten passes through unchanged,
+    Start it with `trimtab serve` and point OPENAI_BASE_URL at it. A request that need not be shortened passes unchanged,
     byte for byte.
     """
 
