@@ -63,7 +63,8 @@ def write() -> str:
     parts = [INTRODUCTION, write_table(_TITLES, rows), "## Labels\n"]
     parts += [write_table(("Label", "Metrics", "Values"), _list_labels(collectors)), "## Queries"]
     parts += [f"\n{query.title}:\n\n```promql\n{query.text}\n```" for query in QUERIES]
-    parts += ["\n## Metrics of the process", PROCESS, write_table(("Metric", "Type", "Meaning"), _list_others(metrics))]
+    titles = ("Metric", "Type", "Labels", "Meaning")
+    parts += ["\n## Metrics of the process", PROCESS, write_table(titles, _list_others(metrics))]
     return "\n".join(parts)
 
 
@@ -88,9 +89,10 @@ def _list_labels(collectors: list[Collector]) -> Iterator[tuple[str, str, str]]:
         yield code(label.name), _join(shown) or "every metric with this label", label.values
 
 
-def _list_others(metrics: Metrics) -> Iterator[tuple[str, str, str]]:
+def _list_others(metrics: Metrics) -> Iterator[tuple[str, ...]]:
     own = {collector.name.removesuffix("_total") for collector in list_collectors(metrics)}
     for family in metrics.registry.collect():
         if family.name not in own:
             end = {"counter": "_total", "info": "_info"}.get(family.type, "")
-            yield code(f"{family.name}{end}"), family.type, plain(family.documentation)
+            labels = sorted({name for sample in family.samples for name in sample.labels})
+            yield code(f"{family.name}{end}"), family.type, _join(tuple(labels)), plain(family.documentation)
