@@ -25,9 +25,9 @@ def compact(
 ) -> None:
     """Compact the request body in FILE (or standard input). No network is used.
 
-    The compacted body goes to standard output. It has a digest, made without a model, in the place of the summary that
-    the proxy would ask a model for. With --jsonl, a line that cannot be compacted is written unchanged; the status is
-    then 1.
+    The compacted body goes to standard output. If the proxy would ask a model for a summary, the body has a digest
+    instead, which is made without a model. With --jsonl, a line that cannot be compacted is written unchanged; the
+    status is then 1.
     """
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)

@@ -32,7 +32,7 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
     """Forget what trimtab learned about MODEL.
 
     That is its context window and its token ratio, for all clients. Write MODEL as requests name it, and give the same
-    --config and --set as to `serve`. The proxy goes on using a window that the upstream reports when asked.
+    --config and --set as to `serve`. The proxy still uses a window that the upstream reports when trimtab asks it.
     """
     with wrong_use():
         config = load_file(config_path, settings)

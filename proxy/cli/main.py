@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """A proxy that keeps long LLM sessions inside the context window.
 
-    Start it with `trimtab serve` and point OPENAI_BASE_URL at it. What it need not shorten passes through unchanged,
-    byte for byte.
+    Start it with `trimtab serve` and point OPENAI_BASE_URL at it. If a request need not be shortened, it passes
+    unchanged, byte for byte.
     """
 
 

@@ -30,7 +30,7 @@ set_option = click.option(
     "settings",
     multiple=True,
     metavar="DOTTED.KEY=VALUE",
-    help="Set one key of the configuration; wins over the file and the environment. Repeatable.",
+    help="Set one key of the configuration. It overrides the file and the environment. Repeatable.",
 )
 table_option = click.option(
     "--table/--json", "as_table", default=None, help="Print a table or JSON. Default: a table on a terminal, else JSON."

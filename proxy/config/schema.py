@@ -76,25 +76,26 @@ class Config(Section):
         repr=False,
         examples=["${ADMIN_TOKEN}"],
         description="The bearer token for /metrics and the pages below /trimtab/, except /trimtab/health and "
-        "/trimtab/ready. null: they need one of client_keys, if those are set and metrics_listen is not.",
+        "/trimtab/ready. null: these pages need one of client_keys, unless there are none or metrics_listen is set.",
     )
     allowed_hosts: tuple[NameGlob, ...] = Field(
         (),
         examples=[["trimtab.internal.example.com"]],
-        description="Globs on the Host header that are accepted in addition to localhost and IP addresses. It matters "
-        "only on a loopback address without client_keys; other hosts get 403 (protection against DNS rebinding).",
+        description="Globs on values of the Host header that are accepted in addition to localhost and IP addresses. "
+        "Other values get 403, as a protection against DNS rebinding. The key has an effect only if listen is a "
+        "loopback address and there are no client_keys.",
     )
     allowed_origins: tuple[NameGlob, ...] = Field(
         (),
         examples=[["http://localhost:3000", "chrome-extension://*"]],
-        description="Globs on the Origin header of web pages that may send requests if no client key is needed. Other "
-        "web sites get 403. Programs that send no Origin header are not affected.",
+        description="Globs on values of the Origin header: the web sites whose pages may send requests. Other web "
+        "sites get 403. Programs that send no Origin header are not affected. The key has no effect with client_keys.",
     )
     metrics_listen: Address | None = Field(
         None,
         examples=["127.0.0.1:9790"],
-        description="A separate address, HOST:PORT, for metrics_path and the pages below /trimtab/. Clients' keys are "
-        "not needed there, and metrics_path is 404 on listen. null: all are served on listen.",
+        description="A separate address, HOST:PORT, for metrics_path and the pages below /trimtab/. No client key is "
+        "needed there. On listen, metrics_path then is 404. null: listen serves these pages.",
     )
     metrics_path: Annotated[str, Wanted("a path that begins with /")] = Field(
         "/metrics",
@@ -104,8 +105,8 @@ class Config(Section):
     workers: WorkerCount = Field(
         1,
         examples=["auto"],
-        description="The number of processes that share the port and the limits. auto: one for each CPU core, but no "
-        "more than limits.max_memory_bytes has room for (512 MiB each).",
+        description="The number of processes that share the port and the limits. auto: one for each CPU core, but at "
+        "most one for each 512 MiB of limits.max_memory_bytes.",
     )
     mode: Literal["enforce", "observe", "off"] = Field(
         "enforce",
@@ -114,8 +115,8 @@ class Config(Section):
     )
     allow_header_override: bool = Field(
         default=True,
-        description="Whether a request may set x-trimtab-mode (only to do less than configured) and x-trimtab-profile. "
-        "false: both headers are ignored.",
+        description="Whether the request headers x-trimtab-mode (only to do less than configured) and "
+        "x-trimtab-profile have an effect. false: both are ignored.",
     )
     upstream: UpstreamConfig = Field(
         UpstreamConfig(), description="The server that requests go to, unless a policy names one of upstreams."
@@ -130,8 +131,8 @@ class Config(Section):
         "authorization",
         examples=["header:x-user-id"],
         description="What tells clients apart, so that no client can read another's summaries. authorization: all "
-        "credentials of the request. header:NAME: the value of that header, for clients whose tokens change. Whoever "
-        "can set that header must be trusted.",
+        "credentials of the request. header:NAME: the value of that header, for clients whose tokens change. Use it "
+        "only if you trust everybody who can set that header.",
     )
     store: Store = Field(
         "sqlite",
@@ -148,8 +149,8 @@ class Config(Section):
     )
     prices: PricesConfig = Field(
         PricesConfig(),
-        description="What tokens cost relative to each other. They decide when a cut pays for the prompt cache that "
-        "it breaks. Wrong prices only affect cost, never correctness.",
+        description="What tokens cost relative to each other. The prices decide when a cut pays for the prompt cache "
+        "that it breaks. Wrong prices only affect cost, never correctness.",
     )
     limits: LimitsConfig = Field(
         LimitsConfig(), description="Limits on sizes, on concurrent requests, on memory, and on times."

@@ -117,7 +117,7 @@ class Slot:
                 if (bound := getattr(item, name, None)) is not None
             ]
             return ", ".join([_NUMBERS[self.kind], *([" and ".join(bounds)] if bounds else [])])
-        return "a text, in quotes if it looks like something else" if self.kind is str else "something else"
+        return "a text, in quotes if YAML would read it as another type" if self.kind is str else "something else"
 
 
 def list_keys(section: type[BaseModel]) -> list[str]:

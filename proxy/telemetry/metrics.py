@@ -89,14 +89,16 @@ class Metrics:
     shared: the values of several workers, of which this process is one; None for a single process.
     """
 
-    requests = _Row(Counter, "Requests answered.", "model endpoint status outcome")
-    in_flight = _Row(Gauge, "Requests being served.", name="requests_in_flight", multiprocess_mode="livesum")
+    requests = _Row(Counter, "Requests that have ended, by outcome.", "model endpoint status outcome")
+    in_flight = _Row(Gauge, "Requests in flight.", name="requests_in_flight", multiprocess_mode="livesum")
     prompt_tokens = _Row(
         Counter, "Prompt tokens: as the client sent them (original) and as forwarded (sent).", "model stage"
     )
-    tokens_saved = _Row(Counter, "Prompt tokens saved by each rule, gross: summaries are not subtracted.", "model rule")
+    tokens_saved = _Row(
+        Counter, "Prompt tokens saved by each rule. The cost of summaries is not subtracted.", "model rule"
+    )
     tokens_added = _Row(Counter, "Prompt tokens added by each rule.", "model rule")
-    completion_tokens = _Row(Counter, "Completion tokens, reported by the upstream or estimated.", "model source")
+    completion_tokens = _Row(Counter, "Completion tokens, as reported by the upstream or estimated.", "model source")
     context_used = _Row(
         Histogram,
         "Forwarded prompt tokens, divided by the limit.",
@@ -106,31 +108,31 @@ class Metrics:
     )
     estimate_error = _Row(
         Histogram,
-        "Prompt tokens reported by the upstream, divided by our estimate.",
+        "Prompt tokens reported by the upstream, divided by trimtab's estimate.",
         "model",
         name="estimate_error_ratio",
         buckets=_ERROR_BUCKETS,
     )
     policy_changes = _Row(
-        Counter, "Changes of a model's learned window or token ratio; each may move a cut once.", "model cause"
+        Counter, "Changes of a model's learned window or token ratio. Each may move a cut once.", "model cause"
     )
     overflow_retries = _Row(
-        Counter, "Prompts refused for their length, by the result of the second attempt.", "model result"
+        Counter, "Prompts that the upstream refused as too long, by the result of the second attempt.", "model result"
     )
     silent_truncations = _Row(
         Counter,
         "Answers that report far fewer prompt tokens than were sent: the upstream truncates prompts silently.",
         "model",
     )
-    fail_open = _Row(Counter, "Faults inside trimtab; the request went on without the part that failed.", "phase")
-    summaries = _Row(Counter, "Summaries wanted, by how they were obtained.", "model result")
+    fail_open = _Row(Counter, "Faults inside trimtab. The request went on without the part that failed.", "phase")
+    summaries = _Row(Counter, "Summaries that cuts needed, by how each was obtained.", "model result")
     summary_tokens = _Row(
-        Counter, "Tokens that summaries cost, as reported by the upstream, else as counted.", "model kind"
+        Counter, "Tokens of calls for summaries, as reported by the upstream, else as counted.", "model kind"
     )
     summary_seconds = _Row(
         Histogram, "Duration of calls for summaries, by their result.", "model result", buckets=_SECONDS_BUCKETS
     )
-    store_errors = _Row(Counter, "Failed operations of the store.", "store")
+    store_errors = _Row(Counter, "Operations of the store that failed.", "store")
     prefix_kept = _Row(
         Histogram,
         "Share of the forwarded prompt tokens that equal the previous request of the session, byte for byte.",
@@ -138,7 +140,7 @@ class Metrics:
         name="prefix_kept_ratio",
         buckets=_PREFIX_BUCKETS,
     )
-    cuts = _Row(Counter, "Requests forwarded with a cut, by what replaces the cut part.", "model kind")
+    cuts = _Row(Counter, "Requests forwarded with a cut, by kind.", "model kind")
     overhead = _Row(
         Histogram,
         "Time that trimtab adds before it forwards a request, by phase.",
@@ -148,7 +150,7 @@ class Metrics:
     )
     time_to_first_token = _Row(
         Histogram,
-        "Time from a request's arrival to the first text of its stream; reasoning and tool calls count as text.",
+        "Time from a request's arrival to the first text of its stream. Reasoning and tool calls count as text.",
         "model",
         name="time_to_first_token_seconds",
         buckets=_SECONDS_BUCKETS,
@@ -158,7 +160,7 @@ class Metrics:
     )
     output_rate = _Row(
         Histogram,
-        "Completion tokens of a stream per second, without its first chunk.",
+        "Completion tokens per second of a stream, measured after its first chunk.",
         "model",
         name="output_tokens_per_second",
         buckets=_RATE_BUCKETS,
@@ -172,7 +174,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        build = Info("trimtab_build", "The version that runs.", registry=self.registry)
+        build = Info("trimtab_build", "The versions of trimtab and Python that run.", registry=self.registry)
         build.info({"version": _read_version(), "python": platform.python_version()})
         for row in vars(Metrics).values():
             if isinstance(row, _Row):

@@ -102,7 +102,7 @@ def test_figures_of_decisions_are_those_of_the_code() -> None:
 
     assert f"A lease lasts {LEASE_SECONDS:g} seconds and is renewed every {RENEW_SECONDS:g} seconds" in text
     assert (SUMMARIES, PATIENCE) == (3, 1 / 4)
-    assert f"ahead of time only from {1 - PREFETCH_GAP:.0%} of the room on".replace("%", " %") in text
+    assert f"only when the conversation has reached {1 - PREFETCH_GAP:.0%} of the room".replace("%", " %") in text
 
 
 def test_the_table_of_steps_has_every_step_of_the_script() -> None:

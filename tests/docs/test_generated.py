@@ -96,3 +96,9 @@ def test_a_marker_needs_a_sample_for_each_parameter(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(markers.SAMPLES, "tokens")
     with pytest.raises(KeyError, match="add a sample for `tokens`"):
         markers.write()
+
+
+def test_a_marker_needs_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(markers.SECTIONS["Images"], "mark_image")
+    with pytest.raises(KeyError, match="explain `mark_image`"):
+        markers.write()

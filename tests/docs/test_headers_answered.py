@@ -92,5 +92,5 @@ def test_the_page_has_a_row_for_each_of_these() -> None:
 
     assert rows["a request that was planned, and a rule acted"] == "yes" * 3
     assert rows["a request that was planned, and no rule acted"] == "yesyesno"
-    assert rows["another error of trimtab's own, before the plan"] == "yesnono"
+    assert rows["another error of trimtab's own, before the request was planned"] == "yesnono"
     assert rows["`/trimtab/...` and `/metrics`"] == "no" * 3

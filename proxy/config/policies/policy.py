@@ -41,34 +41,34 @@ class PolicyConfig(Section):
     )
     economy: Economy = Field(
         Economy.BALANCED,
-        description="The trade between cost and memory, for each of high_water, low_water, anchors and "
-        "summary.max_tokens that is auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest "
+        description="How early and how deep trimtab cuts. It sets those of high_water, low_water, anchors and "
+        "summary.max_tokens that are auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest "
         "cost. balanced: between the two.",
     )
     high_water: AutoWater = Field(
         "auto",
         examples=[0.75],
-        description="The share of the room from which on a cut is made as soon as it pays. The room is the context "
-        "window without the reserve, the system messages, the tools and the first user message. auto: by economy and "
-        "window; 0.45 for balanced at 128000 tokens.",
+        description="When the conversation has reached this share of the room, a cut is made as soon as it pays. The "
+        "room is the context window without the reserve, the system messages, the tools and the first user message. "
+        "auto: a value for the economy and the window, for example 0.45 for balanced at 128000 tokens.",
     )
     low_water: AutoWater = Field(
         "auto",
         examples=[0.35],
-        description="The share of the room that a cut leaves at most, the summary included. It must be below "
-        "high_water. auto: by economy and window; 0.18 for balanced at 128000 tokens.",
+        description="The largest share of the room that a cut leaves, the summary included. It must be below "
+        "high_water. auto: a value for the economy and the window, for example 0.18 for balanced at 128000 tokens.",
     )
     overflow_strategy: OverflowStrategy = Field(
         OverflowStrategy.AUTO_COMPACT,
-        description="How far compaction may go. auto_compact: remove old images and tool results, then summarise. "
-        "prune: the same, but never ask a model for a summary. summarize: summarise only. error: never cut; "
-        "on_exceeded decides.",
+        description="How far compaction may go. auto_compact: remove old images and tool results; if that is not "
+        "enough, summarise. prune: the same, but a digest made without a model replaces the summary. summarize: only "
+        "summarise. error: never cut; on_exceeded decides what happens to a request that does not fit.",
     )
     on_exceeded: OnExceeded = Field(
         OnExceeded.TRUNCATE,
         description="What happens to a request that does not fit the window even after compaction. truncate: shorten "
         "the newest tool results, then the newest user message. error: answer 400 context_length_exceeded. forward: "
-        "send what there is.",
+        "send the request although it is too long.",
     )
     tidy: TidyConfig = Field(
         TidyConfig(),
@@ -103,37 +103,37 @@ class PolicyConfig(Section):
     tools: dict[NameGlob, ToolConfig] = Field(
         {},
         examples=[{"*search*": {"max_tool_result_tokens": 1500}, "[Rr]ead*": {"exclude": ["*AGENTS.md"]}}],
-        description="Other rules for the results of some tools, by a glob on the tool's name. The first glob that "
-        "matches applies. The tools of a model or profile replace those of defaults.",
+        description="Other rules for the results of some tools. Each key is a glob on the tool's name. The first glob "
+        "that matches applies. The tools of a model or profile replace those of defaults.",
     )
     protect_turns: int = Field(
         2,
         ge=0,
-        description="The number of newest user turns whose tool results are not pruned, unless these results alone "
-        "nearly reach high water.",
+        description="The number of newest user turns whose tool results are not pruned, unless these turns alone are "
+        "longer than 80 % of high water.",
     )
     keep_user_tokens: int = Field(
         20_000,
         ge=0,
-        description="The number of tokens of user messages that are kept verbatim after a summary, newest first, at "
-        "most a quarter of what low water leaves.",
+        description="The newest user messages that a cut removes are kept verbatim after the summary, up to this "
+        "number of tokens and at most a quarter of low water.",
     )
     anchors: AutoShare = Field(
         "auto",
         examples=[0],
         description="The share of low water for exact names, instruction files and the task list, which are carried "
-        "over a cut word for word. auto: by economy and window. 0: nothing is carried over.",
+        "over a cut word for word. auto: a value for the economy and the window. 0: nothing is carried over.",
     )
     keep_images: int | None = Field(
         None,
         ge=0,
         examples=[10],
-        description="The number of newest images that are kept. When there are twice as many, all older ones become "
-        "one line each. null: images are removed only when high water is reached.",
+        description="The number of newest images that are kept. When a request has twice as many, all older ones "
+        "become one line each. null: images are removed only when high water is reached.",
     )
     instruction_files: tuple[NameGlob, ...] = Field(
         INSTRUCTION_FILES,
-        description="Globs on names of files. If the agent has read such a file, a cut carries it over, whole or as a "
+        description="Globs on file names. If the agent has read such a file, a cut carries it over, whole or as one "
         "line that says to read it again.",
     )
     summary: SummaryConfig = Field(
@@ -142,7 +142,7 @@ class PolicyConfig(Section):
     count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = Field(
         "auto",
         description="How tokens are counted. auto: with the vocabulary of the model's family. o200k_base, cl100k_base: "
-        "with that vocabulary for all models. heuristic: by characters.",
+        "with that vocabulary. heuristic: estimated from the number of characters.",
     )
 
     def find_window(self, found_tokens: int | None = None) -> int:

@@ -28,42 +28,45 @@ class SummaryConfig(Section):
     )
     request: Literal["auto", "inline", "transcript"] = Field(
         "auto",
-        description="The form of the request for a summary. inline: the forwarded messages with a question after them, "
+        description="The form of the request for a summary. inline: the forwarded messages and a question after them, "
         "so that the upstream's prompt cache is used. transcript: one user message that contains the transcript. auto: "
-        "inline for the request's own model and server, unless the request has a response_format; else transcript.",
+        "inline if the request's own model and server are asked and the request has no response_format; otherwise "
+        "transcript.",
     )
     max_tokens: AutoTokens = Field(
         "auto",
         examples=[2000],
-        description="The longest summary in tokens. auto: 1500 for windows up to 32000 tokens, 4000 at 128000, 8000 "
-        "from 1000000 on.",
+        description="The longest summary in tokens. auto: 1500 for windows up to 32000 tokens, 4000 for 128000, 8000 "
+        "for 1000000 and more.",
     )
     instructions: str | None = Field(
         None,
         min_length=1,
         max_length=4000,
         examples=["Write in English. Keep every ticket number."],
-        description="Your own instructions for the summary, at most 4000 characters. They follow trimtab's and win if "
-        "the two contradict each other. null: none.",
+        description="Your own instructions for the summary, at most 4000 characters. They are added to trimtab's, and "
+        "override them if the two contradict each other. null: none.",
     )
     wait_seconds: float | None = Field(
         None,
         ge=0,
         examples=[10, 0],
-        description="The time in seconds that a request which does not fit without the summary waits for it, at most "
-        "timeout_seconds. After that, a digest made without a model takes its place. null: timeout_seconds. 0: no "
-        "waiting.",
+        description="If a request does not fit without a new summary, it waits for the summary for this time in "
+        "seconds, at most timeout_seconds. After that, a digest made without a model replaces the summary. null: "
+        "timeout_seconds. 0: no waiting.",
     )
     min_steps: int = Field(
-        6, ge=1, description="The number of steps that must be removed before a model is asked. Fewer get a digest."
+        6,
+        ge=1,
+        description="The least number of steps that a cut must remove for a model to be asked. Fewer get a digest.",
     )
     role: SummaryRole = Field(
         SummaryRole.AUTO,
         description="The message that contains the summary. auto: the first user message, after its text. user, "
-        "system, assistant: a message of that role after it. pair: an assistant message, and a user message after it "
-        "if that is needed for alternating roles.",
+        "system, assistant: a message of that role after the first user message. pair: an assistant message, followed "
+        "by a user message if roles would not alternate otherwise.",
     )
     timeout_seconds: float = Field(
-        60.0, gt=0, description="The time in seconds that one summary may take, its retries included."
+        60.0, gt=0, description="The time in seconds that one summary may take, including its retries."
     )
     temperature: float = Field(0.2, ge=0, le=2, description="The sampling temperature of the request for a summary.")

@@ -99,7 +99,7 @@ class ToolConfig(Section):
     tidy: TidyConfig | None = Field(
         None,
         description="What to remove because it carries no information. true: all of the switches below it. false: "
-        "none. A switch that is not set, and null, have the policy's value.",
+        "none. null: the policy's value; the same holds for a switch that is not set.",
         json_schema_extra=allow_a_switch,
     )
     dedupe: bool | None = Field(
@@ -109,7 +109,7 @@ class ToolConfig(Section):
         default=False,
         examples=[True, ["*AGENTS.md", "*SKILL.md"]],
         description="Results that are neither tidied, truncated nor deduplicated. true: all results of the tool. A "
-        "list of globs: the results of calls with an argument that matches. Pruning and cuts still apply to them.",
+        "list of globs: the results of calls with an argument that matches one. Pruning and cuts still apply to them.",
     )
 
     def to_rule(self, glob: str, otherwise: Treatment, tidy: TidyConfig) -> ToolRule:

@@ -39,8 +39,8 @@ class LimitsConfig(Section):
         2_147_483_648,
         ge=MIN_MEMORY_BYTES,
         description="The memory budget in bytes of all workers together: the processes, their caches and the requests "
-        "in flight. A request that does not fit waits its turn or gets 503. Each worker needs at least 536870912 bytes "
-        "(512 MiB). Give a container this much and a little more.",
+        "in flight. A request for which no memory is left waits or gets 503. Each worker needs at least 536870912 "
+        "bytes (512 MiB). Give a container this much and a little more.",
     )
     max_held_bytes: int | None = Field(
         None,
@@ -52,12 +52,12 @@ class LimitsConfig(Section):
         2.0,
         gt=0,
         description="The time in seconds that a request waits for a free thread to compact it. After that, trimtab "
-        "forwards the request unchanged if it surely fits the context window, and answers 503 otherwise.",
+        "forwards the request unchanged if it certainly fits the context window, and answers 503 otherwise.",
     )
     client_silence_seconds: float = Field(
         60.0,
         gt=0,
-        description="The time in seconds that a client may pause while it sends a request body. After that, it gets "
+        description="The time in seconds that a client may pause while it sends a request body. A longer pause gets "
         "408.",
     )
     shutdown_delay_seconds: float = Field(
@@ -70,7 +70,7 @@ class LimitsConfig(Section):
         20.0,
         ge=0,
         description="The time in seconds that requests in flight have to finish after shutdown_delay_seconds. "
-        "Requests that are still open then are broken off.",
+        "After that, the connections of unfinished requests are reset.",
     )
 
     def divide(self, workers: int) -> Self:

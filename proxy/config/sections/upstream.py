@@ -48,11 +48,11 @@ class UpstreamConfig(Section):
     allowed_paths: tuple[RootedPath, ...] = Field(
         (),
         examples=[["/health", "/api/*"]],
-        description="Paths outside base_url that clients may request although trimtab sends api_key. Each entry is "
-        "/PATH, or /PATH/* for everything below it. If trimtab does not send api_key, every path is allowed.",
+        description="If trimtab sends api_key to this server, clients may request only paths below base_url and these "
+        "paths. Each entry is /PATH, or /PATH/* for everything below it. Without api_key, every path is allowed.",
     )
     connect_timeout_seconds: float = Field(
-        10.0, gt=0, description="The time in seconds that opening a connection to the server may take."
+        10.0, gt=0, description="The longest time in seconds to open a connection to the server."
     )
     read_timeout_seconds: float = Field(
         600.0,

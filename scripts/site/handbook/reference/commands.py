@@ -13,14 +13,17 @@ INTRODUCTION = """\
 
 This page lists every command of `trimtab` with its arguments, options and exit status.
 
-`python -m proxy` is the same program. An option wins over the environment variable that stands for the same value.
+`python -m proxy` is the same program. An option overrides the environment variable for the same value.
 """
 WRONG_USE = "The arguments or the configuration are wrong. Nothing was done."
 EXITS: dict[str, tuple[tuple[int, str], ...]] = {
     "serve": (
-        (0, "SIGTERM or Ctrl-C, and the drain ended."),
-        (1, "The address cannot be used; or, with several workers, a worker failed or had to be killed."),
-        (130, "A second Ctrl-C ended the process at once; or Ctrl-C came before the proxy listened."),
+        (0, "SIGTERM or Ctrl-C stopped it, and the requests in flight have ended."),
+        (
+            1,
+            "It cannot listen at the address. With several workers: a worker could not start, or did not end properly.",
+        ),
+        (130, "A second Ctrl-C ended the process at once, or Ctrl-C came before the proxy listened."),
         (143, "A second SIGTERM ended the process at once."),
     ),
     "check": ((0, "The file is valid."),),
@@ -29,17 +32,17 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
     "demo": ((0, "The replay ended."),),
     "doctor": ((0, "The proxy will work here, perhaps with warnings."), (1, "Something will fail.")),
     "evaluate": (
-        (0, "At least one arm was measured."),
+        (0, "At least one of the `--arms` was measured."),
         (1, "Nothing was measured."),
         (130, "Ctrl-C."),
     ),
     "forget": (
-        (0, "The facts are forgotten."),
+        (0, "What was learned is forgotten."),
         (1, "The store is `memory`, or it cannot be opened, read or written."),
     ),
     "healthcheck": (
         (0, "The proxy accepts requests."),
-        (1, "It does not, or the configuration is wrong."),
+        (1, "The proxy does not accept requests, or the configuration is wrong."),
         (2, "The arguments are wrong."),
     ),
     "schema": ((0, "The schema was printed."), (2, "The arguments are wrong.")),
@@ -87,7 +90,7 @@ def _write_argument(parameter: click.Parameter) -> str:
     name = code(parameter.human_readable_name)
     if isinstance(parameter.type, click.File):
         return f"{name} is a file; `-`, the default, is standard input.\n"
-    return f"{name} must be given.\n"
+    return f"{name} is required.\n"
 
 
 def _write_options(command: click.Command, context: click.Context) -> str:

@@ -23,7 +23,6 @@ The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 UNITS = {"_seconds": "seconds", "_ratio": "ratio", "_tokens_per_second": "tokens per second"}
 """The unit by the end of a metric's name. Other names: tokens if the name contains `tokens`, events for a counter."""
 _TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
-_OTHER_TITLES = ("Metric", "Type", "Labels", "Meaning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,14 @@ def write() -> str:
     parts = [INTRODUCTION, write_table(_TITLES, rows), "## Labels\n"]
     parts += [write_table(("Label", "Metrics", "Values"), _list_labels(collectors)), "## Queries"]
     parts += [f"\n{query.title}:\n\n```promql\n{query.text}\n```" for query in QUERIES]
-    parts += ["\n## Metrics of the process", PROCESS, write_table(_OTHER_TITLES, _list_others(metrics))]
+    titles = ("Metric", "Type", "Labels", "Meaning")
+    parts += ["\n## Metrics of the process", PROCESS, write_table(titles, _list_others(metrics))]
     return "\n".join(parts)
 
 
 PROCESS = """
-`trimtab_build_info` is always 1; its labels name the version of trimtab and of Python. The others come from the library
-prometheus_client; those whose names begin with `process_` exist on Linux only.
+`trimtab_build_info` is always 1. Its labels name the versions of trimtab and of Python. The other metrics in this table
+come from the library prometheus_client. Those whose names begin with `process_` exist on Linux only.
 
 With several `workers`, each `process_` metric has the label `worker` (`1`, `2`, ... and `supervisor`), and there are no
 `python_gc_` metrics. `trimtab_worker_up` and `trimtab_worker_restarts_total` then report each worker's state by the
@@ -89,10 +89,10 @@ def _list_labels(collectors: list[Collector]) -> Iterator[tuple[str, str, str]]:
         yield code(label.name), _join(shown) or "every metric with this label", label.values
 
 
-def _list_others(metrics: Metrics) -> Iterator[tuple[str, str, str, str]]:
+def _list_others(metrics: Metrics) -> Iterator[tuple[str, ...]]:
     own = {collector.name.removesuffix("_total") for collector in list_collectors(metrics)}
     for family in metrics.registry.collect():
         if family.name not in own:
             end = {"counter": "_total", "info": "_info"}.get(family.type, "")
-            labels = dict.fromkeys(name for sample in family.samples for name in sample.labels)
+            labels = sorted({name for sample in family.samples for name in sample.labels})
             yield code(f"{family.name}{end}"), family.type, _join(tuple(labels)), plain(family.documentation)

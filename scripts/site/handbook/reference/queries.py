@@ -24,8 +24,8 @@ LABELS = (
     Label(
         "model",
         None,
-        "The glob of `models` that the request's model matches; else the model's name, once an upstream has"
-        " answered for it with success; else `other`. At most 50 names become labels.",
+        "The glob in `models` that matches the request's model. If none matches: the model's name, after an upstream"
+        " has answered for it with success; before that `other`. At most 50 names become labels.",
     ),
     Label("endpoint", None, "`chat`, or `other` for a path that trimtab does not compact."),
     Label("status", None, "The HTTP status that the client received."),
@@ -33,9 +33,10 @@ LABELS = (
         "outcome",
         None,
         "`unchanged`; `compacted`; `observe` or `off` (the mode); `passed` (a path that trimtab does not compact);"
-        " `undecodable`; `too_large`; `refused` (by trimtab); `busy` (forwarded unchanged because no thread was"
-        " free in time); `failed_open`; `broken` (the answer broke off); `aborted` (the client left, or the drain"
-        " ended).",
+        " `undecodable` (the body is not a chat request; forwarded unchanged); `too_large` (the same for a body that is"
+        " too large); `refused` (by trimtab); `busy` (forwarded unchanged because no thread was free in time);"
+        " `failed_open` (forwarded unchanged after a fault of trimtab); `broken` (the answer broke off); `aborted`"
+        " (the client closed its connection, or trimtab was stopped).",
     ),
     Label("stage", None, "`original`: as the client sent it; `sent`: as forwarded."),
     Label(
@@ -45,45 +46,51 @@ LABELS = (
         " `pairing`, `exceeded`.",
     ),
     Label("source", None, "`upstream`: as the upstream reported it; `estimated`: counted from the answer."),
-    Label("cause", None, "`calibration` (the ratio of tokens), `window`."),
+    Label("cause", None, "`calibration`: the token ratio changed; `window`: the context window changed."),
     Label(
         "result",
         "trimtab_overflow_retries_total",
         "`recovered`; `refused` (the second attempt was refused, too); `failed` (it met another error); `aborted`"
-        " (the client left); `hopeless` (no shorter request could be sent).",
+        " (the client closed its connection); `hopeless` (trimtab could not make the request shorter).",
     ),
     Label(
         "result",
         "trimtab_summaries_total",
-        "`hit` (found in the store); `prefetched` (written in the background); `made` (while a request waited);"
-        " `joined` (waited for one under way); `rejected` (the answer was no summary); `failed`; `digest`.",
+        "`hit` (found in the store); `prefetched` (written in the background); `made` (written while the request"
+        " waited); `joined` (the request waited for a call that another one had begun); `rejected` (the answer was not"
+        " a summary); `failed`; `digest` (the cut got a digest instead).",
     ),
     Label(
         "result",
         "trimtab_summary_seconds",
-        "`written`; `rejected`; `empty` (no text, or a tool call); `refused` (a status other than 200); `failed`"
-        " (no readable answer); `timed_out`; `cancelled` (at the end of the process).",
+        "`written`; `rejected` (the answer was not a summary); `empty` (no text, or a tool call); `refused` (a status"
+        " other than 200); `failed` (no readable answer); `timed_out`; `cancelled` (the process ended).",
     ),
     Label(
         "phase",
         "trimtab_fail_open_total",
-        "`read`, `plan`, `summary`, `apply` (the original was forwarded); `recover` (the client received the"
-        " upstream's refusal); `count`, `write_ahead`, `observe` (after the request).",
+        "`read`, `plan`, `summary`, `apply`: the original was forwarded. `recover`: the client received the upstream's"
+        " refusal. `count`, `write_ahead`, `observe`: the fault came after the request was sent.",
     ),
     Label("phase", "trimtab_overhead_seconds", "`plan`, `summary`, `apply`."),
-    Label("kind", "trimtab_summary_tokens_total", "`prompt`, `completion`."),
-    Label("kind", "trimtab_cuts_total", "`prune`, `summarise`, `digest`."),
+    Label("kind", "trimtab_summary_tokens_total", "`prompt` or `completion` tokens of the call."),
+    Label(
+        "kind",
+        "trimtab_cuts_total",
+        "`prune`: tool results before the cut were pruned; `summarise`: a model's summary replaces the"
+        " messages; `digest`: a digest replaces them.",
+    ),
     Label("store", None, "`sqlite`, `redis`."),
 )
 
 QUERIES = (
-    Query("Requests in a second by outcome", "sum by (outcome) (rate(trimtab_requests_total[5m]))"),
+    Query("Requests per second, by outcome", "sum by (outcome) (rate(trimtab_requests_total[5m]))"),
     Query(
         "The share of prompt tokens that trimtab removed",
         '1 - sum(rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))\n'
         '  / sum(rate(trimtab_prompt_tokens_total{stage="original"}[1h]))',
     ),
-    Query("Prompt tokens saved in a day by rule", "sum by (rule) (increase(trimtab_tokens_saved_total[1d]))"),
+    Query("Prompt tokens saved per day, by rule", "sum by (rule) (increase(trimtab_tokens_saved_total[1d]))"),
     Query(
         "The time that planning adds to a request, 95th percentile",
         'histogram_quantile(0.95, sum by (le) (rate(trimtab_overhead_seconds_bucket{phase="plan"}[5m])))',
@@ -97,12 +104,19 @@ QUERIES = (
         "histogram_quantile(0.5, sum by (le, model) (rate(trimtab_prefix_kept_ratio_bucket[1h])))",
     ),
     Query(
-        "Faults inside compaction, by phase; it should be 0", "sum by (phase) (increase(trimtab_fail_open_total[1h]))"
+        "Faults inside trimtab in the last hour, by phase; this should be 0",
+        "sum by (phase) (increase(trimtab_fail_open_total[1h]))",
     ),
     Query(
-        "Requests that the upstream refused for their length, by result",
+        "Requests in the last hour that the upstream refused as too long, by result",
         "sum by (result) (increase(trimtab_overflow_retries_total[1h]))",
     ),
-    Query("Summaries by how they were obtained", "sum by (result) (increase(trimtab_summaries_total[1h]))"),
-    Query("Failures of the store; it should be 0", "sum by (store) (increase(trimtab_store_errors_total[1h]))"),
+    Query(
+        "Summaries in the last hour, by how they were obtained",
+        "sum by (result) (increase(trimtab_summaries_total[1h]))",
+    ),
+    Query(
+        "Failures of the store in the last hour; this should be 0",
+        "sum by (store) (increase(trimtab_store_errors_total[1h]))",
+    ),
 )
