@@ -108,7 +108,7 @@ class Cuts:
     def keep_images(self, window: Window, number: int) -> Window | None:
         """The window with only its newest `number` images; None while there are fewer than twice that many.
 
-        Each removal breaks the prompt cache from the oldest removed image on. So many images are removed at a time:
+        Each removal breaks the prompt cache from the oldest removed image on. Images are removed that many at a time:
         one by one, they would break the cache at every step.
         """
         start = max(self.floor(window), window.images.at)

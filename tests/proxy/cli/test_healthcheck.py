@@ -79,7 +79,7 @@ async def test_the_address_is_the_one_that_serve_takes(tmp_path: Path) -> None:
 
 
 async def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """Each error on a line of its own. Errors in other keys do not matter."""
+    """Each error is on its own line. Errors in other keys do not matter."""
     file = tmp_path / "trimtab.yaml"
     file.write_text("listen: 8790\n")
     result = await run("--config", str(file))

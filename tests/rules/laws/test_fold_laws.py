@@ -171,7 +171,7 @@ def test_a_volatile_head_moves_nothing(messages: tuple[Message, ...], policy: Po
     strategy=st.sampled_from(OverflowStrategy),
 )
 def test_no_head_makes_every_step_a_move(sizes: tuple[int, int], head: int, strategy: OverflowStrategy) -> None:
-    """If the head leaves a quarter of the limit, a move frees at least a tenth of that. So many steps are between two.
+    """If the head leaves a quarter of the limit, a move frees at least a tenth of that. So moves are rare.
 
     If it leaves less, nothing moves before the room is full.
     """

@@ -42,7 +42,7 @@ def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, 
 
 @given(messages=transcripts(), excess=st.integers(1, 4000))
 def test_the_largest_give_way_first(messages: tuple[Message, ...], excess: int) -> None:
-    """All shortened messages have one level, except for those that cannot spare so much."""
+    """All shortened messages have one level, except for those that cannot spare that much."""
     caps = {cap.at: cap.tokens for cap in open_step(messages).share(excess, 0) or ()}
     levels = [tokens for at, tokens in caps.items() if tokens > least_tokens(messages[at])]
     assert len(set(levels)) <= 1
