@@ -78,7 +78,7 @@ class Cuts:
         return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
 
     def prune(self, window: Window) -> Window | None:
-        """The window with the results before the next cut pruned; None if that is not allowed or changes nothing."""
+        """The window with results before the next cut as placeholders; None if not allowed, or if nothing changes."""
         if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
             return None
         stop = min(window.next_cut, self._protected())
