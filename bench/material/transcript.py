@@ -11,7 +11,7 @@ import orjson
 LONG_RESULT_BYTES = 24_000
 """About 6,000 tokens. Chosen: over the default max_tool_result_tokens."""
 _STEP_BYTES = 420
-"""Approximate bytes of a step besides the text of its result."""
+"""Approximate bytes of a step in addition to the text of its result."""
 _TOOLS = ("read_file", "run_command", "search_code", "edit_file", "list_directory", "fetch_page")
 _WORDS = (
     "config", "parser", "retry", "loader", "session", "token", "buffer", "request", "answer", "index", "cache",

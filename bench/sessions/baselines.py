@@ -55,7 +55,7 @@ IN_PROCESS: dict[str, Contestant] = {
     "mask": mask_old_results,
 }
 WINDOWLESS = frozenset({"nothing", "mask", "headroom-cache", "headroom-token"})
-"""Contestants that are not told the window: they do the same at each."""
+"""Contestants that do not know the window: they do the same at each."""
 
 
 def find_head(session: Session) -> set[int]:

@@ -3,11 +3,11 @@
     python -m bench.tokens.run --peers .bench-peers
     python -m bench.tokens.run --only accuracy --only warm
 
-Parts: accuracy (recorded requests with the prompt tokens that the API reported, beside LiteLLM and others), cold (texts
-not seen before, beside tiktoken), hard (texts that are hard for tokenizers), warm (a 400 kB transcript that was seen)
-and engines (tokenizers that the proxy uses if they are installed). All times are processor time; things that are
-compared take turns in one run. All parts take about two minutes. `bench.latency.loop_lag` measures what a count does to
-the event loop.
+Parts: accuracy (recorded requests with the prompt tokens that the API reported, compared with LiteLLM and others), cold
+(texts not seen before, compared with tiktoken), hard (texts that are hard for tokenizers), warm (a 400 kB transcript
+that was seen) and engines (tokenizers that the proxy uses if they are installed). All times are processor time; things
+that are compared take turns in one run. All parts take about two minutes. `bench.latency.loop_lag` measures what a
+count does to the event loop.
 """
 
 import argparse

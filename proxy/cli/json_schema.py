@@ -1,7 +1,7 @@
 """The JSON Schema of the configuration, for editors and for the reference page.
 
 Law: what the loader accepts, the schema accepts. It also refuses unknown keys, values of a wrong type, and numbers out
-of range. It knows nothing of the environment, of files, or of keys that contradict each other.
+of range. It cannot check the environment, files, or keys that contradict each other.
 """
 
 from importlib.metadata import version

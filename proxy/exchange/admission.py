@@ -26,7 +26,7 @@ async def receive(
 ) -> tuple[ReceivedBody, Begun | None]:
     """Receive the body, and find the earlier body that it continues, if any.
 
-    The memory for it is counted in the request's account. A body too large for the memory ever to hold is marked as too
+    The memory for it is counted in the request's account. A body that the memory could never hold is marked as too
     large and is not decoded. Raises SlowRequestError and OverloadedError.
     """
     most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)

@@ -93,8 +93,8 @@ class Arrival:
 class Head:
     """A parsed head, kept for the next request of its connection, which mostly differs in Content-Length only.
 
-    Any other difference, even one byte, has the head parsed again. A head never outlives its connection and is not
-    used for another one.
+    After any other difference, even of one byte, the head is parsed again. A head never outlives its connection and is
+    not used for another one.
 
     length_at, further_at: index of Content-Length in `raw` and in `end_to_end`; -1 if it is absent.
     forwarded: headers for each upstream, made once.

@@ -61,7 +61,7 @@ class Opening:
 async def read_opening(
     reply: Reply, answer: aiohttp.ClientResponse, codec: Codec, write_headers: Callable[[], Headers]
 ) -> Opening:
-    """Read just enough of an answer to tell a refusal for length from everything else.
+    """Read just enough of an answer to recognise a refusal for length.
 
     The head of a stream is passed on at once, with the headers from `write_headers`. An answer with a Content-Length is
     not begun, because a second attempt's answer would have another length.

@@ -20,7 +20,7 @@ from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
 
 STALLED_SECONDS = 600.0
-"""A client that takes nothing of its response for this long is considered gone. Chosen: no working client pauses so
+"""A client that takes no byte of its response for this long is considered gone. Chosen: no working client pauses that
 long."""
 FREE_BYTES = 32 * 1024
 """A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit, above which a writer must

@@ -198,7 +198,7 @@ class Server(web.Server):
 
 
 def _explain(error: Exception) -> ProxyError:
-    """The error for a request that could not be read; it quotes nothing of the request."""
+    """The error for a request that could not be read; it does not quote the request."""
     if isinstance(error, LineTooLong) or "Too many headers" in str(error):
         message = (
             f"the head of a request may have at most {MAX_HEAD_BYTES} bytes and {MAX_HEADER_FIELDS} header fields;"

@@ -1,7 +1,8 @@
 """When Python's cyclic garbage collector runs.
 
 Law: no request waits for a full collection, unless requests have arrived without a pause for MOST_SECONDS. Then one
-runs all the same, so that memory does not grow. Objects that exist at the start are frozen and never examined again.
+runs in spite of the requests, so that memory does not grow. Objects that exist at the start are frozen and never
+examined again.
 """
 
 import asyncio

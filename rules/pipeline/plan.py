@@ -49,7 +49,7 @@ class Plan:
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.
 
-        The caller must check whether the request then fits: `apply` refuses nothing of this plan.
+        The caller must check whether the request then fits, because `apply` never refuses this plan.
         """
         window = self.window.earlier
         if window is None:

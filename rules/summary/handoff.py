@@ -32,7 +32,7 @@ _TOLD = frozenset(
 
 LEAST_CHARS = 40
 """Minimum number of letters and digits below the headings, in sentences that carry information. Chosen: it rejects a
-note that says `none` four times, which cannot stand for thousands of tokens."""
+note that says `none` four times, which cannot replace thousands of tokens."""
 CLOSING_LINES = 3
 """Number of last lines in which an answer to a user may ask what else is wanted. Chosen."""
 

@@ -105,8 +105,8 @@ LABEL_WORDS = 6
 _JOINING = frozenset(
     {"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"}
 )
-"""Words that stand between the two things that a heading names ("progress and decisions"), in the languages above, and
-the article `the`, which joins nothing."""
+"""Words between the two things that a heading names ("progress and decisions"), in the languages above, and the article
+`the`, which joins nothing."""
 
 _KNOWN_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "DEVANAGARI"})
 """Scripts of the languages above: the first word of the Unicode names of their letters."""

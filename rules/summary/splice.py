@@ -110,7 +110,7 @@ def _title(kept: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _say(message: Message) -> tuple[str, ...]:
-    """The texts of a kept message, and the lines that stand for its images."""
+    """The texts of a kept message, and the lines that replace its images."""
     return (*message.texts, *(part.line for part in message.media if part.is_removed))
 
 

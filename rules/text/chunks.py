@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 PIECE_CHARS = 32_768
-"""The slowest whole-text operation in use takes at most a few milliseconds for so many characters, on one core."""
+"""The slowest whole-text operation in use takes at most a few milliseconds for this many characters, on one core."""
 
 
 def cut_pieces(text: str, after: str = "\n", before: str = "", size: int = PIECE_CHARS) -> Iterator[str]:

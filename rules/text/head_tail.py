@@ -28,7 +28,7 @@ MAX_CHARS_PER_UNIT = 128
 ENCODED_AT_ONCE = 256 * 1024
 """Characters. Encoding megabytes in one call would keep other threads from running (the GIL is held). Chosen."""
 MIN_TEXT_TOKENS = 24
-"""A shorter text carries no information. If a summary has less room, one fixed line stands for it. Chosen."""
+"""A shorter text carries no information. If a summary has less room, one fixed line replaces it. Chosen."""
 
 Measure = Callable[[str], int]
 """Returns the size of a text in the unit of the limit, for example tokens or bytes."""
@@ -50,7 +50,7 @@ def truncate_text(
     room = limit - measure(_mark(_count_lines(text, 0, len(text)), total, unit, how))
     # Tokens of head, marker and tail do not simply add up at their joins, so the room may have to shrink.
     for _ in range(SEARCH_ROUNDS):
-        if room * HEAD_SHARE < 1:  # a marker without a beginning before it tells less than a beginning alone
+        if room * HEAD_SHARE < 1:  # a beginning alone says more than a marker alone
             break
         head = _take(text, int(room * HEAD_SHARE), measure)
         tail = _take(text, room - int(room * HEAD_SHARE), measure, behind=len(head))

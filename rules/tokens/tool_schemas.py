@@ -134,7 +134,7 @@ class _Renderer:
         return "\n".join(("{", *lines, place.indent + "}"))
 
     def _resolve(self, schema: Schema, place: _Place) -> tuple[Schema, _Place]:
-        """The target of `$ref` with the keys beside it; an empty target if the reference is part of itself."""
+        """The target of `$ref` with the keys next to it; an empty target if the reference is part of itself."""
         references = place.references
         for _ in range(MAX_DEPTH):
             reference = schema.get("$ref")

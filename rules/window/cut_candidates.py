@@ -78,7 +78,7 @@ class Cuts:
         return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
 
     def prune(self, window: Window) -> Window | None:
-        """The window with the results before the next cut pruned; None if that is not allowed or changes nothing."""
+        """The window with results before the next cut as placeholders; None if not allowed, or if nothing changes."""
         if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
             return None
         stop = min(window.next_cut, self._protected())
@@ -108,7 +108,7 @@ class Cuts:
     def keep_images(self, window: Window, number: int) -> Window | None:
         """The window with only its newest `number` images; None while there are fewer than twice that many.
 
-        Each removal breaks the prompt cache from the oldest removed image on. So many images are removed at a time:
+        Each removal breaks the prompt cache from the oldest removed image on. Images are removed that many at a time:
         one by one, they would break the cache at every step.
         """
         start = max(self.floor(window), window.images.at)

@@ -137,7 +137,7 @@ async def vanish(_recorded, request):
     "answer", [None, refuse, vanish, break_off], ids=["plain", "refuses", "vanishes", "breaks off"]
 )
 async def test_a_process_tells_nothing_planted(answer, tmp_path, client, upstream):
-    """Not in the log, the metrics, the errors or the files, whatever the upstream does. Each log line is JSON."""
+    """Log, metrics, errors and files have nothing planted, whatever the upstream does. Each log line is JSON."""
     upstream.answer = answer or upstream.answer
     async with serving(tmp_path, upstream.url) as (process, url):
         statuses = await ask_everything(client, url)
@@ -172,7 +172,7 @@ async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(tmp_path
 @pytest.mark.parametrize("wants", [None, b"other"], ids=["lets in", "refuses"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxys_password_is_told_to_nobody_else(wants, scheme, tmp_path, client, upstream, monkeypatch):
-    """Not in the log, errors or files, nor to the upstream, whether the proxy accepts it or not."""
+    """Log, errors and files do not have it, and the upstream does not get it, whether the proxy accepts it or not."""
     async with run_forward_proxy() as forward:
         forward.wants = wants
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", f"http://me:{KEY}@{forward.address}")

@@ -1,4 +1,4 @@
-"""What the shell's tests share: the loaded vocabulary, and a log that leaves no trace."""
+"""Shared by the shell's tests: the loaded vocabulary, and a log that leaves no trace."""
 
 from collections.abc import Iterator
 
@@ -18,12 +18,12 @@ def encoding() -> tiktoken.Encoding:
 
 @pytest.fixture(scope="session")
 def count(encoding: tiktoken.Encoding) -> CountTokens:
-    """Exact counts."""
+    """Exact token counts."""
     return make_counter(count_pieces(encoding))
 
 
 @pytest.fixture
 def restored_log() -> Iterator[None]:
-    """Structlog as it was before, whatever the test configured."""
+    """Restore structlog's configuration after the test."""
     yield
     structlog.reset_defaults()

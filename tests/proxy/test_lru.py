@@ -1,4 +1,4 @@
-"""A mapping bounded by bytes, and a key that stands for one object."""
+"""A mapping bounded by bytes, and shares of one bound."""
 
 import threading
 from collections import OrderedDict
@@ -17,7 +17,7 @@ def _make(max_bytes: int = MAX_BYTES) -> BytesLRU[str, str]:
 
 
 def test_a_value_is_there_until_it_must_go() -> None:
-    """What was kept is found, what was not is None."""
+    """A value that was kept is found. A missing one gives None."""
     lru = _make()
     lru["a"] = "1"
 
@@ -25,7 +25,7 @@ def test_a_value_is_there_until_it_must_go() -> None:
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    """Reading counts as use, so the oldest unread entry makes room."""
+    """Reading counts as use, so the entry that was read longest ago is dropped."""
     lru = _make()
     for key in "abcd":
         lru[key] = key * 100
@@ -36,7 +36,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_an_entry_may_fill_the_whole_and_no_more() -> None:
-    """Exactly `max_bytes` is kept, one byte more is not, and drives out nothing."""
+    """An entry of exactly `max_bytes` is kept. With one byte more it is not kept, and nothing is dropped for it."""
     lru = _make()
     lru["a"] = "x" * (MAX_BYTES - ENTRY_BYTES)
     lru["b"] = "x" * (MAX_BYTES - ENTRY_BYTES + 1)
@@ -45,7 +45,7 @@ def test_an_entry_may_fill_the_whole_and_no_more() -> None:
 
 
 def test_replacing_a_value_updates_the_size() -> None:
-    """A hundred replacements take the room of one."""
+    """A hundred replacements take the space of one."""
     lru = _make()
     lru["a"] = "1"
     for _ in range(100):
@@ -56,7 +56,7 @@ def test_replacing_a_value_updates_the_size() -> None:
 
 
 def test_an_oversized_value_does_not_leave_the_old_one_under_its_key() -> None:
-    """A mapping may forget; it must not answer with a value that was replaced."""
+    """A mapping may forget a value, but must not return one that was replaced."""
     lru = _make()
     lru["a"] = "old"
     lru["a"] = "x" * MAX_BYTES
@@ -66,7 +66,7 @@ def test_an_oversized_value_does_not_leave_the_old_one_under_its_key() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 1000) | st.none()), max_size=40))
 def test_it_behaves_as_the_plain_model(steps: list[tuple[str, int | None]]) -> None:
-    """Any sequence of writes (a size) and reads (None) leaves what a straightforward LRU would keep, within bounds."""
+    """For any sequence of writes (a size) and reads (None), it keeps what a simple LRU would keep, within its bound."""
     lru = _make()
     model: OrderedDict[str, str] = OrderedDict()
     for key, size in steps:
@@ -87,7 +87,7 @@ def test_it_behaves_as_the_plain_model(steps: list[tuple[str, int | None]]) -> N
 
 
 def test_the_first_key_that_has_a_value_gives_it_up() -> None:
-    """One search, in the keys' order; the others keep theirs."""
+    """One search tries the keys in their order. The other entries stay."""
     lru = _make()
     for key in "abc":
         lru[key] = key.upper()
@@ -97,7 +97,7 @@ def test_the_first_key_that_has_a_value_gives_it_up() -> None:
 
 
 def test_the_items_are_told_the_least_recently_used_first() -> None:
-    """Telling them is no use of any, and the list stays as it is whatever becomes of the mapping."""
+    """Listing the entries is no use of them. The list does not change with the mapping."""
     lru = _make()
     assert lru.items() == []
     for key in "abc":
@@ -112,7 +112,7 @@ def test_the_items_are_told_the_least_recently_used_first() -> None:
 
 
 def test_threads_do_not_spoil_the_count_of_bytes() -> None:
-    """Many writers and readers at once: afterwards the sum is that of what is kept, and within bounds."""
+    """Many threads write and read at once. Afterwards the sum is that of the kept entries, and within the bound."""
     lru = _make()
     barrier = threading.Barrier(4)
 
@@ -131,7 +131,7 @@ def test_threads_do_not_spoil_the_count_of_bytes() -> None:
 
 
 def test_what_one_share_keeps_no_other_finds() -> None:
-    """Nor counts it as its own; the bound is that of all of them together."""
+    """Another share does not count it either. The bound is on all shares together."""
     lru = _make()
     one, two = lru.share(), lru.share()
     one["a"] = "1"
@@ -148,7 +148,7 @@ def test_what_one_share_keeps_no_other_finds() -> None:
 
 
 def test_whoever_holds_most_forgets_first() -> None:
-    """A flood drives out its own, and not what little another has, however long ago that was used."""
+    """A flood drops its own entries, and not the few of another share, however old these are."""
     lru = _make(100 * (ENTRY_BYTES + 100))
     honest, flood = lru.share(), lru.share()
     for number in range(20):
@@ -161,7 +161,7 @@ def test_whoever_holds_most_forgets_first() -> None:
 
 
 def test_a_closed_share_keeps_nothing_and_frees_all() -> None:
-    """The others are as they were."""
+    """The other shares do not change."""
     lru = _make()
     one, two = lru.share(), lru.share()
     one["a"], two["a"] = "1", "2"
@@ -175,7 +175,7 @@ def test_a_closed_share_keeps_nothing_and_frees_all() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abcdef"), st.integers(0, 1000)), max_size=60))
 def test_shares_hold_no_more_than_the_bound(steps: list[tuple[int, str, int]]) -> None:
-    """Whatever is written where; and no share that holds less than its part loses anything."""
+    """The law holds for all writes. A share that holds less than its part of the bound loses nothing."""
     lru = _make()
     shares = [lru.share() for _ in range(4)]
     for number, key, size in steps:
@@ -190,7 +190,7 @@ def test_shares_hold_no_more_than_the_bound(steps: list[tuple[int, str, int]]) -
 
 
 def test_what_comes_once_does_not_drive_out_what_is_used() -> None:
-    """Entries that nobody has asked for have a part of the room, and no more."""
+    """Entries that were never read may take only a part of the space."""
     lru: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.6)
     for key in "ab":
         lru[key] = key * 100
@@ -227,7 +227,7 @@ def test_what_was_used_under_another_key_counts_as_used() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 1]), st.integers(-1, 300)), max_size=40))
 def test_sums_are_those_of_the_entries(steps: list[tuple[str, int, int]]) -> None:
-    """Of all shares together, whatever is used, written, taken or forgotten."""
+    """They cover all shares, whatever was read, written, taken or forgotten."""
     first: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.25)
     shares = (first, first.share())
     for key, number, size in steps:
@@ -245,7 +245,7 @@ def test_sums_are_those_of_the_entries(steps: list[tuple[str, int, int]]) -> Non
 
 
 def test_what_is_new_finds_room_though_all_of_it_is_used() -> None:
-    """Else nothing would ever be asked for a second time once the room was full."""
+    """Otherwise no new entry would ever be read a second time once the space was full."""
     lru: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.3)
     for key in "abcd":
         lru[key] = key * 100

@@ -1,4 +1,4 @@
-"""What requests may take of the memory."""
+"""The memory that requests may take."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def _work(memory: Memory, tenant: str, body_bytes: int, seconds: float = L
 
 
 def test_a_tenant_never_takes_the_last() -> None:
-    """Alone it may have half; of two, each a third; and what nobody holds is as it was."""
+    """A single tenant may hold half, and each of two tenants a third. In the end, everything is free again."""
     memory = Memory(1200)
     first, second = memory.open("a"), memory.open("b")
     assert (first.hold(600), first.hold(1)) == (True, False)
@@ -47,7 +47,7 @@ def test_a_tenant_never_takes_the_last() -> None:
 
 
 async def test_work_takes_more_than_what_is_kept_of_it() -> None:
-    """Its bytes were taken as they came; while it is worked on, the work's; then what is known of it, until it ends."""
+    """First the bytes of the body are held, then the memory for the work, and then what is kept until the end."""
     memory = Memory(100_000)
     account = memory.open("a")
     assert account.hold(100)
@@ -62,7 +62,7 @@ async def test_work_takes_more_than_what_is_kept_of_it() -> None:
 
 
 async def test_who_waits_has_its_turn_when_others_give_back() -> None:
-    """In the order in which they came; what does not fit yet stops nobody else."""
+    """They get it in the order of their arrival. A request that does not fit yet does not stop the others."""
     memory = Memory(1800)
     held = memory.open("a")
     assert held.hold(900)
@@ -76,7 +76,7 @@ async def test_who_waits_has_its_turn_when_others_give_back() -> None:
 
 
 async def test_who_waits_too_long_is_told_and_takes_nothing() -> None:
-    """And stands in nobody's way."""
+    """It delays nobody else."""
     memory = Memory(1000)
     held = memory.open("a")
     assert held.hold(400)
@@ -88,7 +88,7 @@ async def test_who_waits_too_long_is_told_and_takes_nothing() -> None:
 
 @pytest.mark.parametrize("is_given", [True, False])
 async def test_who_leaves_while_it_waits_takes_nothing(is_given: bool) -> None:  # noqa: FBT001 - a parameter of pytest
-    """Even if what it waited for was given to it at that moment."""
+    """Its memory may even be granted at that moment."""
     memory = Memory(1000)
     held = memory.open("a")
     assert held.hold(400)
@@ -104,7 +104,7 @@ async def test_who_leaves_while_it_waits_takes_nothing(is_given: bool) -> None: 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc"), st.integers(0, 500)), max_size=40))
 def test_nothing_is_taken_beyond_the_bound(steps: list[tuple[int, str, int]]) -> None:
-    """Whoever comes and goes: what is left is never negative, and in the end all of it is there again."""
+    """In any order of requests, what is left is never negative. In the end everything is free again."""
     memory = Memory(1000)
     accounts = [(tenant, memory.open(tenant)) for tenant in "aabbcc"]
     for number, _, size_bytes in steps:
@@ -122,7 +122,7 @@ def test_nothing_is_taken_beyond_the_bound(steps: list[tuple[int, str, int]]) ->
 
 @pytest.mark.parametrize("max_memory_mb", [512, 1024, 2048, 65536])
 def test_the_formula_adds_up(max_memory_mb: int) -> None:
-    """Idle process, caches and requests together are the bound, and there is room for a body that is worked on."""
+    """Idle process, caches and requests add up to the bound, and there is memory for work on a body."""
     caches_bytes = bound_caches(max_memory_mb * MB, 400 * MB)
     requests_bytes = bound_requests(max_memory_mb * MB, caches_bytes)
     assert caches_bytes == min(max_memory_mb // CACHES_SHARE, 400) * MB
@@ -145,5 +145,5 @@ def test_the_formula_adds_up(max_memory_mb: int) -> None:
     ],
 )
 def test_work_is_estimated_by_bytes_and_values(body: bytes, work_bytes: int) -> None:
-    """More if Python may keep the texts in four bytes a character; no body has more values than are decoded."""
+    """It is higher if Python may keep the texts in four bytes a character. The number of values has a maximum."""
     assert estimate_work(body) == work_bytes

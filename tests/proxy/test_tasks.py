@@ -37,7 +37,7 @@ async def test_what_is_started_is_waited_for_and_what_it_starts_too(tasks: Tasks
 
 
 async def test_closing_ends_what_is_under_way(tasks: Tasks, errors: list[BaseException]) -> None:
-    """That is no error."""
+    """Their end is not reported as an error."""
     task = tasks.start(asyncio.Event().wait())
     await tasks.close()
 

@@ -1,4 +1,4 @@
-"""The vocabulary: steps, heads, sums."""
+"""Messages, steps, heads and sums."""
 
 from support.builders import assistant, conversation, function_result, result, session, system, user
 
@@ -30,7 +30,7 @@ def test_tokens_are_those_of_all_messages_and_of_what_stands_outside() -> None:
 
 
 def test_text_joins_the_segments() -> None:
-    """Several segments read as lines of one text."""
+    """Several segments are joined as lines of one text."""
     assert result("1", "a", "b").text == "a\nb"
 
 

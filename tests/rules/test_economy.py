@@ -1,4 +1,4 @@
-"""Waters and budgets by economy and window: one curve, without jumps, in the order of what is paid for memory."""
+"""Waters and budgets by economy and window: one curve without jumps, and more memory for a higher price."""
 
 from itertools import pairwise
 
@@ -15,14 +15,14 @@ economies = pytest.mark.parametrize("economy", Economy)
 
 
 def test_the_economies_are_all_there() -> None:
-    """In the order in which the laws below hold them against each other."""
+    """They are in the order in which the laws below compare them."""
     assert set(SAVING) == set(Economy)
 
 
 @economies
 @given(window_tokens=WINDOWS)
 def test_low_water_is_well_below_high_water(economy: Economy, window_tokens: int) -> None:
-    """A cut that left hardly less than what it was made for would be made at every request."""
+    """Otherwise a cut would leave almost as much as before, and there would be one at every request."""
     budgets = find_budgets(economy, window_tokens)
     assert 0 < budgets.low_water <= 0.6 * budgets.high_water
     assert budgets.high_water < 1
@@ -31,7 +31,7 @@ def test_low_water_is_well_below_high_water(economy: Economy, window_tokens: int
 
 @given(window_tokens=WINDOWS)
 def test_who_pays_more_keeps_more(window_tokens: int) -> None:
-    """Both waters, and the tokens that are left for names, at every window."""
+    """The law holds for both waters and for the tokens that are left for names, at every window."""
     for more, less in pairwise(find_budgets(economy, window_tokens) for economy in SAVING):
         assert more.high_water >= less.high_water
         assert more.low_water >= less.low_water
@@ -43,7 +43,7 @@ def test_who_pays_more_keeps_more(window_tokens: int) -> None:
 def test_a_larger_window_has_lower_waters_and_longer_summaries(
     economy: Economy, window_tokens: int, more_tokens: int
 ) -> None:
-    """As shares: in tokens each holds as much or more."""
+    """The waters are lower as shares. In tokens, each is as large or larger."""
     small, large = find_budgets(economy, window_tokens), find_budgets(economy, window_tokens + more_tokens)
     assert large.high_water <= small.high_water
     assert large.low_water <= small.low_water
@@ -53,7 +53,7 @@ def test_a_larger_window_has_lower_waters_and_longer_summaries(
 @economies
 @given(window_tokens=st.integers(1024, 2_000_000))
 def test_a_percent_more_window_moves_nothing_by_more_than_a_hundredth(economy: Economy, window_tokens: int) -> None:
-    """So a window that was learned a little wrong costs little."""
+    """So a context window that was learned slightly wrong costs little."""
     here, there = find_budgets(economy, window_tokens), find_budgets(economy, window_tokens + window_tokens // 100)
     assert abs(here.high_water - there.high_water) <= 0.01
     assert abs(here.low_water - there.low_water) <= 0.01
@@ -63,7 +63,7 @@ def test_a_percent_more_window_moves_nothing_by_more_than_a_hundredth(economy: E
 
 @economies
 def test_in_tokens_a_larger_window_keeps_no_less(economy: Economy) -> None:
-    """From point to point of the curve: low water holds more, and so does what it leaves to names."""
+    """From point to point of the curve, low water grows, and so does the part of it for names."""
     kept = [window * find_budgets(economy, window).low_water for window in POINTS]
     assert kept == sorted(kept)
 
@@ -71,7 +71,7 @@ def test_in_tokens_a_larger_window_keeps_no_less(economy: Economy) -> None:
 @economies
 @given(window_tokens=st.integers(0, 8_000))
 def test_below_the_curve_its_first_point_holds(economy: Economy, window_tokens: int) -> None:
-    """And beyond it, its last."""
+    """Above the curve, its last point counts."""
     assert find_budgets(economy, window_tokens) == find_budgets(economy, 8_000)
     assert find_budgets(economy, 1_000_000 + window_tokens) == find_budgets(economy, 1_000_000)
 

@@ -26,13 +26,13 @@ from rules.treatment import MAX_NAME_CHARS, Budget, ToolRule, Treatment
     ],
 )
 def test_the_limit_is_the_window_less_the_reserve(window: int, reserve: int, wanted: int | None, limit: int) -> None:
-    """The reserve is a quarter of the window at most; the request's own maximum may raise it to a half."""
+    """The reserve is at most a quarter of the window. The request's own maximum may raise it to a half."""
     assert Policy(context_window=window, completion_reserve=reserve).limit_tokens(wanted) == limit
 
 
 @given(exponent=st.integers(1, 20), first=st.data())
 def test_maxima_within_a_power_of_two_set_one_limit(exponent: int, first: st.DataObject) -> None:
-    """Two maxima between the same powers of two leave the same limit, so a changing maximum moves no cut."""
+    """Two maxima between the same powers of two give the same limit. So a changing maximum moves no cut."""
     span = st.integers(2 ** (exponent - 1) + 1, 2**exponent)
     policy = Policy()
     assert policy.limit_tokens(first.draw(span)) == policy.limit_tokens(first.draw(span))
@@ -40,7 +40,7 @@ def test_maxima_within_a_power_of_two_set_one_limit(exponent: int, first: st.Dat
 
 @given(window=st.integers(1, 2_000_000), reserve=st.integers(0, 100_000), wanted=st.none() | st.integers(0, 2_000_000))
 def test_the_limit_leaves_half_of_the_window(window: int, reserve: int, wanted: int | None) -> None:
-    """Whatever is asked for, prompts may have at least half of the window, and no more than all of it."""
+    """For any maximum, prompts may have at least half of the window, and at most all of it."""
     limit = Policy(context_window=window, completion_reserve=reserve).limit_tokens(wanted)
     assert window / 2 <= limit <= window
 
@@ -48,7 +48,7 @@ def test_the_limit_leaves_half_of_the_window(window: int, reserve: int, wanted: 
 @pytest.mark.parametrize("reserve", [0, 1000, 8192])
 @pytest.mark.parametrize("ratio", [1.0, 1.3])
 def test_what_may_go_out_beyond_the_limit_is_half_of_the_reserve(reserve: int, ratio: float) -> None:
-    """If the request's own maximum fits the other half: so a maximum that changes below that changes nothing."""
+    """The request's own maximum must fit the other half. So a smaller maximum changes nothing."""
     policy = Policy(context_window=32_000, completion_reserve=reserve, token_ratio=ratio)
     half = min(reserve, policy.context_window // 4) // 2
     assert {policy.spare_tokens(wanted) for wanted in (None, 1, half // 2, half)} == {int(half / ratio)}
@@ -58,7 +58,7 @@ def test_what_may_go_out_beyond_the_limit_is_half_of_the_reserve(reserve: int, r
 
 
 def test_policies_are_named_as_they_are_equal() -> None:
-    """Whatever number is another one, be it in a tool's rule."""
+    """Any other number gives another name, also a number in a tool's rule."""
     policies = [
         Policy(),
         Policy(high_water=0.7),
@@ -82,11 +82,11 @@ TREATED = Policy(result_budget=Budget(0), tools=RULES)
     [("read_file", 1), ("reader", 2), ("Read_file", 0), ("write", 3), ("Write", 3), ("WRITE", 0), ("", 0), ("a", 0)],
 )
 def test_the_first_rule_that_matches_decides(name: str, expected: int) -> None:
-    """In the order of the rules; case counts."""
+    """Rules are tried in their order. Case matters."""
     assert TREATED.find_treatment(name).budget.max_tokens == expected
 
 
 def test_a_name_that_no_tool_can_have_matches_nothing() -> None:
-    """The longest name that is looked at still does."""
+    """The longest name that is compared still matches."""
     assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 4)) is RULES[1].treatment
     assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 3)).budget == Budget(0)

@@ -1,4 +1,4 @@
-"""The hash chain: it names what was said, and nothing else."""
+"""The hash chain names what was said, and nothing else."""
 
 from dataclasses import replace
 
@@ -23,19 +23,19 @@ MESSAGES = st.builds(
 
 @given(left=MESSAGES, right=MESSAGES)
 def test_a_digest_names_what_is_said(left: Message, right: Message) -> None:
-    """Two messages share a digest exactly when role, texts, calls and answer are the same."""
+    """Two messages have the same digest exactly if role, texts, calls and answered call are the same."""
     assert (digest_message(left) == digest_message(right)) == (left == right)
 
 
 def test_texts_do_not_pass_for_a_call() -> None:
-    """A message that says what another one calls has a digest of its own, even where the call has no id."""
+    """A message whose text looks like another's call has a digest of its own, even if the call has no id."""
     calls = Message(Role.ASSISTANT, tool_calls=(ToolCall("", "run", "{}"),))
     says = Message(Role.ASSISTANT, texts=("run", "{}", ""))
     assert digest_message(calls) != digest_message(says)
 
 
 def test_media_enter_the_digest() -> None:
-    """Each part that is not text counts, and never passes for a text."""
+    """Each part that is not text counts, and is never confused with a text."""
     message = Message(Role.USER, ("a",))
     digests = {
         digest_message(message),
@@ -52,20 +52,20 @@ def test_lone_surrogates_are_digested() -> None:
 
 
 def test_what_stands_outside_the_words_does_not_count() -> None:
-    """Raw bytes, token counts and the name of a user do not rename a message."""
+    """Raw bytes, token counts and a user's name do not change the digest."""
     message = Message(Role.USER, ("a",))
     assert digest_message(message) == digest_message(replace(message, raw=b"{}", tokens=9, edited=True))
 
 
 @given(messages=transcripts(), more=transcripts(4))
 def test_a_longer_transcript_keeps_the_hash(messages: tuple[Message, ...], more: tuple[Message, ...]) -> None:
-    """What follows a prefix does not rename it, nor any shorter one."""
+    """Later messages change neither this hash nor that of any shorter prefix."""
     messages = (user(), *messages)
     assert hash_prefixes((*messages, *more))[: len(messages) + 1] == hash_prefixes(messages)
 
 
 def test_leading_system_messages_do_not_count() -> None:
-    """A timestamp in the system prompt does not rename a summary; the same message further on would."""
+    """A timestamp in the system prompt does not rename a summary. The same message further on would."""
     messages = session(3)
     later = (system("Now it is noon."), system("More."), *messages[1:])
     assert hash_prefixes(messages)[5] == hash_prefixes(later)[6]
@@ -81,7 +81,7 @@ def test_edits_do_not_rename() -> None:
 
 @pytest.mark.parametrize("stop", [3, 4, 5])
 def test_every_message_counts(stop: int) -> None:
-    """The chain is another one for each length, and where a message was another one."""
+    """The hash is different for each length, and if any message is different."""
     messages = session(2)
     other = (*messages[:2], assistant("else", call("c0")), *messages[3:])
     assert hash_prefixes(messages)[stop] != hash_prefixes(messages)[stop - 1]
@@ -89,14 +89,14 @@ def test_every_message_counts(stop: int) -> None:
 
 
 def test_no_prefix_is_zeros() -> None:
-    """The chain begins with 32 zero bytes, and stays there until the leading system messages end."""
+    """The chain begins with 32 zero bytes, which stay until the leading system messages end."""
     assert hash_prefixes(()) == [bytes(32)]
     assert hash_prefixes((system(), system("More."), user()))[:3] == [bytes(32)] * 3
 
 
 @given(messages=transcripts(), edits=st.lists(st.integers(0, 30), max_size=2))
 def test_prefixes_share_a_hash_exactly_when_they_say_the_same(messages: tuple[Message, ...], edits: list[int]) -> None:
-    """A message that says something else renames every prefix that contains it, and none before."""
+    """A changed message changes the hash of every prefix that contains it, and of no shorter one."""
     messages = (user(), *messages)
     first = min((index for index in edits if 0 < index < len(messages)), default=len(messages))
     others = [user("else") if index in edits and index else message for index, message in enumerate(messages)]

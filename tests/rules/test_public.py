@@ -1,4 +1,4 @@
-"""The public face of the rules: what a library's user needs, and nothing else."""
+"""The public interface of the rules: what a library's user needs, and nothing else."""
 
 import inspect
 from dataclasses import replace
@@ -21,20 +21,20 @@ from rules import (
 
 
 def count(text: str) -> int:
-    """Words."""
+    """The number of words."""
     return len(text.split())
 
 
 @pytest.mark.parametrize("name", rules.__all__)
 def test_whatever_is_public_says_what_it_promises(name: str) -> None:
-    """Each has a docstring of its own; aliases of types have theirs in the source."""
+    """Each name has a docstring of its own. The docstrings of type aliases are in the source."""
     public = getattr(rules, name)
     if inspect.isclass(public) or inspect.isfunction(public):
         assert len(vars(public).get("__doc__") or public.__doc__ or "") > 20
 
 
 def test_a_transcript_is_compacted_by_public_names_alone() -> None:
-    """Decide, ask for the text that the cut wants, carry out."""
+    """The steps are: decide, get the text that the cut wants, and carry out."""
     words = "a line of words that says something " * 30
     turns = [(Role.USER, f"task {words}")]
     turns += [(role, f"{number} {words}") for number in range(40) for role in (Role.ASSISTANT, Role.USER)]

@@ -142,7 +142,7 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:
-    """The finding for this status of an answer to the question for models, which listed so many models.
+    """The finding for an upstream that answers the question for models with this status and `listed` models.
 
     Over plain HTTP, a forward proxy may have given the status instead of the upstream.
     """

@@ -55,7 +55,7 @@ class Options:
 class Setup:
     """Everything that is known before a model is asked.
 
-    room_tokens: largest prompt that the model's window holds beside an answer, in the model's own tokens.
+    room_tokens: largest prompt that the model's window holds together with an answer, in the model's own tokens.
     removed: number of messages that compaction removes.
     parts: what questions are made of.
     questions: those in the cache; empty if they must be made.

@@ -25,7 +25,7 @@ class _PassphraseError(Exception):
 
 
 def check_authorities(file: str) -> str:
-    """The file itself. Raises CertificateFileError if it has no readable certificates of authorities."""
+    """Return the file itself. Raises CertificateFileError if it has no readable certificates of authorities."""
     _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), file)
     return file
 
@@ -43,7 +43,7 @@ def find_trust_fault(environment: Mapping[str, str]) -> str | None:
 
 
 def check_certificate(file: str) -> str:
-    """The file itself. Raises CertificateFileError if it contains no certificate."""
+    """Return the file itself. Raises CertificateFileError if it contains no certificate."""
     if _CERTIFICATE_MARK not in _read(file):
         message = "contains no certificate in PEM form"
         raise CertificateFileError(message)

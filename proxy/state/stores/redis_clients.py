@@ -22,7 +22,7 @@ CONNECT_SECONDS = 1.0
 OPERATION_SECONDS = 1.0
 """Chosen, both: a request waits for the store at most this long before memory takes its place."""
 MAX_CONNECTIONS = 32
-"""Chosen: summaries are rare beside requests, so few operations are in progress at once."""
+"""Chosen: summaries are rare compared with requests, so few operations are in progress at once."""
 CLUSTER_RETRIES = 1  # chosen: enough to follow a slot that has moved; a store that is out must fail soon
 
 

@@ -77,7 +77,7 @@ def accept_note(
         headings.
     """
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
-    if not answer.text or completion.calls_tool:  # text beside a call is about the call
+    if not answer.text or completion.calls_tool:  # text next to a call is about the call
         reason = "empty"
         raise EmptyError(reason, was_cut=was_cut)
     flaw = handoff.Flaw.REFUSAL if completion.was_filtered else answer.flaw

@@ -25,12 +25,12 @@ MAX_PAUSE_SECONDS = 600.0  # chosen: an outage costs one call in ten minutes
 WAIT_SLACK_SECONDS = 5.0
 """Time added to a summary's own timeout when waiting for another process. Chosen: covers its start and the store."""
 POLL_SECONDS = 0.2
-"""Between two looks for another process's summary. Chosen: short beside a call of seconds."""
+"""Between two looks for another process's summary. Chosen: short compared with a call, which takes seconds."""
 OPENED_BYTES = 4 * 1024 * 1024
 """Memory for decrypted summaries, so that not every request reads and decrypts. Chosen: some hundred summaries."""
 OPENED_SECONDS = 60.0
-"""After this time the store is asked again, so that it knows which summaries are still used. Chosen: short beside
-`store_ttl_seconds`."""
+"""After this time the store is asked again, so that it knows which summaries are still used. Chosen: short compared
+with `store_ttl_seconds`."""
 _PAUSES_BYTES = 1024 * 1024  # chosen: some ten thousand clients
 
 
@@ -137,7 +137,7 @@ class Summaries:
         client = summariser.client_id
         try:
             base = await self._base(task)
-            # If the previous text is a digest, the model reads that part of the transcript again, which tells more.
+            # If the previous text is a digest, the model reads that part of the transcript again, which says more.
             base_text = base.text if base and base.by_model else None
             text = await ask_model(task, base_text, self._client, self._calls)
         except NoSummaryError as error:

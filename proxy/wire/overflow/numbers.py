@@ -11,8 +11,8 @@ from proxy.wire.overflow.wordings import FIGURES, MEANINGS, NUMBER
 MAX_NUMBER = 10**12
 """A larger number is ignored. Chosen: above every limit in tokens or bytes; a timestamp in milliseconds is larger."""
 MAX_QUOTIENT = 10_000
-"""Largest quotient of two numbers of which the smaller is taken for the limit. Chosen: beyond it they measure different
-things."""
+"""If one number is more than this many times the other, the smaller one is not taken for the limit. Chosen: beyond it
+they measure different things."""
 MIN_NUMBER = 256
 """Smaller numbers are not compared. Chosen: they are indexes and versions, and no context window is smaller."""
 _COUNTED = re.compile(rf"({NUMBER})(?!\.\d| ?[km]\b) ?tokens?\b", re.IGNORECASE)
@@ -52,7 +52,10 @@ def read_numbers(text: str) -> Numbers:
 
 
 def _compare(text: str) -> tuple[int, int] | None:
-    """The smaller number as the limit, and the larger, if the text has exactly two numbers of tokens, or two at all."""
+    """The smaller of two numbers, as the limit, and the larger one, as what was requested; None if that is unclear.
+
+    The text must have exactly two numbers of tokens, or exactly two numbers at all.
+    """
     for pattern in (_COUNTED, _ANY):
         found = {read_number(match[1]) for match in pattern.finditer(text)}
         numbers = sorted(number for number in found if MIN_NUMBER <= number < MAX_NUMBER)

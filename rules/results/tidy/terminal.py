@@ -27,7 +27,7 @@ _HUNK = "@@ -"
 MAX_STATE_CHARS = 1024
 """A longer state is not progress. Chosen: wider than the line of any terminal."""
 MANY_FORMS = 2
-"""Forms of progress that are told apart in one line. Two are enough: the only question is whether there is more than
+"""Forms of progress that are distinguished in one line. Two are enough: the only question is whether there is more than
 one."""
 _WORD = re.compile(r"(?<![^\W\d_])(?!(?i:eta)\b)[^\W\d_]{3,}+")
 _STEP = re.compile(

@@ -13,7 +13,7 @@ from rules.treatment import Tidying
 
 
 def tidy_text(text: str, tidying: Tidying, *, is_file: Callable[[], bool], fits: Callable[[str], bool]) -> str:
-    """The text without what the switches of `tidying` remove; the same object if there is nothing to remove.
+    """Remove from a text what the switches of `tidying` say. Returns the same object if there is nothing to remove.
 
     is_file: whether the text is a file that was read. Its JSON stays unchanged, as the agent may copy it into an exact
         edit. Called at most once.

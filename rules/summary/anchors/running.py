@@ -129,7 +129,7 @@ class _Running:
 
 
 def find_running(messages: Sequence[Message], tail: Sequence[Message] = ()) -> tuple[str, ...]:
-    """Find what these messages started and neither they nor the tail ended: one line each, oldest first."""
+    """Find the processes and agents that these messages started and nothing has ended: one line each, oldest first."""
     running: dict[str, _Running] = {}
     calls = OpenCalls()
     for index, message in enumerate((*messages, *tail)):

@@ -276,7 +276,7 @@ def _is_digit(char: str) -> bool:
 
 
 def _is_letter(char: str) -> bool:
-    """Whether a character continues a word. Only ASCII does: other scripts write a name beside their own letters."""
+    """Whether a character continues a word. Only ASCII does: in other scripts, a name may be next to their letters."""
     return char.isascii() and (char.isalnum() or char == "_")
 
 

@@ -135,7 +135,7 @@ def list_told(request: SummaryRequest, base_text: str | None) -> Sequence[Messag
 class _Frame:
     """The parts of a prompt around the steps, and the tokens for each.
 
-    `base_tokens` is the most for a previous summary. `steps_tokens` is what remains for the steps beside a previous
+    `base_tokens` is the most for a previous summary. `steps_tokens` is what remains for the steps after a previous
     summary of the size that this request asks for.
     """
 

@@ -94,7 +94,7 @@ def _find_events(
 
 
 def _find_places(members: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The paths that a call names, each with the members beside it, which say what part of the file is meant."""
+    """The paths that a call names, each with the members next to it, which show what part of the file is meant."""
     places: list[tuple[str, Mapping[str, Any]]] = []
     for key, value in members.items():
         if not ("path" in key or "file" in key or "uri" in key) or key in _TEXTS:

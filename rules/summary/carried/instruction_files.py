@@ -29,7 +29,7 @@ MOST_FILES = 32
 """Maximum number of files carried, those that were read last. Chosen."""
 CHARS_PER_TOKEN = 8
 """A text with more characters per token of the budget than this is left out without counting it. Chosen: texts rarely
-have so many characters per token, and counting takes time."""
+have that many characters per token, and counting takes time."""
 SHOWN_PATH_CHARS = 300
 """Maximum number of characters shown of a path. Chosen."""
 _SIGNS = re.compile(r"[*?\[\]/]+")

@@ -24,7 +24,7 @@ def frame(text: str) -> str:
 
 
 def fit(write: Callable[[int], str], *, max_tokens: int, count: Callable[[str], int]) -> str:
-    """Return what `write` makes of a room of `max_tokens`, or of less room if that result is too long.
+    """Return the result of `write` for a room of `max_tokens`, or for less room if that result is too long.
 
     Empty if no attempt fits `max_tokens`.
     """

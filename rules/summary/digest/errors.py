@@ -33,7 +33,7 @@ call."""
 _WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
 _NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
 _SIGNS = " \t\r:.!-=*"
-"""A line that has only these beside the word is a title, not an error."""
+"""If a line has only these characters besides the word, it is a title and not an error."""
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
 _SOURCE = re.compile(
     r"[ \t]{0,12}\d{1,7}[ \t:|\u2192-]{1,80}"

@@ -83,7 +83,7 @@ def test_no_two_bodies_are_equal_if_so_asked(upstream_port, generator, tmp_path)
 
 
 def test_usage_comes_only_if_it_is_asked_for(upstream_port) -> None:
-    """As at OpenAI: one more event, without choices."""
+    """It is one more event, without choices, as OpenAI sends it."""
     plain = ask(upstream_port, "/v1/x", orjson.dumps(BODY | {"stream": True}))
     asked = ask(
         upstream_port, "/v1/x", orjson.dumps(BODY | {"stream": True, "stream_options": {"include_usage": True}})

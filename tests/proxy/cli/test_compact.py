@@ -19,7 +19,7 @@ def _long_body() -> bytes:
 
 
 def test_compact_leaves_a_body_alone_that_needs_nothing(tmp_path: Path) -> None:
-    """Byte for byte, line ends and all, from a file or from standard input."""
+    """It stays the same byte for byte, including line ends, from a file or from standard input."""
     file = tmp_path / "body.json"
     file.write_bytes(ODD_BODY)
 
@@ -54,14 +54,14 @@ def test_compact_compacts_what_is_too_long() -> None:
     ],
 )
 def test_compact_takes_the_window_from_the_catalogue(settings: tuple[str, ...], limit: int) -> None:
-    """If none is configured and the catalogue knows the upstream."""
+    """The catalogue counts if no window is configured and the catalogue knows the upstream."""
     body = b'{"model":"gpt-3.5-turbo","messages":[{"role":"user","content":"hi"}]}'
     result = run_trimtab("compact", "--explain", *settings, "-", input_bytes=body)
     assert f", limit {limit}" in result.stderr
 
 
 def test_compact_takes_one_request_a_line() -> None:
-    """One line for each. A line that is not a request stays unchanged and is reported; the status is 1."""
+    """Each line gives a line. A line that is not a request stays unchanged and is reported; the status is 1."""
     small = b'{"messages":[ {"role":"user"} ]}'
     result = run_trimtab(
         "compact", "--jsonl", "--explain", *SMALL, input_bytes=small + b"\nnonsense\n" + _long_body() + b"\n" + small
@@ -88,7 +88,7 @@ def test_compact_takes_one_request_a_line() -> None:
     ids=repr,
 )
 def test_compact_of_no_chat_request_ends_with_status_1(body: bytes) -> None:
-    """And says so; nothing goes to standard output."""
+    """A message says so, and nothing goes to standard output."""
     result = run_trimtab("compact", *SMALL, input_bytes=body)
 
     assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", "trimtab: not a chat request\n")

@@ -52,7 +52,7 @@ def test_the_cookbooks_formula_comes_out() -> None:
 
 
 def test_every_section_has_its_share() -> None:
-    """For a request that has all of them; they add up."""
+    """The request has every section, and the shares add up."""
     session = make_session(3)
     memory = "<relevant_context>The harbour is closed on Sundays.</relevant_context>"
     messages = [*session["messages"][:-1], {"role": "user", "content": f"{memory} Go on."}]
@@ -91,7 +91,7 @@ def test_lines_answer_to_lines() -> None:
 
 
 def test_a_table_is_for_people() -> None:
-    """With each section and the sum of all."""
+    """It has a row for each section and one for the sum."""
     result = _count("--table", input_bytes=orjson.dumps(HELLO))
 
     assert result.exit_code == 0
@@ -101,7 +101,7 @@ def test_a_table_is_for_people() -> None:
 
 
 def test_the_configuration_says_how_to_count() -> None:
-    """As it does for the proxy."""
+    """The same keys count for the proxy."""
     result = _count("--set", "defaults.count=heuristic", input_bytes=orjson.dumps(HELLO))
 
     assert orjson.loads(result.stdout)["vocabulary"] == "heuristic"
@@ -144,7 +144,7 @@ def test_what_counted_is_named(
 
 @pytest.mark.parametrize("arguments", [("/no/such/file",), ("--set", "defaults.count=magic"), ("--nonsense",)])
 def test_wrong_use_ends_with_status_2(arguments: tuple[str, ...]) -> None:
-    """And with a message."""
+    """There is also a message."""
     result = _count(*arguments)
 
     assert (result.exit_code, result.stdout) == (2, "")

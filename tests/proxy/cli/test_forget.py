@@ -55,7 +55,7 @@ async def test_a_store_in_memory_has_nothing_to_forget() -> None:
     ],
 )
 def test_the_command_says_what_it_did(settings, status, sentence, tmp_path: Path) -> None:
-    """Or why it did nothing."""
+    """If it did nothing, it says why."""
     done = run_trimtab("forget", "m", "--set", f"upstream.base_url={URL}", *settings, HOME=str(tmp_path))
 
     assert done.exit_code == status

@@ -41,7 +41,7 @@ async def test_a_proxy_that_is_ready_is_well(monkeypatch: pytest.MonkeyPatch) ->
     ids=["draining", "another server", "another answer", "no HTTP"],
 )
 async def test_any_other_answer_is_told(said: bytes, sentence: str) -> None:
-    """With status 1, on standard error."""
+    """The status is 1, and the message goes to standard error."""
     async with run_raw_upstream() as upstream:
         upstream.answer = said
         result = await run("--listen", upstream.url.removeprefix("http://").removesuffix("/v1"))
@@ -50,7 +50,7 @@ async def test_any_other_answer_is_told(said: bytes, sentence: str) -> None:
 
 
 def test_nobody_there_is_told() -> None:
-    """With what may be wrong."""
+    """The message says what may be wrong."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -79,7 +79,7 @@ async def test_the_address_is_the_one_that_serve_takes(tmp_path: Path) -> None:
 
 
 async def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """Each error on a line of its own. Errors in other keys do not matter."""
+    """Each error is on its own line. Errors in other keys do not matter."""
     file = tmp_path / "trimtab.yaml"
     file.write_text("listen: 8790\n")
     result = await run("--config", str(file))

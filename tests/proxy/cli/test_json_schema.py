@@ -81,12 +81,12 @@ def _find_examples() -> Iterator[str]:
 
 
 def test_the_published_file_is_what_the_command_prints() -> None:
-    """Written by `trimtab schema > docs/reference/trimtab.schema.json`."""
+    """The command `trimtab schema > docs/reference/trimtab.schema.json` has written it."""
     assert orjson.loads((ROOT / "docs/reference/trimtab.schema.json").read_bytes()) == SCHEMA
 
 
 def test_it_is_a_schema_with_a_name() -> None:
-    """Valid by its own dialect, and named for the program's version; every key has a default but `match`."""
+    """It is valid by its own dialect, and named for the program's version. Every key but `match` has a default."""
     Draft202012Validator.check_schema(SCHEMA)
     assert (SCHEMA["$schema"], SCHEMA["$id"]) == (DIALECT, f"urn:trimtab:config:{version('trimtab')}")
     required = {name: section["required"] for name, section in SCHEMA["$defs"].items() if "required" in section}
@@ -104,7 +104,7 @@ def test_patterns_are_valid_in_editors() -> None:
 
 
 def test_every_key_is_described_in_sentences() -> None:
-    """A capital letter and a full stop; no pydantic titles. The same of every section."""
+    """A description begins with a capital letter and ends with a full stop. pydantic's titles are left out."""
     sections = {name: section for name, section in SCHEMA["$defs"].items() if "properties" in section}
     for name, schema in (KEYS | sections).items():
         assert re.fullmatch(r"[A-Z/].*\.", schema["description"], re.DOTALL), name
@@ -112,19 +112,19 @@ def test_every_key_is_described_in_sentences() -> None:
 
 
 def test_the_example_is_accepted() -> None:
-    """As it stands, and with its commented lines taken in."""
+    """It is accepted unchanged, and with its commented lines uncommented."""
     taken_in = re.sub(r"^((?:models|profiles|  tools):) (?:\[\]|\{\})", r"\1", EXAMPLE, flags=re.MULTILINE)
     for text in (EXAMPLE, re.sub(r"^#  ", "  ", taken_in, flags=re.MULTILINE)):
         assert list(VALIDATOR.iter_errors(Document.parse(text).data)) == []
 
 
 def test_the_example_names_the_schema() -> None:
-    """The first line, where editors look for it; the path is that of the published file."""
+    """The name is in the first line, where editors look for it. The path is that of the published file."""
     assert EXAMPLE.startswith("# yaml-language-server: $schema=docs/reference/trimtab.schema.json\n")
 
 
 def test_every_example_of_the_pages_is_accepted() -> None:
-    """Whether its variables are set or not."""
+    """Each is accepted, whether its variables are set or not."""
     examples = list(_find_examples())
     assert examples
     for block in examples:
@@ -133,7 +133,7 @@ def test_every_example_of_the_pages_is_accepted() -> None:
 
 @pytest.mark.parametrize("path", KEYS, ids=str)
 def test_every_default_and_example_of_a_key_is_accepted(path: tuple[str | int, ...]) -> None:
-    """By the schema; examples by the loader as well, but for those that name files or another key."""
+    """The schema accepts all. The loader accepts all examples except those that name files or another key."""
     schema = KEYS[path]
     defaults = [schema["default"]] if "default" in schema else []
     for value in defaults + schema.get("examples", []):
@@ -210,7 +210,7 @@ TEXTS_IN_LISTS = st.lists(st.sampled_from(["a", "*.md", "/p/*"]) | SCALARS, max_
 @example(path=("limits", "max_body_bytes"), value="${V}", variable="2048")
 @example(path=("defaults", "tidy"), value="${V}", variable="off")
 def test_what_the_loader_accepts_the_schema_accepts(path: Any, value: Any, variable: str) -> None:
-    """With any value of the variable: an editor never flags a valid file."""
+    """The law holds for any value of a variable, so an editor never flags a valid file."""
     data = _build(path, value)
     if _loads(data, V=variable):
         assert list(VALIDATOR.iter_errors(data)) == []
@@ -218,14 +218,14 @@ def test_what_the_loader_accepts_the_schema_accepts(path: Any, value: Any, varia
 
 @given(path=st.sampled_from(LEAVES), value=SCALARS)
 def test_wrong_types_and_numbers_out_of_range_are_refused(path: Any, value: Any) -> None:
-    """Of null, switches and numbers the schema accepts exactly what the loader accepts."""
+    """For null, switches and numbers, the schema accepts exactly what the loader accepts."""
     data = _build(path, value)
     assert VALIDATOR.is_valid(data) is _loads(data)
 
 
 @pytest.mark.parametrize("path", KEYS, ids=str)
 def test_unknown_keys_and_collections_in_the_wrong_place_are_refused(path: tuple[str | int, ...]) -> None:
-    """Beside every key of the configuration, and in its place."""
+    """They are placed next to every key of the configuration, and in its place."""
     assert not VALIDATOR.is_valid(_build((*path[:-1], "no_such_key"), 1))
     assert not VALIDATOR.is_valid(_build(path, [[]]))
     assert not VALIDATOR.is_valid(_build(path, {"no such key": 1}))
@@ -248,6 +248,6 @@ def test_unknown_keys_and_collections_in_the_wrong_place_are_refused(path: tuple
     ],
 )
 def test_what_is_plainly_wrong_is_refused(text: str) -> None:
-    """By the loader and by the schema."""
+    """Both the loader and the schema refuse it."""
     data = Document.parse(text).data
     assert (_loads(data), VALIDATOR.is_valid(data)) == (False, False)

@@ -25,7 +25,7 @@ def test_python_m_proxy_is_the_program() -> None:
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("serve", "-h"), ("compact", "--help"), ("check", "-h")])
 def test_help_is_there(arguments: tuple[str, ...]) -> None:
-    """For the program and for each command."""
+    """The program and each command have a help text."""
     result = run_trimtab(*arguments)
 
     assert (result.exit_code, result.stderr) == (0, "")
@@ -56,7 +56,7 @@ def test_help_is_there(arguments: tuple[str, ...]) -> None:
     ],
 )
 def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...]) -> None:
-    """On standard error, never with a traceback."""
+    """The sentence goes to standard error, and there is never a traceback."""
     result = run_trimtab(*arguments, input_bytes=ODD_BODY)
 
     assert (result.exit_code, result.stdout) == (2, "")
@@ -65,14 +65,14 @@ def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...])
 
 
 def test_check_says_what_is_valid() -> None:
-    """One line, status 0."""
+    """It prints one line, and the status is 0."""
     result = run_trimtab("check", EXAMPLE, "--set", "upstream.base_url=http://h/v1")
 
     assert (result.exit_code, result.stdout) == (0, f"{EXAMPLE}: valid; entries in models: 0; upstream http://h/v1\n")
 
 
 def test_check_names_every_mistake(tmp_path: Path) -> None:
-    """Each on a line of its own."""
+    """Each is on a line of its own."""
     file = tmp_path / "wrong.yaml"
     file.write_text("listn: h:1\nmode: maybe\n")
 
@@ -93,7 +93,7 @@ def test_check_of_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_the_schema_is_printed_as_json() -> None:
-    """On standard output, as it is checked in under docs (tests/proxy/cli/test_json_schema.py)."""
+    """It goes to standard output, and equals the file under docs (tests/proxy/cli/test_json_schema.py)."""
     result = run_trimtab("schema")
 
     assert result.exit_code == 0

@@ -1,4 +1,4 @@
-"""What commands share: the exit after wrong use, and the reading of request bodies."""
+"""Parts that commands share: the exit after wrong use, and the reading of request bodies."""
 
 import io
 
@@ -30,7 +30,7 @@ def _run(text: bytes, *, jsonl: bool, too_long: str = "") -> Result:
 
 
 def test_a_file_is_one_request_unless_each_line_is_one() -> None:
-    """Whatever its line ends. Lines are named by their numbers, from 1."""
+    """Any line ends are accepted. Lines are named by their numbers, from 1."""
     pretty = GOOD.replace(b",", b",\n")
 
     assert (_run(pretty, jsonl=False).stdout, _run(pretty, jsonl=False).exit_code) == ("m\n", 0)
@@ -47,7 +47,7 @@ def test_what_is_no_request_has_a_stand_in_in_its_line() -> None:
 
 @pytest.mark.parametrize("jsonl", [False, True])
 def test_what_does_not_fit_is_said_in_its_own_words(jsonl: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Without `jsonl`, there is no output in its place."""
+    """The message says so. Without `jsonl`, there is no output in place of the request."""
     result = _run(GOOD, jsonl=jsonl, too_long="m")
 
     assert result.stdout == (f"<{GOOD.decode()}>\n" if jsonl else "")
@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_said_in_its_own_words(jsonl: bool) -> None:  # noq
 
 
 def test_each_mistake_of_a_configuration_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """And the status is that of wrong use."""
+    """The status is that of wrong use."""
     message = "a: wrong\nb: wrong, too"
     with pytest.raises(SystemExit) as ended, wrong_use():
         raise ConfigError(message)

@@ -19,7 +19,7 @@ def test_the_environment_of_the_log_is_checked_like_its_options(name: str) -> No
 
 
 def test_serve_says_where_it_cannot_listen() -> None:
-    """A port that is taken ends with status 1 and a sentence."""
+    """If the port is taken, the command ends with status 1 and a sentence."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -28,7 +28,7 @@ def fail_with(error: Exception) -> Callable[[], Config]:
 
 
 def test_workers_to_come_begin_with_what_was_reloaded() -> None:
-    """Except for keys that take effect only with a restart."""
+    """Keys that take effect only with a restart keep their old values."""
     told = _Told(make("workers=2"), lambda: make("workers=3", "mode=off", "limits.drain_seconds=7"), ListLog())
     assert told.reload()
     assert (told.config.mode, told.config.workers) == ("off", 2)
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_line_of_a_worker_says_whose_it_is(level: str) -> None:
-    """At every level, with its own fields."""
+    """The law holds at every level. The line keeps its own fields."""
     log = Mock()
     getattr(WorkerLog(log, 2), level)("event", key=1)
     assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]

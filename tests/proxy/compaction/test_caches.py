@@ -1,4 +1,4 @@
-"""What compactors remember: bounded by bytes, and no more than a matter of speed."""
+"""What compactors remember is bounded by bytes, and only saves time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ POLICY = Policy(result_budget=Budget(300))
 
 
 def session(name: str, steps: int) -> bytes:
-    """A session in which each file is read twice, and is over its budget both times."""
+    """A session that reads each file twice. Each result is over its budget."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": f"Mend the build of {name}."}]
     for number in range(steps):
         arguments = f'{{"path":"{name}/{number // 2}.py"}}'
@@ -31,7 +31,7 @@ def session(name: str, steps: int) -> bytes:
 
 
 def compact(caches: Caches, bodies: Sequence[bytes], policy: Policy = POLICY) -> list[Compacted]:
-    """Each body, by compactors that share the caches."""
+    """Compact each body, with compactors that share the caches."""
     compactors = [Compactor(count_by_heuristic, caches=caches, number=number) for number in range(2)]
     planned = ((one, one.plan(CHAT.read(body), policy)) for body in bodies for one in compactors)
     return [one.apply(plan, None) for one, plan in planned]
@@ -39,14 +39,14 @@ def compact(caches: Caches, bodies: Sequence[bytes], policy: Policy = POLICY) ->
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Caches:
-    """Caches that hold a session or two."""
+    """Caches that hold one or two sessions."""
     for name in ("RESULTS_BYTES", "SKETCHES_BYTES", "DIFFS_BYTES", "STATES_BYTES"):
         monkeypatch.setattr(sizes, name, BOUND)
     return Caches()
 
 
 def test_what_is_kept_of_transcripts_stays_within_its_bound(small: Caches) -> None:
-    """However many sessions grow side by side; those seen last are kept."""
+    """Many sessions may grow side by side. The newest ones are kept."""
     for steps in range(2, 10, 2):
         compact(small, [session(f"session {number}", steps) for number in range(8)])
         states = [state for _, state in small.states.items()]
@@ -55,7 +55,7 @@ def test_what_is_kept_of_transcripts_stays_within_its_bound(small: Caches) -> No
 
 
 def test_what_became_of_results_stays_within_its_bound(small: Caches) -> None:
-    """Their new texts, and what was found out of those that are compared whole."""
+    """The bound covers their new texts, and the sketches of results that are compared."""
     bodies = [session(f"session {number}", 8) for number in range(20)]
     compact(small, bodies)
     kept = [len(text) for _, shortened in small.results.items() for text in shortened.texts]
@@ -65,7 +65,7 @@ def test_what_became_of_results_stays_within_its_bound(small: Caches) -> None:
 
 
 def test_a_state_that_is_too_large_is_not_kept(small: Caches) -> None:
-    """And the session is compacted all the same, each time."""
+    """The session is compacted all the same, at each request."""
     large = session("large", 200)
     first, second = compact(small, [large]), compact(small, [large])
     assert small.states.items() == []
@@ -73,13 +73,13 @@ def test_a_state_that_is_too_large_is_not_kept(small: Caches) -> None:
 
 
 def test_small_caches_change_no_byte(small: Caches) -> None:
-    """Whatever they have forgotten."""
+    """The forwarded bytes do not depend on what the caches have forgotten."""
     bodies = [session(f"session {number % 5}", 2 + number // 5) for number in range(40)]
     assert [one.body for one in compact(small, bodies)] == [one.body for one in compact(Caches(), bodies)]
 
 
 def test_a_share_knows_nothing_of_what_another_has_seen() -> None:
-    """And finds its own again; what one keeps changes no byte for the other."""
+    """A share finds its own entries again. What one share keeps changes no byte for another."""
     caches = Caches()
     one, two = caches.share(), caches.share()
     body = session("one", 8)

@@ -54,7 +54,7 @@ def _compact(compactor: Compactor, body: bytes, settings: PolicyConfig, summary:
 
 
 def test_where_nothing_is_to_be_done_the_body_is_the_clients_own(compactor: Compactor) -> None:
-    """The very object, no decisions, and what was sent is what came."""
+    """The body is the same object, there are no decisions, and the tokens sent equal the original ones."""
     body = _body("ok", "ok")
 
     compacted = _compact(compactor, body, _settings())
@@ -64,7 +64,7 @@ def test_where_nothing_is_to_be_done_the_body_is_the_clients_own(compactor: Comp
 
 
 def test_a_long_result_is_the_only_thing_that_changes(compactor: Compactor) -> None:
-    """Every other byte of the body, separators too, is the client's."""
+    """Every other byte of the body is the client's, including separators."""
     body = _body("ok", LONG, "ok", stream=True)
     compacted = _compact(compactor, body, _settings())
 
@@ -78,7 +78,7 @@ def test_a_long_result_is_the_only_thing_that_changes(compactor: Compactor) -> N
 
 
 def test_the_summary_stands_for_what_was_cut(compactor: Compactor) -> None:
-    """With a text the text; without one the digest; either way within the limit and every call answered."""
+    """A given text is used, else the digest. The body is within the limit, and every call is answered."""
     body = _body(*["x" * 1500] * 20)
 
     with_text = _compact(compactor, body, SMALL, Summary("WRITTEN BY A MODEL", by_model=True))
@@ -105,7 +105,7 @@ def test_any_replica_decides_the_same(compactor: Compactor) -> None:
 
 
 def test_messages_that_are_alike_are_spliced_alike_by_all(compactor: Compactor) -> None:
-    """Also the white space about them, where one of them was cut and the other stays: known or new, it is the same."""
+    """If one of two equal messages is cut, the white space around the other is the same for all compactors."""
     turns = [{"role": "assistant", "content": letter * 1500} for letter in "xy"]
     messages = [{"role": "user", "content": "Fix the bug."}, *turns * 20]
     body = orjson.dumps({"messages": messages}, option=orjson.OPT_INDENT_2)
@@ -116,7 +116,7 @@ def test_messages_that_are_alike_are_spliced_alike_by_all(compactor: Compactor) 
 
 
 def test_what_the_codec_forgot_changes_no_byte() -> None:
-    """The caches are a matter of speed: one of them losing what it holds must not show in what is forwarded."""
+    """The caches only save time. If one loses its entries, the forwarded bytes stay the same."""
     body = _body("ok", LONG, "ok")
     caches = Caches()
     first = _compact(Compactor(count_by_heuristic, caches=caches), body, _settings())
@@ -126,7 +126,7 @@ def test_what_the_codec_forgot_changes_no_byte() -> None:
 
 
 def test_compactors_share_their_caches_but_no_counts() -> None:
-    """What one has counted is no news of the other's: each plans as though it were alone."""
+    """Each compactor plans as if it were alone. It does not use what another one has counted."""
     body = _body(LONG, *["x" * 1500] * 12)
     caches = Caches()
     counts = (count_by_heuristic, lambda text: 2 * count_by_heuristic(text))
@@ -137,7 +137,7 @@ def test_compactors_share_their_caches_but_no_counts() -> None:
 
 
 def test_a_request_seen_before_has_nothing_uncounted(compactor: Compactor) -> None:
-    """What is new is all that a thread is needed for."""
+    """Only new parts are uncounted, and only they may need a thread."""
     body = _body("ok", LONG)
     before = compactor.uncounted_bytes(CHAT.read(body))
     _compact(compactor, body, _settings())
@@ -148,14 +148,14 @@ def test_a_request_seen_before_has_nothing_uncounted(compactor: Compactor) -> No
 
 
 def test_the_requests_own_maximum_lowers_the_limit(compactor: Compactor) -> None:
-    """What the completion may take is kept free, rounded up to a power of two."""
+    """The room for the completion is kept free. It is rounded up to a power of two."""
     limits = [_compact(compactor, _body(**more), SMALL).limit_tokens for more in ({}, {"max_completion_tokens": 1500})]
 
     assert limits == [3000, 4000 - 2000]
 
 
 def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: Compactor) -> None:
-    """The newest user message is never cut unless the policy says so."""
+    """The newest user message is cut only if the policy says so."""
     body = orjson.dumps({"messages": [{"role": "user", "content": "x" * 40_000}]})
     text = "{{context_window: 4000, on_exceeded: {}}}"
 
@@ -169,7 +169,7 @@ def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: C
 
 
 def test_an_empty_plan_leaves_the_request_alone(compactor: Compactor) -> None:
-    """As carrying it out does."""
+    """The result equals that of carrying the plan out."""
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello."}]})
     planned = compactor.plan(CHAT.read(body), _settings().to_policy(Prices()))
     assert planned.plan.is_empty
@@ -188,7 +188,7 @@ CHANGES = st.lists(
 
 
 def _replay_changes(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
-    """The bodies of a session to which all sorts of things happen."""
+    """The bodies of a session to which changes of all kinds happen."""
     steps = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
     around: dict[str, object] = {"model": "m", "max_tokens": 50}
     for number, (change, place, text) in enumerate([("grow", 9, "x"), *changes]):
@@ -210,7 +210,7 @@ def _replay_changes(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
 
 
 def _go_on(compactor: Compactor, beginnings: Beginnings, body: bytes, settings: PolicyConfig) -> Compacted:
-    """A body compacted as one that may go on from others."""
+    """The result for a body that may continue earlier ones."""
     begun = beginnings.find("chat", body)
     request = CHAT.read(body, begun)
     if request.beginning is not None:
@@ -220,7 +220,7 @@ def _go_on(compactor: Compactor, beginnings: Beginnings, body: bytes, settings: 
 
 @given(CHANGES, st.sampled_from([SMALL, _settings("{context_window: 1000000}")]))
 def test_what_was_compacted_before_changes_nothing_but_the_time(changes, settings) -> None:
-    """Grown, sent again, gone back, edited, written anew: the answer is that of a proxy that has seen none of it."""
+    """A body may grow, repeat, go back or change. The result is that of a proxy that saw none of it."""
     kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
     beginnings, knowing = Beginnings(kept, 10**9), Compactor(count_by_heuristic)
     with pytest.MonkeyPatch.context() as patch:
@@ -233,7 +233,7 @@ def test_what_was_compacted_before_changes_nothing_but_the_time(changes, setting
 
 
 def test_a_turn_is_written_behind_what_was_written_before(compactor: Compactor) -> None:
-    """The forwarded prefix is the very object; no turn copies it."""
+    """The forwarded prefix is the same object, so no turn copies it."""
     beginnings, results = Beginnings({}, 10**9), [LONG, *("ok " * 3000 for _ in range(3))]
     before = _go_on(compactor, beginnings, _body(*results), SMALL)
     after = _go_on(compactor, beginnings, _body(*results, "new"), SMALL)

@@ -1,4 +1,4 @@
-"""What a long chat keeps of the facts that were told in it, if no model writes a summary."""
+"""How many of a long chat's facts are forwarded if no model writes a summary."""
 
 import orjson
 import pytest
@@ -13,9 +13,9 @@ TURNS = 150
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_half_of_the_facts_of_a_long_chat_are_forwarded(language: str) -> None:
-    """One was told at each turn; user and assistant have their part of what is kept, at any length of the transcript.
+    """One fact is told in each turn. Facts of the user and of the assistant are kept, at any length.
 
-    Before there were statements in a digest, 36 of 150 were, ten of them the assistant's.
+    Before digests had statements, 36 of 150 facts were forwarded, and ten of them were the assistant's.
     """
     policy = PolicyConfig(context_window=8000).to_policy(Prices())
     messages, facts = make_chat(LANGUAGES[language], turns=TURNS)
@@ -31,7 +31,7 @@ def test_half_of_the_facts_of_a_long_chat_are_forwarded(language: str) -> None:
 
 
 def write(messages: list[dict[str, object]]) -> str:
-    """The texts of messages, as a reader sees them: line breaks and all."""
+    """The texts of messages as a reader sees them, with their line breaks."""
     contents = (message["content"] for message in messages)
     texts = (
         content if isinstance(content, str) else "\n".join(part["text"] for part in content) for content in contents

@@ -1,4 +1,4 @@
-"""Work in lanes that take turns."""
+"""Work waits in lanes that take turns."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ def _begin_all(queue: FairQueue[str], most: int = 100) -> str:
 
 
 def test_lanes_take_turns() -> None:
-    """However much the first one has brought; within a lane it goes by arrival."""
+    """The amount of work in the first lane does not matter. Within a lane, the order is that of arrival."""
     queue: FairQueue[str] = FairQueue(100, places_per_lane=100)
     for item in ["a1", "a2", "a3", "a4", "b1", "b2", "c1"]:
         queue.add(item[0], item)
@@ -26,7 +26,7 @@ def test_lanes_take_turns() -> None:
 
 
 def test_no_lane_has_more_than_its_share() -> None:
-    """What is free stays free for another lane, which gets it at once."""
+    """Free places stay free for another lane, which gets them at once."""
     queue: FairQueue[str] = FairQueue(3, places_per_lane=2)
     for number in range(5):
         queue.add("a", f"a{number}")
@@ -42,7 +42,7 @@ def test_no_lane_has_more_than_its_share() -> None:
 
 
 def test_what_was_taken_out_is_never_begun() -> None:
-    """It leaves no trace; what has begun, or never waited, cannot be taken out."""
+    """It leaves no trace. An item that has begun, or that never waited, cannot be taken out."""
     queue: FairQueue[str] = FairQueue(1, places_per_lane=1)
     for item in ("a0", "a1", "b0"):
         queue.add(item[0], item)
@@ -58,7 +58,7 @@ def test_what_was_taken_out_is_never_begun() -> None:
 
 
 class _Watched:
-    """A queue, and what a bystander knows of it: who waits, who holds places, and whom each has seen pass."""
+    """A queue and its expected state: what waits, what holds places, and the turns that each lane has seen."""
 
     def __init__(self, places: int, per_lane: int) -> None:
         self.queue: FairQueue[int] = FairQueue(places, places_per_lane=per_lane)
@@ -95,7 +95,7 @@ class _Watched:
         self.passed[begun] = Counter()
 
     def look(self) -> None:
-        """Who does not wait, or has its share, has nothing to complain of."""
+        """Forget the turns that a lane has seen if it does not wait or has its share."""
         for lane in LANES:
             if not self.waiting[lane] or self.held[lane] == self.per_lane:
                 self.passed[lane] = Counter()
@@ -106,9 +106,9 @@ class _Watched:
 def test_nobody_waits_for_more_than_one_turn_of_each_other(
     steps: list[tuple[str, str]], places: int, per_lane: int
 ) -> None:
-    """Whatever comes, goes and ends: between two turns of a lane that waits, no other has two while it may begin.
+    """Between two turns of a waiting lane, no other lane has two turns while the waiting one may begin.
 
-    And places are neither lost nor made: no more are held than there are, and none is free while somebody may have it.
+    Places are never lost or added: no more are held than exist, and none is free while an item may begin.
     """
     watched = _Watched(places, per_lane)
     for number, (what, lane) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Where work is done, and who waits for whom."""
+"""Where work runs, and which work waits for other work."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ def _lane(name: str = "a", seconds: float = LONG_SECONDS) -> Lane:
     ],
 )  # fmt: skip
 async def test_work_is_done_where_it_belongs(workers: Workers, size_bytes: int, thread: str) -> None:
-    """On the loop or in the threads for its size; its result and its errors come back."""
+    """It runs on the loop or in the threads for its size. Its result and its errors reach the caller."""
     worker = await workers.run(_lane(), threading.current_thread, size_bytes=size_bytes)
     assert worker.name.startswith(thread)
     with pytest.raises(ZeroDivisionError):
@@ -67,7 +67,7 @@ async def test_work_is_done_where_it_belongs(workers: Workers, size_bytes: int, 
 async def test_work_that_turns_out_to_be_larger_is_begun_again(
     workers: Workers, chars: int, size_bytes: int, tried: list[str]
 ) -> None:
-    """Elsewhere, with the next bound, in the end without; work that is as small as it seemed stays where it began."""
+    """It starts again in the next tier with that bound; the last tier has none. Other work stays in its tier."""
     threads = []
 
     def work(*, max_chars: int | None) -> int:
@@ -81,7 +81,7 @@ async def test_work_that_turns_out_to_be_larger_is_begun_again(
 
 
 async def test_small_work_does_not_wait_for_large_work(workers: Workers) -> None:
-    """All threads for larger work are taken, and more of it waits."""
+    """All threads for larger work are busy, and more of it waits."""
     with _blocker() as wait:
         async with asyncio.TaskGroup() as group:
             for name in "abcde":
@@ -95,7 +95,7 @@ async def test_small_work_does_not_wait_for_large_work(workers: Workers) -> None
 
 @pytest.mark.parametrize("size_bytes", [SMALL_BYTES, MEDIUM_BYTES + 1, LARGE_BYTES])
 async def test_no_tenant_holds_all_threads(workers: Workers, size_bytes: int) -> None:
-    """Whatever one brings, another's work is done at once."""
+    """However much work one tenant has, another tenant's work runs at once."""
     with _blocker() as wait:
         async with asyncio.TaskGroup() as group:
             for _ in range(20):
@@ -106,7 +106,7 @@ async def test_no_tenant_holds_all_threads(workers: Workers, size_bytes: int) ->
 
 
 async def test_who_waits_too_long_is_told_and_its_work_is_never_done() -> None:
-    """Its time is that of all its waiting; the next in the lane has its turn as if it had not been there."""
+    """The limit is on all of its waiting together. The next item in the lane then has its turn as usual."""
     workers, done = Workers([Tier("only", None, 1, 1)]), []
     with _blocker() as wait:
         async with asyncio.TaskGroup() as group:
@@ -127,7 +127,7 @@ async def test_who_waits_too_long_is_told_and_its_work_is_never_done() -> None:
 
 @pytest.mark.parametrize("begun", [True, False])
 async def test_who_leaves_takes_its_work_along(begun: bool) -> None:  # noqa: FBT001 - a parameter of pytest
-    """Waiting work is never done. What a thread has begun it ends, and only then is the thread free."""
+    """Waiting work is dropped. Running work goes on to its end, and only then is its thread free."""
     workers, done = Workers([Tier("only", None, 1, 1)]), []
     with _blocker() as wait:
         first = asyncio.ensure_future(workers.run(_lane("a"), wait, size_bytes=LARGE_BYTES))
@@ -143,7 +143,7 @@ async def test_who_leaves_takes_its_work_along(begun: bool) -> None:  # noqa: FB
 
 
 async def test_a_turn_that_comes_as_its_owner_leaves_is_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place is not lost: others are served."""
+    """The place is not lost: others get it."""
     workers = Workers([Tier("only", None, 1, 1)])
     pool = workers.pools[0][1]
     with _blocker() as wait:
@@ -159,13 +159,13 @@ async def test_a_turn_that_comes_as_its_owner_leaves_is_the_next_ones(monkeypatc
 
 
 async def test_closed_workers_begin_nothing_and_hang_on_nothing(workers: Workers) -> None:
-    """What waits is told; what is under way ends in its thread."""
+    """Waiting work gets an error. Running work ends in its thread."""
     workers.close()
     with pytest.raises(RuntimeError):
         await workers.run(_lane(), lambda: None, size_bytes=LARGE_BYTES)
 
 
 def test_work_on_what_is_known_counts_little_and_never_as_none() -> None:
-    """It is done in a thread, however short it is."""
+    """Such work runs in a thread, however short it is."""
     assert weigh_known(0) > INLINE_BYTES
     assert weigh_known(32 * 1024 * 1024) == 2 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""Ways of counting, one compactor each."""
+"""One compactor for each way of counting."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ AUTO = PolicyConfig()
 
 
 def _lose(monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
-    """Some vocabularies are gone."""
+    """Make some vocabularies unavailable."""
 
     def load(name: str) -> object:
         if name in lost:
@@ -28,7 +28,7 @@ def _lose(monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
 
 
 def test_a_missing_vocabulary_is_said_once_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any vocabulary everything is counted by characters, and one warning for each says so."""
+    """Without any vocabulary, everything is counted by characters. Each missing one is logged once, as a warning."""
     _lose(monkeypatch, "o200k_base", "cl100k_base")
     log = ListLog()
     compactors = Compactors(log)
@@ -49,7 +49,7 @@ def test_one_vocabulary_stands_in_for_the_other(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_policy_chooses_how_tokens_are_counted(compactors: Compactors) -> None:
-    """`auto` goes by the model; any other value is what it says, whatever the model."""
+    """`auto` depends on the model. Any other value means the same for every model."""
     exact = compactors.choose(AUTO, "gpt-4o")
 
     assert compactors.choose(PolicyConfig(count="o200k_base"), "gpt-4o") is exact
@@ -66,7 +66,7 @@ def test_early_models_are_counted_by_their_own_vocabulary(compactors: Compactors
 
 
 def test_a_vocabulary_is_loaded_once_and_only_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """o200k_base at the start, cl100k_base with the first model that reads by it."""
+    """o200k_base is loaded at the start, and cl100k_base with the first model that uses it."""
     loaded = []
     monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
     compactors = Compactors(ListLog())
@@ -78,14 +78,14 @@ def test_a_vocabulary_is_loaded_once_and_only_when_it_is_needed(monkeypatch: pyt
 
 
 async def test_models_of_equal_costs_share_a_compactor(compactors: Compactors) -> None:
-    """What one knows of a transcript, the other knows; the loop gets the same ones."""
+    """They share what is known of a transcript. The event loop gets the same compactors."""
     assert compactors.choose(AUTO, "llama-3") is compactors.choose(AUTO, "qwen3")
     assert compactors.choose(AUTO, "gpt-4o") is not compactors.choose(AUTO, "gpt-5")
     assert await compactors.get(AUTO, "gpt-4") is compactors.choose(AUTO, "gpt-4")
 
 
 def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From several threads at once, for models of two kinds: one compactor for each kind, and one count for both."""
+    """Several threads ask at once, for models of two kinds. Each kind has one compactor, and both share one counter."""
     loaded: list[str] = []
     barrier = threading.Barrier(4)
     monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
@@ -104,7 +104,7 @@ def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.Monke
 
 
 async def test_the_loop_loads_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread does; what is loaded already needs none."""
+    """A thread loads a vocabulary. One that is loaded already needs no thread."""
     threads: list[bool] = []
 
     def load(name: str) -> object:
@@ -121,7 +121,7 @@ async def test_the_loop_loads_nothing_itself(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_vocabulary_that_is_missing_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not at every request."""
+    """It is not looked for at every request."""
     asked: list[str] = []
     compactors = Compactors(ListLog())
     _lose(monkeypatch, "cl100k_base")
@@ -134,7 +134,7 @@ def test_a_vocabulary_that_is_missing_is_looked_for_once(monkeypatch: pytest.Mon
 
 
 async def test_each_tenant_has_compactors_of_its_own(compactors: Compactors) -> None:
-    """The same ones each time; they count alike, and share the vocabulary, which is not loaded anew."""
+    """A tenant gets the same ones each time. All count alike and share the vocabulary, which is loaded once."""
     one, two = (compactors.choose(AUTO, "gpt-4o", tenant) for tenant in ("one", "two"))
     assert one is not two
     assert one.count is not two.count

@@ -13,19 +13,19 @@ from rules.prefix import hash_prefixes
 def observe(
     watch: PrefixWatch, messages: tuple[Message, ...], *, client: str = "m", tools: bytes = b"[]"
 ) -> float | None:
-    """A request that is forwarded unchanged, of ten tokens beside its messages."""
+    """A request that is forwarded unchanged, with ten tokens outside its messages."""
     return watch.observe(client, hash_prefixes(messages), conversation(*messages, fixed_tokens=10), (tools,))
 
 
 def test_of_a_first_request_nothing_is_said() -> None:
-    """Nor of another client's."""
+    """The same holds for the first request of another client."""
     watch = PrefixWatch()
     assert observe(watch, session(3)) is None
     assert observe(watch, session(4), client="other") is None
 
 
 def test_what_stands_as_it_did_is_kept() -> None:
-    """Tools and earlier messages count, what came since does not."""
+    """Tools and earlier messages count. New messages do not."""
     watch = PrefixWatch()
     before, after = session(3), session(4)
     assert observe(watch, before) is None
@@ -35,7 +35,7 @@ def test_what_stands_as_it_did_is_kept() -> None:
 
 
 def test_a_changed_message_breaks_the_prefix_there() -> None:
-    """By the bytes that are forwarded, not by what the client said."""
+    """The forwarded bytes are compared, not what the client said."""
     watch = PrefixWatch()
     messages = session(3)
     assert observe(watch, messages) is None
@@ -47,14 +47,14 @@ def test_a_changed_message_breaks_the_prefix_there() -> None:
 
 
 def test_changed_tools_break_all_of_it() -> None:
-    """They stand before the first message."""
+    """In a prompt, tools come before the first message."""
     watch = PrefixWatch()
     assert observe(watch, session(3)) is None
     assert observe(watch, session(4), tools=b"[{}]") == 0.0
 
 
 def test_parallel_branches_do_not_mix() -> None:
-    """Each goes on from its own last request."""
+    """Each branch continues its own last request."""
     watch = PrefixWatch()
     trunk = (user("task"), assistant("yes"))
     left, right = (*trunk, user("left")), (*trunk, user("right"))
@@ -66,7 +66,7 @@ def test_parallel_branches_do_not_mix() -> None:
 
 
 def test_the_search_for_the_request_before_is_bounded() -> None:
-    """A transcript that has grown by more is a new one."""
+    """If a transcript has grown by more, it counts as a new one."""
     watch, messages = PrefixWatch(), session(MAX_NEW_MESSAGES)
     for growth, is_known in ((MAX_NEW_MESSAGES - 1, True), (MAX_NEW_MESSAGES, False)):
         assert observe(watch, messages[:4], client=str(growth)) is None

@@ -1,4 +1,4 @@
-"""The public face of compaction: the bytes of a request in, the bytes to send out."""
+"""The public interface of compaction: the bytes of a request in, the bytes to send out."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ MESSAGES = [
 
 
 def test_a_request_is_compacted_by_public_names_alone() -> None:
-    """As in the package's own docstring; what no rule touched is the same bytes."""
+    """It works as in the package's docstring. What no rule touched keeps its bytes."""
     compactor = load_compactor("gpt-4o")
     body = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES})
     policy = Policy(context_window=128_000)
@@ -32,7 +32,7 @@ def test_a_request_is_compacted_by_public_names_alone() -> None:
 
 
 def test_messages_make_the_same_request_as_their_body() -> None:
-    """For those who hold messages, and not bytes."""
+    """Some programs have messages instead of bytes."""
     request = read_messages(MESSAGES, model="gpt-4o", max_tokens=100)
 
     assert (request.model, request.max_tokens) == ("gpt-4o", 100)
@@ -40,7 +40,7 @@ def test_messages_make_the_same_request_as_their_body() -> None:
 
 
 def test_what_cannot_be_read_or_counted_is_told() -> None:
-    """A body that is no request, a vocabulary that nobody has; the heuristic needs none."""
+    """The law holds for a body that is no request, and for an unknown vocabulary. The heuristic needs no vocabulary."""
     with pytest.raises(UndecodableError):
         read_request(b'{"input": "x"}')
     with pytest.raises(VocabularyError):
@@ -49,7 +49,7 @@ def test_what_cannot_be_read_or_counted_is_told() -> None:
 
 
 def test_the_example_of_the_library_page_runs_as_it_stands() -> None:
-    """All Python blocks of the page, one after the other."""
+    """All Python blocks of the page run, one after the other."""
     text = Path(__file__).parents[3].joinpath("docs/reference/library.md").read_text(encoding="utf-8")
     snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(snippets) >= 2

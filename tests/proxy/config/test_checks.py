@@ -40,7 +40,7 @@ AGAINST_KEY = "contradicts api_key, which is never sent then; remove one of the 
     ],
 )
 def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> None:
-    """At the key that is easier to change: the one that the section sets itself."""
+    """It is the key that is easier to change: the one that the section sets itself."""
     assert find_problems(text) == [problem]
 
 
@@ -72,7 +72,7 @@ def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> 
     ],
 )
 def test_what_does_not_contradict_is_accepted(text: str) -> None:
-    """Next to what does."""
+    """These values are close to contradictions."""
     assert find_problems(text) == []
 
 
@@ -104,6 +104,6 @@ def test_what_does_not_contradict_is_accepted(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_check_of_two_keys_needs_both(text: str, expected: list[str]) -> None:
-    """One that is wrong by itself leaves the check out; the mistake of one key is not told as another's, nor twice."""
+    """If one key is wrong by itself, the check is skipped. Its error is not reported for the other key, or twice."""
     problems = find_problems(text)
     assert sorted(line.partition(" ")[0] for line in problems) == sorted(expected), problems

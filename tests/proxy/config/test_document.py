@@ -1,4 +1,4 @@
-"""YAML as plain data: the place of each key, keys as they are written, and what keeps a text from being read."""
+"""YAML as plain data: the place of each key, keys as written, and why a text cannot be read."""
 
 import pytest
 from support.config import find_problems
@@ -11,7 +11,7 @@ UNREADABLE = "a value is not the date or number that it looks like, or does not 
 
 
 def test_the_document_knows_the_place_of_every_key() -> None:
-    """Lines and columns count from 1; the items of lists have theirs too."""
+    """Lines and columns count from 1. The items of lists have places, too."""
     text = "a: 1\nb:\n  - c: 2\n  - d\ne: {f: 3}\n"
 
     assert Document.parse(text) == Document(
@@ -33,19 +33,19 @@ def test_the_document_knows_the_place_of_every_key() -> None:
     [(("a",), "a"), (("a", 0, "b"), "a[0].b"), (("a", "b", 1, 2), "a.b[1][2]"), ((), ""), (("a", "b.c"), 'a."b.c"')],
 )
 def test_a_path_is_named_as_it_would_be_written(path: tuple[str | int, ...], name: str) -> None:
-    """Dots between keys, brackets around indexes."""
+    """There are dots between keys, and brackets around indexes."""
     assert name_path(path) == name
 
 
 @pytest.mark.parametrize("key", ["1", "0x1F", "1.5", "true", "null", "2024-01-01", "2024-13-45", "~", "9" * 500])
 def test_a_key_is_the_text_that_is_written(key: str) -> None:
-    """A profile or an upstream may be called by a number."""
+    """The name of a profile or an upstream may be a number."""
     config = load_config(f"profiles:\n  {key}: {{protect_turns: 1}}", environment={})
     assert list(config.profiles) == [key]
 
 
 def test_anchors_and_merges_lead_to_the_text() -> None:
-    """What is merged in is named where it acts, with its own line; an alias' mistake is told once."""
+    """A merged key is named at the place where it applies, with its own line. An alias's error is reported once."""
     text = """\
 profiles:
   a: &base
@@ -111,14 +111,14 @@ def test_merges_are_as_yaml_has_them(text: str, values: tuple[int, float]) -> No
     ],
 )  # fmt: skip
 def test_what_is_no_yaml_is_told_whole(text: str, problem: str | None) -> None:
-    """With its line, and what to do; tabs above all, which nobody sees."""
+    """The message has the line and the advice. Tabs matter most, because nobody sees them."""
     (said,) = find_problems(text)
     assert said == f"not valid YAML: {problem}" if problem else said.startswith("not valid YAML: line ")
     assert not said.endswith("found character")
 
 
 def _bomb(form: str) -> str:
-    """Twenty lines that stand for 10**20 items."""
+    """Twenty lines that expand to 10**20 items."""
     aliases = (form.format(", ".join([f"*a{number}"] * 10)) for number in range(20))
     return "a0: &a0 {x: 1}\n" + "".join(f"a{number}: &a{number} {text}\n" for number, text in enumerate(aliases, 1))
 
@@ -146,7 +146,7 @@ def _bomb(form: str) -> str:
     ids=lambda text: text[:30],
 )
 def test_no_text_raises_anything_else(text: str) -> None:
-    """Whatever is in the file, the error is a ConfigError."""
+    """Whatever the file contains, the error is a ConfigError."""
     assert find_problems(text)
 
 
@@ -164,7 +164,7 @@ def test_no_text_raises_anything_else(text: str) -> None:
     ],
 )
 def test_a_number_that_python_would_not_write_out_is_a_mistake_like_any_other(text: str, number: str) -> None:
-    """In whatever form it stands."""
+    """The law holds for every notation of the number."""
     (problem,) = find_problems(text % number)
 
     assert problem.startswith("not valid YAML: ")

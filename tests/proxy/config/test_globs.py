@@ -1,4 +1,4 @@
-"""What a glob can match at all."""
+"""What a glob can match."""
 
 from fnmatch import fnmatchcase
 
@@ -27,7 +27,7 @@ def test_what_a_glob_covers_it_matches(earlier: str, later: str, names: list[str
 
 @given(GLOBS, st.lists(UNITS.filter(lambda unit: "[" not in unit), max_size=3).map("".join))
 def test_what_is_surely_covered_is_seen(glob: str, more: str) -> None:
-    """By itself, by a star, and by its own beginning with a star behind."""
+    """Such globs are the glob itself, a star, and the beginning of the glob with a star after it."""
     assert covers(glob, glob)
     assert covers("*", glob)
     if "[" not in glob:
@@ -51,9 +51,9 @@ def test_what_is_surely_covered_is_seen(glob: str, more: str) -> None:
     "place", ["models[{}].match", "defaults.tools.{}", "profiles.p.tools.{}", "models[0].tools.{}"]
 )
 def test_a_glob_behind_one_that_matches_all_of_it_is_named(globs: list[str], shadowed: dict, place: str) -> None:
-    """Of models and of tools: the first match wins, so it never does what it says."""
+    """The law holds for models and for tools. The first match wins, so the later glob never takes effect."""
     if len(set(globs)) < len(globs) and not place.startswith("models[{}]"):
-        return  # a mapping's key that stands twice is another mistake
+        return  # a repeated key of a mapping is another error
     tools = "{" + ", ".join(f"'{glob}': {{}}" for glob in globs) + "}"
     text = {
         "models[{}].match": "models: [" + ", ".join(f"{{match: '{glob}'}}" for glob in globs) + "]",
@@ -84,7 +84,7 @@ def test_a_glob_behind_one_that_matches_all_of_it_is_named(globs: list[str], sha
 )
 @pytest.mark.parametrize("text", ['models: [{match: "%s"}]', 'defaults: {tools: {"%s": {}}}'])
 def test_a_glob_that_can_match_nothing_is_refused(text: str, glob: str, words: str) -> None:
-    """By itself, whatever stands before it."""
+    """It is refused by itself, whatever precedes it."""
     with pytest.raises(ConfigError) as caught:
         load_config(text % glob, environment={})
     (said,) = str(caught.value).splitlines()
@@ -93,14 +93,14 @@ def test_a_glob_that_can_match_nothing_is_refused(text: str, glob: str, words: s
 
 @pytest.mark.parametrize("glob", ["[[]", "[]]", "[!]]x", "[!z-a]", "*" * 300, "?" * 256, "[a]" * 256, "a]", "[a-]"])
 def test_other_globs_are_taken(glob: str) -> None:
-    """Odd, and each matches something."""
+    """They are odd, but each of them matches something."""
     load_config(
         f"models: [{{match: '{glob}'}}]\ndefaults: {{tools: {{'{glob}': {{exclude: ['{glob}']}}}}}}", environment={}
     )
 
 
 def test_an_argument_may_be_longer_than_a_name() -> None:
-    """A path, say; but its brackets are closed, too."""
+    """A path is an example. Its brackets must be closed, too."""
     load_config(f"defaults: {{tools: {{a: {{exclude: ['{'x' * 300}']}}}}}}", environment={})
     with pytest.raises(ConfigError, match="write a literal"):
         load_config("defaults: {tools: {a: {exclude: ['*/[id/page']}}}", environment={})

@@ -1,4 +1,4 @@
-"""Where a configuration comes from: file, environment, settings."""
+"""The sources of a configuration: file, environment, settings."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def _load(text: str = "", *settings: str, **environment: str) -> Config:
 
 
 def test_variables_are_filled_in_everywhere() -> None:
-    """In sections, lists and beside other text; a default stands in for what is not set."""
+    """They are replaced in sections, in lists and inside other text. A default replaces a variable that is not set."""
     text = """
     upstream: {base_url: "https://${HOST}:${PORT:-8443}/v1", api_key: "${KEY:-sk-own}"}
     models: [{match: "${MODEL}", protect_turns: "${TURNS}", context_window: "${WINDOW:-32768}"}]
@@ -28,14 +28,14 @@ def test_variables_are_filled_in_everywhere() -> None:
 
 
 def test_only_braced_names_are_variables() -> None:
-    """A dollar sign alone is text, and what a variable holds is not filled in again."""
+    """A dollar sign alone is text. The value of a variable is not searched for variables."""
     config = _load('models: [{match: "$KEY ${KEY} ${}"}]', KEY="${KEY}")
 
     assert config.models[0].match == "$KEY ${KEY} ${}"
 
 
 def test_settings_lie_over_the_file() -> None:
-    """Each writes one key, nested or new; its value is YAML; the last of several wins."""
+    """Each sets one key, nested or new. Its value is YAML. The last of several wins."""
     settings = (
         "defaults.summary.model=m",
         "limits.max_body_bytes=2048",
@@ -59,7 +59,7 @@ def test_every_mode_can_be_written_without_quotes(mode: str) -> None:
 
 
 def test_environment_wins_over_the_file_and_settings_over_both() -> None:
-    """TRIMTAB_UPSTREAM and TRIMTAB_LISTEN stand for one key each; an empty one for none."""
+    """TRIMTAB_UPSTREAM and TRIMTAB_LISTEN set one key each. An empty variable sets none."""
     text = "upstream: {base_url: 'http://file', read_timeout_seconds: 5}\nlisten: 127.0.0.1:1"
     environment = {"TRIMTAB_UPSTREAM": "http://env/v1/", "TRIMTAB_LISTEN": "[::1]:2"}
 
@@ -72,7 +72,7 @@ def test_environment_wins_over_the_file_and_settings_over_both() -> None:
 
 
 def test_autocompact_percent_overrides_high_water_everywhere() -> None:
-    """Each low water keeps its share of it, in the defaults, the models and the profiles."""
+    """Each low water keeps its ratio to high water, in the defaults, the models and the profiles."""
     text = """
     defaults: {high_water: 0.8, low_water: 0.4}
     models: [{match: a, low_water: 0.6}, {match: b, high_water: 0.5}]
@@ -88,13 +88,13 @@ def test_autocompact_percent_overrides_high_water_everywhere() -> None:
 
 @pytest.mark.parametrize("percent", ["0", "101", "-5", "80%", "0.8", "x", "²", " 80"])
 def test_an_odd_percentage_is_refused(percent: str) -> None:
-    """Only whole numbers from 1 to 100, whatever else a digit may be."""
+    """Only whole numbers from 1 to 100 in ASCII digits are accepted."""
     with pytest.raises(ConfigError, match=r"TRIMTAB_AUTOCOMPACT_PCT: .* must be a whole number from 1 to 100"):
         _load(TRIMTAB_AUTOCOMPACT_PCT=percent)
 
 
 def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no environment is given, the process's own is read."""
+    """If no environment is given, the process's own is read."""
     monkeypatch.setenv("TRIMTAB_UPSTREAM", "http://from-env/v1")
 
     assert load_config().upstream.base_url == "http://from-env/v1"
@@ -102,7 +102,7 @@ def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# mode: off\n  # and more", "---\n", "null", "{} # the defaults"])
 def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: Path) -> None:
-    """At the start, that is; later it is one that somebody is writing."""
+    """An empty file is valid at the start. At a reload, somebody is probably writing it."""
     file = tmp_path / "trimtab.yaml"
     file.write_text(text, encoding="utf-8")
 
@@ -115,7 +115,7 @@ def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: 
 
 @pytest.mark.parametrize("settings", [(), ('listen="\\UFFFFFFFF"',)])
 def test_an_escape_beyond_unicode_is_a_mistake_like_any_other(settings: tuple[str, ...]) -> None:
-    """In the file and in a setting."""
+    """The law holds in the file and in a setting."""
     text = "" if settings else 'listen: "\\UFFFFFFFF"'
     with pytest.raises(ConfigError):
         load_config(text, settings=settings, environment={})

@@ -1,4 +1,4 @@
-"""The configuration: what is read, and what wins."""
+"""The configuration: what is read, and which value wins."""
 
 import re
 from pathlib import Path
@@ -30,12 +30,12 @@ def _keys(model: type[BaseModel], prefix: str = "") -> set[str]:
 
 
 def test_the_example_is_the_defaults() -> None:
-    """The file shows every value that holds without it."""
+    """The file shows every default."""
     assert _load(EXAMPLE.read_text()) == _load()
 
 
 def test_the_example_names_every_key_with_a_comment() -> None:
-    """Nothing is to be found only in the source, and no key stands without a word on it."""
+    """Each key is in the example, and each has a comment."""
     text = EXAMPLE.read_text()
     lines = text.splitlines()
     places = {name_path(path): line for path, (line, _) in Document.parse(text).places.items()}
@@ -46,7 +46,7 @@ def test_the_example_names_every_key_with_a_comment() -> None:
 
 
 def test_the_policies_that_the_example_only_mentions_are_valid() -> None:
-    """The commented lines can be taken in as they stand."""
+    """The commented lines are valid if they are uncommented."""
     text = re.sub(r"^((?:models|profiles|  tools):) (?:\[\]|\{\})", r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)
     config = _load(re.sub(r"^#  ", "  ", text, flags=re.MULTILINE))
 
@@ -85,7 +85,7 @@ profiles: {router: {context_window: 8000, summary: {upstream: local}}}
 def test_the_first_match_wins_and_changes_only_what_it_names(
     model: str, profile: str | None, changes: dict[str, object], summary: dict[str, object]
 ) -> None:
-    """Over the configured defaults, the summary's own keys included; a profile's the same way."""
+    """It overrides configured defaults, including a summary's keys. A profile does the same."""
     config = _load(POLICIES)
     base = config.defaults
     expected = base.model_copy(update={**changes, "summary": base.summary.model_copy(update=summary)})
@@ -95,7 +95,7 @@ def test_the_first_match_wins_and_changes_only_what_it_names(
 
 
 def test_matches_profiles_and_upstreams_are_found_by_name() -> None:
-    """No match is None; no name is the main upstream."""
+    """Without a match the result is None. Without a name it is the main upstream."""
     config = _load(POLICIES)
 
     assert [entry and entry.match for entry in map(config.match_for, ("qwen3", "qwen", "x"))] == [
@@ -107,7 +107,7 @@ def test_matches_profiles_and_upstreams_are_found_by_name() -> None:
 
 
 def test_a_name_of_megabytes_matches_nothing() -> None:
-    """A glob over all of it took seconds; one of ordinary length is matched whole."""
+    """Matching globs against all of it took seconds. A name of ordinary length is matched whole."""
     config = _load("models: [{match: 'a*a*a*'}, {match: '*'}]")
     assert config.match_for("a" * MAX_MODEL_CHARS) == config.models[0]
     assert config.match_for("b" * MAX_MODEL_CHARS) == config.models[1]
@@ -129,7 +129,7 @@ def test_a_name_of_megabytes_matches_nothing() -> None:
     ],
 )
 def test_who_can_reach_the_proxy(listen: str, *, loopback: bool) -> None:
-    """Only an address of this machine itself is loopback; a name that we do not know is not. A key closes it."""
+    """Only an address of this machine is loopback. An unknown name is not. A key closes the address."""
     said = {} if loopback else {listen.strip("'"): "anyone who reaches this port can use the proxy; see client_keys"}
     assert _load(f"listen: {listen}").open_addresses() == said
     assert _load(f"{{listen: {listen}, client_keys: [k], metrics_path: /m}}").open_addresses() == {}
@@ -142,7 +142,7 @@ def test_who_can_reach_the_proxy(listen: str, *, loopback: bool) -> None:
 @pytest.mark.parametrize("text", ["", "${KEY:-}", "a b", "a\\n", "é", "\\0", "a\\u00a0b"])
 @pytest.mark.parametrize("section", ["client_keys: [good, %s]", "admin_token: %s"])
 def test_a_key_of_ours_that_could_not_be_shown_is_refused(section: str, text: str) -> None:
-    """A blank one above all: a variable that is not set must not open the door."""
+    """A blank key matters most: a variable that is not set must not let everybody in."""
     with pytest.raises(ConfigError, match=r"must (not be empty|be one word of printable ASCII)"):
         _load(section % f'"{text}"')
 
@@ -151,27 +151,27 @@ def test_a_key_of_ours_that_could_not_be_shown_is_refused(section: str, text: st
     "text", ["client_keys: []", "client_keys: key", "client_keys: ['${UNSET}']", "admin_token: [a]"]
 )
 def test_keys_of_ours_are_a_list_and_a_token(text: str) -> None:
-    """No list at all is null; an empty one, or a variable that is not there, is a mistake."""
+    """To set no list, write null. An empty list, or a variable that is not set, is an error."""
     with pytest.raises(ConfigError):
         _load(text)
 
 
 def test_keys_of_ours_come_from_file_or_environment() -> None:
-    """And from neither by default."""
+    """By default there are none."""
     config = _load("client_keys: [a, '${KEY}']\nadmin_token: ${TOKEN}", KEY="b", TOKEN="c")
     assert (config.client_keys, config.admin_token) == (("a", "b"), "c")
     assert (_load().client_keys, _load().admin_token, _load().metrics_listen) == (None, None, None)
 
 
 def test_no_key_stands_in_what_python_says_of_a_configuration() -> None:
-    """A traceback or a log line of a careless day shows none."""
+    """Neither a traceback nor a log line shows one."""
     text = "upstream: {api_key: PLANT}\nclient_keys: [PLANT]\nadmin_token: PLANT\nstore: redis://:PLANT@h:1/0"
     config = _load(text, "upstreams.b.api_key=PLANT")
     assert "PLANT" not in f"{config!r} {config} {config.upstream!r} {config.upstreams}"
 
 
 def test_a_key_stands_for_one_object() -> None:
-    """Two that are equal are two; what is equal to nothing by value is still itself."""
+    """Equal objects have different keys, and a key does not equal its object."""
     one, other = [1], [1]
     cache = {Same(one): "one", Same(other): "other"}
 
@@ -184,7 +184,7 @@ def test_a_key_stands_for_one_object() -> None:
 
 
 def test_one_process_alone_has_the_very_configuration() -> None:
-    """Several have their part of the limits, and all else as it is."""
+    """Several workers have their parts of the limits. Everything else is the same."""
     config = Config()
     assert config.as_worker_of(1) is config
     part = config.as_worker_of(4)

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, said in sentences."""
+"""Errors in a configuration are described in sentences."""
 
 import traceback
 
@@ -140,7 +140,7 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
     ],
 )
 def test_each_mistake_is_named_with_its_place_and_what_is_allowed(text: str, problem: str) -> None:
-    """One sentence: path, line where the file has one, value, and what would do."""
+    """One sentence has the path, the line if the file has one, the value, and what is allowed."""
     assert find_problems(text) == [problem]
 
 
@@ -160,12 +160,12 @@ def test_each_mistake_is_named_with_its_place_and_what_is_allowed(text: str, pro
     ],
 )
 def test_what_could_not_work_later_is_refused_now(text: str) -> None:
-    """An address or a key that every request would fail with, and a truth where a number belongs."""
+    """Examples: a URL or a key with which every request would fail, and a boolean in the place of a number."""
     assert len(find_problems(text)) == 1
 
 
 def test_every_mistake_is_named_at_once() -> None:
-    """Of the file, the environment and the settings alike."""
+    """The file, the environment and the settings may all have errors."""
     text = "listn: h:1\nmode: maybe\nupstream: {api_key: '${KEY}', base_uri: x}\ndefaults: {high_water: 2}"
 
     assert [line.split(":")[0] for line in find_problems(text, "x", "mode.a=1", TRIMTAB_AUTOCOMPACT_PCT="0")] == [
@@ -195,7 +195,7 @@ def test_every_mistake_is_named_at_once() -> None:
     ],
 )
 def test_a_wrong_setting_is_named(setting: str, problem: str) -> None:
-    """By its key; a setting has no line unless the file has that key too."""
+    """The message has its key. It has a line only if the file has that key, too."""
     text = "listen: h:1" if setting.startswith("listen.") else ""
 
     assert find_problems(text, setting) == [problem]
@@ -237,7 +237,7 @@ def test_a_wrong_setting_is_named(setting: str, problem: str) -> None:
     ],
 )
 def test_a_secret_is_never_shown(text: str) -> None:
-    """A key in the wrong place or form is named by its path, not by its value; nor does a traceback tell it."""
+    """If a key is in the wrong place or form, only its path is shown. A traceback does not show it either."""
     with pytest.raises(ConfigError) as caught:
         load_config(text, environment={})
 
@@ -247,7 +247,7 @@ def test_a_secret_is_never_shown(text: str) -> None:
 
 
 def test_a_secret_from_the_environment_is_never_shown() -> None:
-    """Nor is one that a variable brought."""
+    """The same holds for a secret from a variable."""
     problems = find_problems("upstreams: [{api_key: '${KEY}'}]", KEY=SECRET)
 
     assert problems

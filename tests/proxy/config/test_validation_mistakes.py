@@ -1,4 +1,4 @@
-"""Every mistake of a configuration in one pass: its name, its line, and what would do, in plain words."""
+"""All errors of a configuration in one pass: name, line and what is allowed, in plain words."""
 
 import re
 
@@ -9,7 +9,7 @@ FOREIGN = re.compile(
     r"\b(valid (tuple|dictionary|string|integer|number|boolean)|instance of|Input|NoneType|True|False|None|dict|tuple"
     r"|str|int|float|bool|pydantic|Config|argument|arg|Value error|pattern)\b"
 )
-"""Words of Python's, and of the library that validates."""
+"""Words of Python, and of the library that validates."""
 
 
 WRONG = """\
@@ -135,12 +135,12 @@ profiles.c.low_water (line 54): 0.3 must be below high_water, 0.3
 
 
 def test_one_pass_tells_everything() -> None:
-    """Mistakes of every kind, in the order of their lines, and nothing twice."""
+    """Errors of every kind are in the order of their lines, each once."""
     assert find_problems(WRONG) == SAID.splitlines()
 
 
 def test_no_word_is_pythons_or_the_validators() -> None:
-    """Values and names aside."""
+    """Values and names are exempt."""
     for line in find_problems(WRONG, "limits.drain_seconds=[", "defaults=", "models=3", TRIMTAB_AUTOCOMPACT_PCT="x"):
         assert not FOREIGN.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)), line
 
@@ -152,7 +152,7 @@ KEYS = ["[Rr]ead*", "(a)", "a,b", "a.b", "it's", 'say "x"', "größe", "1", "-1"
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("place", ["defaults.tools", "profiles", "upstreams"])
 def test_any_key_is_named_with_its_line(place: str, key: str) -> None:
-    """Whatever characters it has, and whatever they look like; its value is what is wrong."""
+    """The key may have any characters, also those that look like something else. Only its value is wrong."""
     written = "'" + key.replace("'", "''") + "'"
     section, _, inner = place.partition(".")
     head = f"{section}:\n" + (f"  {inner}:\n" if inner else "")
@@ -165,7 +165,7 @@ def test_any_key_is_named_with_its_line(place: str, key: str) -> None:
 
 
 def test_a_value_from_elsewhere_has_no_line() -> None:
-    """The file's own value at that place is not what is wrong; what a setting did not touch keeps its line."""
+    """The file's own value at that place is not wrong. A key that no setting changed keeps its line."""
     text = (
         "listen: h:1\nupstream:\n  base_url: http://h\n  read_timeout_seconds: 0\ndefaults:\n  tools: {a: {dedupe: 3}}"
     )
@@ -179,7 +179,7 @@ def test_a_value_from_elsewhere_has_no_line() -> None:
 
 
 def test_each_item_of_a_list_of_globs_is_named() -> None:
-    """All that are wrong, by their index; those that are right are not."""
+    """Each wrong glob is named by its index. Right ones are not named."""
     assert find_problems('defaults: {tools: {"x*": {exclude: ["a[", "b", "", 4, "[z-a]"]}}}') == [
         f"defaults.tools.\"x*\".exclude[0] (line 1): 'a[' {UNCLOSED}",
         "defaults.tools.\"x*\".exclude[2] (line 1): '' must be a glob of printable characters that is not empty",
@@ -209,5 +209,5 @@ def test_each_item_of_a_list_of_globs_is_named() -> None:
     ],
 )
 def test_a_number_in_the_place_of_text_wants_quotes(text: str, problem: str) -> None:
-    """If the value would do in quotes; else it is said what would."""
+    """The message says so if the value would be right in quotes. Otherwise it says what is allowed."""
     assert find_problems(text) == [problem]

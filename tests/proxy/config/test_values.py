@@ -20,7 +20,7 @@ from proxy.config.values import own_host, site_url, split_address
     ],
 )
 def test_a_store_is_taken_as_it_is_written(store: str) -> None:
-    """Every form that the reference of the configuration names."""
+    """All forms in the reference of the configuration are accepted."""
     assert load_config(settings=[f"store={store}"], environment={}).store == store
 
 
@@ -29,26 +29,26 @@ NEVER = ("redis", "sqlite://", "sqlite:///", "sqlite:///.", "sqlite:///a/..", "s
 
 @pytest.mark.parametrize("store", [*NEVER, "disk", "sqlite:", "redis://h:x/0", "redis://h:99999/0"])
 def test_a_store_that_can_never_be_is_refused(store: str) -> None:
-    """By `check`, not when the proxy starts."""
+    """`check` refuses it, before the proxy starts."""
     with pytest.raises(ConfigError, match="must be memory, sqlite"):
         load_config(settings=[f"store={store}"], environment={})
 
 
 def test_a_database_is_a_number() -> None:
-    """Another word there would silently be database 0."""
+    """Any other word would silently mean database 0."""
     with pytest.raises(ConfigError, match="must end with the number of a database"):
         load_config(settings=["store=redis://h:1/abc"], environment={})
 
 
 def test_a_password_in_a_store_is_not_repeated() -> None:
-    """However wrong the rest of it is."""
+    """It does not matter how wrong the rest of the URL is."""
     with pytest.raises(ConfigError) as raised:
         load_config(settings=["store=redis://user:secret@h:x/0"], environment={})
     assert "secret" not in str(raised.value)
 
 
 def test_a_tenant_is_authorization_or_a_header() -> None:
-    """A header's name is a token."""
+    """The name of a header is a token."""
     for tenant in ("authorization", "header:X-Team"):
         assert load_config(settings=[f"tenant={tenant}"], environment={}).tenant == tenant
     for tenant in ("header", "header:a b", "cookie:x"):
@@ -74,7 +74,7 @@ OTHER_URLS = ["", "/v1", "/v1/", "/models/v1", "/models", "/chat", "/my-models",
 
 @pytest.mark.parametrize("path", OTHER_URLS)
 def test_other_addresses_are_taken(path: str) -> None:
-    """A path that only has such a word in it is somebody's own."""
+    """A path may contain such a word elsewhere."""
     url = f"https://h{path}"
     assert load_config(settings=[f"upstream.base_url={url}"], environment={}).upstream.base_url == url.rstrip("/")
 
@@ -97,7 +97,7 @@ def test_addresses_are_read_and_written(address: str, parts: tuple[str, int], ur
     ("listen", "own"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("127.0.0.1", "127.0.0.1"), ("box.lan", "box.lan")]
 )
 def test_a_server_on_all_addresses_is_reached_on_the_loopback(listen: str, own: str) -> None:
-    """Any other where it listens."""
+    """If it listens on another address, it is reached there."""
     assert own_host(listen) == own
 
 
@@ -112,7 +112,7 @@ def test_a_server_on_all_addresses_is_reached_on_the_loopback(listen: str, own: 
     ],
 )
 def test_an_empty_secret_is_refused(setting: str) -> None:
-    """It would open the door, or send another's key in its place; null says that there is none."""
+    """It would let everybody in, or another key would be sent. To set no secret, write null."""
     with pytest.raises(ConfigError, match="must not"):
         load_config(settings=[setting], environment={})
 
@@ -122,19 +122,19 @@ def test_an_empty_secret_is_refused(setting: str) -> None:
     ["upstream.api_key=null", "store=redis://u@h:1", "upstream.proxy=http://u@h:1", "upstream.proxy=''"],
 )
 def test_none_at_all_may_be_said(setting: str) -> None:
-    """A user may have no password, and an empty proxy is none."""
+    """A user may have no password, and an empty proxy means none."""
     assert load_config(settings=[setting], environment={}).upstream.api_key is None
 
 
 @pytest.mark.parametrize("workers", ["1", "256", "auto"])
 def test_a_number_of_workers_is_taken(workers: str) -> None:
-    """Or the word that leaves it to the machine."""
+    """So is the word that leaves the number to the machine."""
     settings = [f"workers={workers}", "limits.max_memory_bytes=137438953472"]
     assert str(load_config(settings=settings, environment={}).workers) == workers
 
 
 @pytest.mark.parametrize("workers", ["0", "-1", "257", "1.5", "true", "many", "null", "[2]"])
 def test_no_other_number_of_workers_is_taken(workers: str) -> None:
-    """The sentence says which are."""
+    """The message says which numbers are allowed."""
     with pytest.raises(ConfigError, match="must be auto, or a whole number from 1 to 256"):
         load_config(settings=[f"workers={workers}"], environment={})

@@ -1,4 +1,4 @@
-"""What may stand at a place of the configuration, read from the models and said in words."""
+"""What is allowed at a place of the configuration, read from the models and described in words."""
 
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -58,12 +58,12 @@ def refuse_blanks(text: str) -> str:
     ],
 )
 def test_a_type_is_said_in_words(kind: Any, words: str) -> None:
-    """As they stand behind `must be`."""
+    """The words follow `must be`."""
     assert Slot.of(kind).words() == words
 
 
 def test_a_fields_own_bounds_count() -> None:
-    """Pydantic keeps them beside the type."""
+    """Pydantic keeps them outside the type."""
     size = Slot.of(Inner).enter("size")
     assert size is not None
     assert size.words() == "a whole number, above 0"
@@ -84,7 +84,7 @@ def test_a_fields_own_bounds_count() -> None:
     ],
 )
 def test_a_path_leads_through_sections_mappings_and_lists(steps: tuple[str | int, ...], words: str | None) -> None:
-    """By the keys as they are written; None if there is no such place."""
+    """The path has the keys as they are written. The result is None if there is no such place."""
     slot: Slot | None = Slot.of(Outer)
     for step in steps:
         slot = slot.enter(step) if slot is not None else None
@@ -105,12 +105,12 @@ def test_a_path_leads_through_sections_mappings_and_lists(steps: tuple[str | int
     ],
 )
 def test_quotes_are_advised_only_if_they_would_help(kind: Any, value: object, *, would_do: bool) -> None:
-    """That is: text is wanted, and the value would be the right text."""
+    """That is: text is needed, and the value in quotes would be right."""
     assert Slot.of(kind).takes_quoted(value) is would_do
 
 
 def test_every_place_of_the_configuration_has_words() -> None:
-    """`something else` is what is said of a type that this module does not know: there is none."""
+    """No place is described as `something else`, the words for a type that this module does not know."""
     open_slots, seen = [Slot.of(Config)], 0
     while open_slots:
         slot = open_slots.pop()

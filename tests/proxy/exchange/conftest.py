@@ -11,7 +11,7 @@ from proxy.compaction.pool import Compactors
 
 @pytest.fixture
 async def make_stages(compactors: Compactors) -> AsyncIterator[MakeStages]:
-    """What stages are served with, by `dotted.key=value` settings."""
+    """A function that makes the services of stages, with `dotted.key=value` settings."""
     async with AsyncExitStack() as stack:
 
         async def make(*settings: str) -> Stages:

@@ -19,13 +19,13 @@ def _write(text: str, **members: Any) -> bytes:
 
 @pytest.mark.parametrize("error", [BusyError(), MemoryError()])
 def test_what_there_is_no_room_for_is_said(error: Exception) -> None:
-    """Neither a thread nor memory: 503, in words."""
+    """If no thread or no memory is free, the answer is 503 with a message."""
     with pytest.raises(OverloadedError, match="try again"), in_bounds():
         raise error
 
 
 async def test_a_body_for_which_there_would_never_be_memory_streams_through(client, upstream, start_proxy) -> None:
-    """A kind that takes more than others is not worked on where others of its size are; it reaches the upstream."""
+    """Some bodies take more memory than others of the same size. They are not decoded, but reach the upstream."""
     proxy = await start_proxy()
     body = _write("é" * 20_000)
     proxy.services.memory.add(20 * len(body) - 2 * proxy.services.memory.most_bytes)
@@ -37,7 +37,7 @@ async def test_a_body_for_which_there_would_never_be_memory_streams_through(clie
 
 
 async def test_what_is_not_decoded_takes_no_memory_for_work(make_stages: MakeStages) -> None:
-    """It only passes."""
+    """It only passes through."""
     stages = await make_stages()
     left_bytes = stages.services.memory.left_bytes
     async with working(stages.services, make_reply().request, ReceivedBody(b"x", None, b"x")):

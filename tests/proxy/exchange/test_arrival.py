@@ -1,4 +1,4 @@
-"""What the head of a request tells, and in which form it may stand in the log."""
+"""What the head of a request shows, and the form in which it may be logged."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -45,18 +45,18 @@ HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trim
     ],
 )
 def test_a_name_stands_as_it_was_given(name: str, told: str) -> None:
-    """But for what a terminal would obey, what is too long, and a credential of the same request."""
+    """Exceptions are control characters, text that is too long, and a credential of the same request."""
     assert tell_name(name, find_secrets(find_shown(HEADERS))) == told
 
 
 def test_the_longest_credential_is_replaced_first() -> None:
-    """One that begins another must not leave the other's end behind."""
+    """If one credential begins another, the end of the longer one must not remain."""
     headers = [("authorization", f"Bearer {KEY}"), ("x-api-key", f"{KEY}-AND-MORE")]
     assert tell_name(f"a/{KEY}-AND-MORE", find_secrets(find_shown(headers))) == "a/***"
 
 
 def test_no_more_than_a_header_is_looked_through() -> None:
-    """What stands behind that many characters takes no part in the search."""
+    """Text after that many characters is not searched."""
     headers = [("authorization", "Bearer " + "s" * (MAX_READ_CHARS + 1))]
     assert tell_name("s" * (MAX_READ_CHARS + 1), find_secrets(find_shown(headers))) == "s" * MAX_CHARS + "…"
 
@@ -81,7 +81,7 @@ def test_no_more_than_a_header_is_looked_through() -> None:
     ],
 )
 def test_of_a_path_the_words_stand(target: str, told: str) -> None:
-    """No query, no user, and nothing that may be an identifier or a key."""
+    """The query, user names, and parts that may be an identifier or a key are left out."""
     assert tell_path(target, find_secrets(find_shown(HEADERS))) == told
 
 
@@ -95,13 +95,13 @@ def test_of_a_path_the_words_stand(target: str, told: str) -> None:
     ],
 )
 def test_an_upstream_is_told_by_its_name_or_its_host(name: str | None, base_url: str, told: str) -> None:
-    """Never by more of its address."""
+    """Nothing else of its URL is shown."""
     assert tell_upstream(name, base_url) == told
 
 
 @given(st.text(alphabet=st.characters(), max_size=300))
 def test_whatever_comes_is_one_line_of_text(text: str) -> None:
-    """It can be written as JSON, is bounded, and every character of it is printable."""
+    """It can be written as JSON, is bounded, and has only printable characters."""
     for told in (tell_name(text, frozenset()), tell_path(text, frozenset())):
         assert told.isprintable()
         assert len(told) <= 10 * MAX_CHARS + 1
@@ -113,7 +113,7 @@ def _head(*headers: tuple[bytes, bytes]) -> Any:
 
 
 def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
-    """Its headers are decoded once; those that end on this hop go no further, and credentials are known by name."""
+    """Headers are decoded once. Hop-by-hop headers are left out, and credentials are recognised by name."""
     arrival = read_arrival(
         _head((b"Authorization", f"Bearer {KEY}".encode()), (b"TE", b"x"), (b"X-A", b"1")), CHAT, TENANCY
     )
@@ -126,7 +126,7 @@ def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
 
 
 def test_request_ids_are_all_different() -> None:
-    """And long enough to stay so."""
+    """They are long enough to stay different."""
     ids = {read_arrival(_head(), None, TENANCY).request_id for _ in range(100)}
 
     assert len(ids) == 100
@@ -147,18 +147,18 @@ def test_request_ids_are_all_different() -> None:
 def test_a_credential_is_known_wherever_it_was_shown(
     headers: list[tuple[str, str]], target: str, model: str, told: str
 ) -> None:
-    """Header or query, as it is written and as it is meant; who pays is no secret."""
+    """It may be in a header or the query, escaped or not. The name of who pays is not secret."""
     assert tell_name(model, find_secrets(find_shown(headers, target))) == told
 
 
 def test_so_many_credentials_are_looked_for_and_no_more() -> None:
-    """Each costs a look through each name that is logged."""
+    """Each costs a search through each logged name."""
     shown = find_shown([("Cookie", "; ".join(f"c{number}=value-of-cookie-{number}" for number in range(5000)))])
     assert len(find_secrets(shown)) == MAX_SECRETS
 
 
 def _connection(*heads: Any) -> list[Any]:
-    """What requests with these heads tell that come on one connection."""
+    """The arrivals of requests with these heads on one connection."""
     protocol = SimpleNamespace(kept={})
     return [read_arrival(SimpleNamespace(**vars(head), protocol=protocol), CHAT, TENANCY) for head in heads]
 
@@ -174,9 +174,9 @@ _FIELDS = st.lists(
 
 @given(first=_FIELDS, second=_FIELDS, is_other_path=st.booleans())
 def test_a_head_tells_the_same_whatever_head_was_before_it(first: Any, second: Any, *, is_other_path: bool) -> None:
-    """What is kept of the one before is used for nothing that differs.
+    """If a head differs, nothing that is kept of the previous one is used.
 
-    That is another client's credential, which a proxy before us may send on the same connection, or another length.
+    It may have another client's credential, because a front proxy may share the connection, or another length.
     """
     other = _head(*second)
     other.raw_path += "z" * is_other_path
@@ -190,7 +190,7 @@ def test_a_head_tells_the_same_whatever_head_was_before_it(first: Any, second: A
 
 
 def test_another_length_is_the_only_thing_that_may_differ() -> None:
-    """The head is not read again; the length goes out as it is now, in its place."""
+    """The head is not parsed again. The new length is forwarded in its position."""
     key = (b"Authorization", f"Bearer {KEY}".encode())
     heads = [_head(key, (b"content-length", length), (b"X-A", b"1")) for length in (b"5", b"777")]
     first, second = _connection(*heads)
@@ -205,7 +205,7 @@ def test_another_length_is_the_only_thing_that_may_differ() -> None:
     ("value", "upstream_too"), [(f"Bearer {KEY}x".encode(), False), (b"", False), (f"Bearer {KEY}".encode(), True)]
 )
 def test_another_credential_is_another_client(value: bytes, *, upstream_too: bool) -> None:
-    """Each is told by its own; what one connection has shown is not kept for any other."""
+    """Each client is identified by its own credential, which is not kept for another client."""
     shown = _head((b"Authorization", f"Bearer {KEY}".encode()))
     first, second = _connection(shown, _head((b"Authorization", value)))
     assert (first.tenant == second.tenant) is upstream_too
@@ -213,7 +213,7 @@ def test_another_credential_is_another_client(value: bytes, *, upstream_too: boo
 
 
 def test_what_is_forwarded_may_be_changed() -> None:
-    """It is each request's own."""
+    """Each request has its own copy."""
     first, second = _connection(_head((b"X-A", b"1")), _head((b"X-A", b"1")))
     upstream = UpstreamConfig(base_url="http://localhost/v1")
     first.forward(upstream).clear()
@@ -221,7 +221,7 @@ def test_what_is_forwarded_may_be_changed() -> None:
 
 
 def test_other_services_read_a_head_anew() -> None:
-    """After a reload another rule may say whose request it is."""
+    """After a reload, another rule may decide whose request it is."""
     head = SimpleNamespace(**vars(_head((b"X-Team", b"a"))), protocol=SimpleNamespace(kept={}))
     before = read_arrival(head, CHAT, TENANCY)
     after = read_arrival(head, CHAT, Tenancy("header:X-Team", b"key"))
@@ -229,7 +229,7 @@ def test_other_services_read_a_head_anew() -> None:
 
 
 def test_a_large_head_is_not_kept() -> None:
-    """A thousand connections that wait would hold it."""
+    """A thousand waiting connections would keep it in memory."""
     protocol = SimpleNamespace(kept={})
     read_arrival(SimpleNamespace(**vars(_head((b"X-A", b"x" * MAX_KEPT_BYTES))), protocol=protocol), CHAT, TENANCY)
     assert protocol.kept == {}

@@ -1,4 +1,4 @@
-"""Where a request goes, and by which settings it is treated."""
+"""Where a request goes, and which settings apply to it."""
 
 from itertools import product
 
@@ -25,13 +25,13 @@ def load(text: str) -> Config:
 
 
 def choose(config: Config, *headers: tuple[str, str], model: str = "m") -> Route:
-    """The way of a request with these headers."""
+    """The route of a request with these headers."""
     return choose_route(config, arrive(), CIMultiDict(headers), model)
 
 
 @pytest.mark.parametrize(("configured", "wanted"), list(product(MODES, MODES)))
 def test_a_header_makes_the_proxy_do_less_never_more(configured: str, wanted: str) -> None:
-    """The weaker of the two modes counts, however the header writes its own."""
+    """The weaker of the two modes counts, in upper or lower case."""
     config = load(f"mode: '{configured}'")
     weaker = min(configured, wanted, key=MODES.index)
 
@@ -43,7 +43,7 @@ def test_a_header_makes_the_proxy_do_less_never_more(configured: str, wanted: st
 @pytest.mark.parametrize("configured", MODES)
 @given(wanted=st.text(max_size=9).filter(lambda text: text.strip().lower() not in MODES))
 def test_an_unknown_mode_is_refused(configured: str, wanted: str) -> None:
-    """Also if the proxy does nothing anyway: a client that means to switch it off must not err."""
+    """The law holds even if the proxy does nothing anyway: a client that means to switch it off must notice a typo."""
     with pytest.raises(UnknownModeError, match="x-trimtab-mode must be off, observe or enforce"):
         choose(load(f"mode: '{configured}'"), ("x-trimtab-mode", wanted))
 
@@ -61,7 +61,7 @@ def test_an_unknown_mode_is_refused(configured: str, wanted: str) -> None:
     ],
 )
 def test_all_values_of_a_header_count(header: str, values: tuple[str, str], error: type[ProxyError] | None) -> None:
-    """One that contradicts another or is unknown is refused, wherever it stands; the same one twice is one."""
+    """A value that contradicts another or is unknown is refused in any position. A repeated value counts once."""
     config = load(PROFILES)
     for ordered in (values, values[::-1]):
         headers = [(header, value) for value in ordered]
@@ -74,7 +74,7 @@ def test_all_values_of_a_header_count(header: str, values: tuple[str, str], erro
 
 
 def test_a_profile_goes_before_the_models_own_policy() -> None:
-    """It is the one that the request names; without a name, the policy of the model counts."""
+    """The request names the profile. Without a name, the model's policy counts."""
     config = load(PROFILES + "\nmodels: [{match: 'm*', max_tool_result_tokens: 300}]")
 
     assert choose(config).settings.max_tool_result_tokens == 300
@@ -84,7 +84,7 @@ def test_a_profile_goes_before_the_models_own_policy() -> None:
 
 @pytest.mark.parametrize(("profiles", "known"), [(PROFILES, "known: tiny, other"), ("{}", "known: there are none")])
 def test_an_unknown_profile_is_refused_with_the_known_ones(profiles: str, known: str) -> None:
-    """The client learns what it could have written, and not what it wrote: that may be anything."""
+    """The message lists the known profiles. It does not repeat the client's value, which may be anything."""
     with pytest.raises(UnknownProfileError) as raised:
         choose(load(profiles), ("x-trimtab-profile", "nope"))
     assert str(raised.value).endswith(known)
@@ -92,7 +92,7 @@ def test_an_unknown_profile_is_refused_with_the_known_ones(profiles: str, known:
 
 
 def test_headers_are_ignored_if_the_configuration_says_so() -> None:
-    """Known or unknown, they change nothing, and are no mistake."""
+    """Known or unknown, they change nothing and are no error."""
     config = load(PROFILES + "\nallow_header_override: false")
     headers = (("x-trimtab-mode", "off"), ("x-trimtab-profile", "tiny"))
 
@@ -100,7 +100,7 @@ def test_headers_are_ignored_if_the_configuration_says_so() -> None:
 
 
 def test_a_request_goes_to_the_upstream_of_its_model() -> None:
-    """Which is named by the configuration's name; the main one, which has none, by its host."""
+    """A named upstream is shown by its name, the main upstream by its host."""
     config = load(
         "{upstream: {base_url: 'http://main:8000/v1'}, upstreams: {here: {base_url: 'http://here/v1'}},"
         " models: [{match: 'local*', upstream: here}], profiles: {there: {upstream: here}}}"
@@ -117,7 +117,7 @@ def test_a_request_goes_to_the_upstream_of_its_model() -> None:
 
 
 def test_a_credential_in_a_models_name_is_not_shown() -> None:
-    """A client that mistakes one field for the other must not find its key in the log."""
+    """If a client confuses the two fields, its key must not be logged."""
     told = choose(load(""), model="org/sk-of-the-client").target
     plain = choose(load(""), model="org/model").target
 
@@ -139,12 +139,12 @@ def test_a_credential_in_a_models_name_is_not_shown() -> None:
 def test_a_prompt_is_text_only_if_the_vocabulary_tells_its_cost(
     messages: tuple[Message, ...], expected: object
 ) -> None:
-    """An image anywhere, or reasoning, which some servers drop, makes the count another one."""
+    """An image anywhere, or reasoning, which some servers drop, changes the count."""
     assert is_text_only(conversation(*messages)) is expected
 
 
 def test_the_clients_credential_is_shown_to_upstreams_that_are_to_have_it() -> None:
-    """Of its headers only those that let it in and say on whose account; of named upstreams, those that say so."""
+    """Only headers that admit the client or name the account are sent. A named upstream must ask for them."""
     headers = [
         ("Authorization", "Bearer a"),
         ("X-Api-Key", "b"),

@@ -1,4 +1,4 @@
-"""The text that a plan needs: written ahead, put off, waited for; on values, and over real HTTP."""
+"""The text that a plan needs: written ahead, put off or waited for. Tested on values and over real HTTP."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ def bodies(steps: int = STEPS, **more: Any) -> list[dict[str, Any]]:
 
 
 async def ask_all(client: Any, proxy: Any, requests: list[dict[str, Any]], *, calm: bool = True) -> None:
-    """Send a session's requests one after the other, as fast as a model would answer or as fast as can be."""
+    """Send a session's requests one after the other, with the pauses of a model's turn or without."""
     for body in requests:
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
@@ -44,19 +44,19 @@ async def ask_all(client: Any, proxy: Any, requests: list[dict[str, Any]], *, ca
 
 
 def count_moves(chats: list[Any]) -> int:
-    """How often a request did not go on from the one before."""
+    """How often a request's forwarded bytes do not begin with those of the previous one."""
     prompts = [chat.json["messages"] for chat in chats]
     return sum(after[: len(before)] != before for before, after in pairwise(prompts))
 
 
 async def read_metric(client: Any, proxy: Any, name: str) -> float:
-    """One sample of /metrics; 0 where it is not there."""
+    """One sample of /metrics; 0 if it is absent."""
     lines = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
     return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)
 
 
 async def test_summaries_are_written_before_a_request_needs_them(client, upstream, start_proxy):
-    """Each is asked for behind what was just forwarded, so that the upstream's prompt cache is read; nobody waits."""
+    """Each question follows the messages just forwarded, so it reads the upstream's prompt cache. No request waits."""
     proxy = await start_proxy(*SETTINGS)
     await ask_all(client, proxy, bodies())
     moves = count_moves(upstream.chats)
@@ -76,9 +76,9 @@ async def test_summaries_are_written_before_a_request_needs_them(client, upstrea
 
 @pytest.mark.parametrize(("more", "most"), [({}, 8000), ({"max_tokens": 400}, 7600)])
 async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(more, most, client, upstream, start_proxy):
-    """While the summary is being written the prefix stays as it was; only a full window makes a request wait.
+    """While the summary is written, the prefix stays the same. Only a full window makes a request wait.
 
-    It is full if it does not hold the prompt and the completion asked for, and not before: the reserve is ours.
+    The window is full if prompt and requested completion do not fit it together; the reserve may be used.
     """
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
@@ -110,7 +110,7 @@ async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(more, mo
 
 
 async def test_a_model_that_calls_a_tool_is_asked_again_with_the_transcript(client, upstream, start_proxy):
-    """An inline question has the tools in it; one that is answered with nothing to read is put in the other form."""
+    """The inline question includes the tools. If its answer has no text, the question is asked in the other form."""
     plain = upstream.answer
 
     async def call_tools(recorded: Any, request: Any) -> Any:
@@ -134,7 +134,7 @@ async def test_a_model_that_calls_a_tool_is_asked_again_with_the_transcript(clie
     ],
 )
 async def test_where_it_cannot_be_asked_inline_the_transcript_is_written_out(more, client, upstream, start_proxy):
-    """An answer of a prescribed form would be no note; and `request: transcript` is obeyed."""
+    """A prescribed form of the answer would prevent a note. The setting `request: transcript` is obeyed."""
     form = "auto" if "response_format" in more else "transcript"
     proxy = await start_proxy(*SETTINGS, f"defaults.summary.request={form}")
     await ask_all(client, proxy, bodies(**more))
@@ -144,7 +144,7 @@ async def test_where_it_cannot_be_asked_inline_the_transcript_is_written_out(mor
 
 
 async def test_an_inline_question_takes_over_what_is_read_and_not_how_to_answer(client, upstream, start_proxy):
-    """Unknown fields and those of the answer's form go; what is rendered, or names the cache, stays."""
+    """Unknown members and those about the answer are dropped. Members that are rendered or name the cache stay."""
     proxy = await start_proxy(*SETTINGS)
     more = {
         "prompt_cache_key": "k",
@@ -175,7 +175,7 @@ KEYED = "upstreams={other: {base_url: 'http://other:9/v1', api_key: k}, plain: {
 
 @dataclass
 class _Choice:
-    """A request of which the text was chosen; and whether it waited for that."""
+    """A request for which a text was chosen, and whether it waited for the text."""
 
     call: Call
     chosen: Chosen
@@ -184,12 +184,12 @@ class _Choice:
 
     @property
     def forwarded(self) -> Conversation:
-        """What goes out."""
+        """The messages that go out."""
         return self.call.compactor.apply(self.chosen.planned, self.chosen.text).forwarded
 
 
 async def choose(stages: Stages, steps: int, **more: Any) -> _Choice:
-    """The text of a session's request; one that is waited for is written then."""
+    """Choose the text of a session's request. A text that is waited for is written then."""
     call = await stages.prepare(read_session(steps, **more), **ARRIVED)
     planned = call.compactor.plan(call.request, call.view.policy)
     stages.client.arrived.clear()
@@ -220,7 +220,7 @@ async def write(stages: Stages, choice: _Choice, *, times: int = 1) -> None:
 async def test_a_request_waits_for_a_text_only_if_it_does_not_fit_without(
     more: dict[str, int], fitting: int, make_stages: MakeStages
 ) -> None:
-    """The prompt and the completion asked for must fit: the reserve is ours. What is put off is to be written later."""
+    """Prompt and requested completion must fit; the reserve may be used. A text that is put off is written later."""
     stages = await make_stages(*SETTINGS)
     was_put_off = 0
     for steps in range(30, 60):
@@ -241,7 +241,7 @@ async def test_a_request_waits_for_a_text_only_if_it_does_not_fit_without(
 
 
 async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: MakeStages) -> None:
-    """A cut is put off as ever while the request fits; the text that stands in stays, and nobody is asked for it."""
+    """A cut is put off as usual while the request fits. The digest stays, and no model is asked for its text."""
     stages = await make_stages(*SETTINGS, "defaults.summary.wait_seconds=0")
     choices = [await choose(stages, steps) for steps in range(30, 60)]
     assert not any(choice.waited for choice in choices)
@@ -261,7 +261,7 @@ async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: Ma
 
 
 async def test_two_cuts_without_their_texts_are_put_off_together(make_stages: MakeStages) -> None:
-    """The next cut may be due before the first one's text is there: what fits the window goes out unchanged."""
+    """The next cut may be due before the first text is ready. If the request fits, it goes out unchanged."""
     stages = await make_stages(*SETTINGS, "defaults.high_water=0.5", "defaults.low_water=0.2")
     twice = 0
     for steps in range(20, 45):
@@ -274,7 +274,7 @@ async def test_two_cuts_without_their_texts_are_put_off_together(make_stages: Ma
 
 
 async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(make_stages: MakeStages) -> None:
-    """The summary that stands is far shorter than its reserve: the next cut waits until the window is full."""
+    """The present summary is far shorter than its reserve, so the next cut waits until the window is full."""
     stages = await make_stages(*SETTINGS, "defaults.summary.max_tokens=1500")
     first, beyond_reserve = 30, 0
     while not (await choose(stages, first)).waited:
@@ -292,7 +292,7 @@ async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(
 
 
 async def test_a_text_that_is_there_is_used(make_stages: MakeStages) -> None:
-    """Nobody is asked again, and the next cut's text is to be written ahead."""
+    """No model is asked again, and the next cut's text is written ahead."""
     stages = await make_stages(*SETTINGS, "defaults.high_water=0.95")  # near the limit the next cut is made ready, too
     made, again = await choose(stages, 58), await choose(stages, 58)
 
@@ -304,7 +304,7 @@ async def test_a_text_that_is_there_is_used(make_stages: MakeStages) -> None:
 
 
 async def test_another_credential_finds_no_text_of_this_one(make_stages: MakeStages) -> None:
-    """It was not paid for by that."""
+    """The text was paid for with the first credential."""
     stages = await make_stages(*SETTINGS)
     choice = await choose(stages, 51)
     call = await stages.prepare(choice.call.request, Authorization="Bearer another")
@@ -313,7 +313,7 @@ async def test_another_credential_finds_no_text_of_this_one(make_stages: MakeSta
 
 
 async def test_the_digest_stands_in_if_nobody_writes(make_stages: MakeStages) -> None:
-    """After a failure no model is asked for a while, and then nothing is gained by putting a cut off."""
+    """After a failure no model is asked for a while. Putting a cut off then gains nothing."""
     stages = await make_stages(*SETTINGS)
     stages.client.status = 401
     failed, paused = await choose(stages, 51), await choose(stages, 60)
@@ -331,7 +331,7 @@ async def test_the_digest_stands_in_if_nobody_writes(make_stages: MakeStages) ->
 
 
 async def test_a_cut_that_asks_no_model_gets_its_digest_at_once(make_stages: MakeStages) -> None:
-    """Although it would fit without it: there is nothing to wait for."""
+    """The request would fit without the cut, but there is nothing to wait for."""
     stages = await make_stages(*SMALL, "defaults.overflow_strategy=prune")
     choice = await choose(stages, 68)
     assert choice.planned.plan.request is not None
@@ -349,7 +349,7 @@ async def test_nobody_is_asked_for_a_request_that_is_only_observed(make_stages: 
 
 
 async def test_what_is_written_ahead_is_asked_behind_what_was_forwarded(make_stages: MakeStages) -> None:
-    """So that the upstream's prompt cache is read; and the request that needs it finds it."""
+    """So the question reads the upstream's prompt cache. The request that needs the text finds it."""
     stages = await make_stages(*SETTINGS)
     choice = await choose(stages, 33)
     assert stages.client.asked == []
@@ -365,7 +365,7 @@ async def test_what_is_written_ahead_is_asked_behind_what_was_forwarded(make_sta
 
 
 async def test_nothing_is_written_ahead_without_need(make_stages: MakeStages) -> None:
-    """Neither long before a cut, nor twice."""
+    """It is not written long before a cut, and not twice."""
     stages = await make_stages(*SETTINGS)
     await write(stages, await choose(stages, 5))
     assert stages.client.asked == []
@@ -385,7 +385,7 @@ async def test_nothing_is_written_ahead_without_need(make_stages: MakeStages) ->
 async def test_a_question_is_asked_by_itself_if_no_cache_would_be_read(
     settings: tuple[str, ...], make_stages: MakeStages
 ) -> None:
-    """Another model, or another upstream, has not read the conversation; or if the configuration says so."""
+    """Another model or another upstream has not read the conversation. The configuration may also ask for this."""
     stages = await make_stages(*SETTINGS, *settings)
     await write(stages, await choose(stages, 33))
     (asked,) = stages.client.asked
@@ -393,7 +393,7 @@ async def test_a_question_is_asked_by_itself_if_no_cache_would_be_read(
 
 
 async def test_a_client_that_slides_has_nothing_written(make_stages: MakeStages) -> None:
-    """Its next request would begin otherwise: neither ahead, nor while it waits."""
+    """Its next request will begin differently. So nothing is written ahead or while it waits."""
     stages = await make_stages(*SETTINGS)
     choice = await choose(stages, 33)
     assert choice.chosen.summariser is not None
@@ -409,7 +409,7 @@ async def test_a_client_that_slides_has_nothing_written(make_stages: MakeStages)
 
 
 async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_account(make_stages: MakeStages) -> None:
-    """With its credential, and what leads to the cache of its session; with no other header."""
+    """The question has its credential and the headers that lead to its session's cache, and no other header."""
     stages = await make_stages(*SETTINGS)
     call = await stages.prepare(replace(read_session(3), model="qwen3-8b"), **ARRIVED)
     summariser = choose_summariser(stages.services, call)
@@ -424,7 +424,7 @@ async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_accoun
 
 @pytest.mark.parametrize("name", ["other", "plain"])
 async def test_another_upstream_sees_no_credential_of_the_clients(name: str, make_stages: MakeStages) -> None:
-    """Whether it has a key of its own or not."""
+    """The law holds whether that upstream has its own key or not."""
     stages = await make_stages(*SETTINGS, KEYED, f"defaults.summary.upstream={name}")
     call = await stages.prepare(read_session(3), **ARRIVED)
     summariser = choose_summariser(stages.services, replace(call, arrival=replace(call.arrival, target="/elsewhere")))
@@ -435,7 +435,7 @@ async def test_another_upstream_sees_no_credential_of_the_clients(name: str, mak
 
 
 async def test_another_model_has_its_own_window_and_does_not_think_as_the_clients_does(make_stages: MakeStages) -> None:
-    """What it may be asked is planned by its own entry; the client's own model thinks if the request says so."""
+    """The entry of that model in the configuration counts. The client's own model thinks if the request says so."""
     models = "models=[{match: small, context_window: 4000, completion_reserve: 500}]"
     own, other = await make_stages(*SETTINGS), await make_stages(*SETTINGS, models, "defaults.summary.model=small")
     request = replace(read_session(3), is_reasoning=True)
@@ -450,7 +450,7 @@ async def test_another_model_has_its_own_window_and_does_not_think_as_the_client
 
 
 async def test_what_is_known_of_a_model_is_known_of_it_at_its_upstream(make_stages: MakeStages) -> None:
-    """The same name may stand for another model, with another window, where summaries are written."""
+    """The same name may mean another model with another window at the upstream for summaries."""
     stages = await make_stages(*SETTINGS, KEYED, "defaults.summary.upstream=plain")
     models, call = stages.services.models, await stages.prepare(read_session(3))
     before = choose_summariser(stages.services, call)
@@ -473,7 +473,7 @@ async def test_what_is_known_of_a_model_is_known_of_it_at_its_upstream(make_stag
 async def test_another_upstream_is_shown_the_clients_credential_if_that_is_said(
     told: str, target: str, names: list[str], make_stages: MakeStages
 ) -> None:
-    """In whatever way the client pays; and nothing else of its headers or its query."""
+    """Every form of the client's credential is sent, but no other part of its headers or its query."""
     other = f"upstreams={{other: {{base_url: 'http://other:9/v1', {told}}}}}"
     stages = await make_stages(*SETTINGS, other, "defaults.summary.upstream=other")
     call = await stages.prepare(read_session(3), **ARRIVED, Cookie="sid=a")

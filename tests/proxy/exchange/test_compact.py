@@ -1,4 +1,4 @@
-"""A request is compacted, or what would become of it is found out: on values, without a socket."""
+"""A request is compacted, or its compaction is only computed: on values, without a socket."""
 
 from dataclasses import replace
 
@@ -15,18 +15,18 @@ from rules.policy import Policy
 PRUNES = ("defaults.overflow_strategy=prune",)
 PLANTED = "planted secret text"
 LONG = [{"role": "user", "content": "word " * 9000}]
-"""One message, over the window, which nothing may shorten."""
+"""One message over the window, which no rule may shorten."""
 SHORT = [{"role": "user", "content": "hi"}]
 
 
 async def test_off_is_nothing_at_all(make_stages: MakeStages) -> None:
-    """Neither counted nor planned: nothing is known of the request."""
+    """It is neither counted nor planned."""
     stages = await make_stages(*PRUNES, "mode=off")
     assert await stages.attempt(read_session(60)) == Attempt("off")
 
 
 async def test_what_fits_goes_out_as_the_clients_own_bytes(make_stages: MakeStages) -> None:
-    """The very object, without a decision."""
+    """The body is the same object, without a decision."""
     stages = await make_stages(*PRUNES)
     request = read_session(3)
     attempt = await stages.attempt(request)
@@ -38,7 +38,7 @@ async def test_what_fits_goes_out_as_the_clients_own_bytes(make_stages: MakeStag
 
 
 async def test_what_does_not_fit_is_compacted(make_stages: MakeStages) -> None:
-    """What goes out is within the limit, and what is known of it says so; each phase has its time."""
+    """The body sent is within the limit, and its figures say so. Each phase has its time."""
     stages = await make_stages(*PRUNES)
     request = read_session(24, result_words=400)
     attempt = await stages.attempt(request)
@@ -52,7 +52,7 @@ async def test_what_does_not_fit_is_compacted(make_stages: MakeStages) -> None:
 
 
 async def test_observing_decides_the_same_and_sends_the_original(make_stages: MakeStages) -> None:
-    """Whatever enforcing would have done is known, and nothing of it goes out."""
+    """The decisions of `enforce` are known, but the original is sent."""
     enforced, observed = [await make_stages(*PRUNES, f"mode={mode}") for mode in ("enforce", "observe")]
     request = read_session(70)
     done, seen = await enforced.attempt(request), await observed.attempt(request)
@@ -65,7 +65,7 @@ async def test_observing_decides_the_same_and_sends_the_original(make_stages: Ma
 
 @pytest.mark.parametrize("messages", [[{}], [5], [{"role": 5}]])
 async def test_what_cannot_be_decoded_is_the_upstreams_to_judge(make_stages: MakeStages, messages: list) -> None:
-    """It is no fault, and nothing is known of it."""
+    """It is no fault, and nothing about it is known."""
     stages = await make_stages()
     attempt = await stages.attempt(read(messages))
 
@@ -75,7 +75,7 @@ async def test_what_cannot_be_decoded_is_the_upstreams_to_judge(make_stages: Mak
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 async def test_what_the_policy_refuses_is_told_in_figures(make_stages: MakeStages, mode: str) -> None:
-    """Refused if the mode is to enforce; only observed it goes out, as the client wrote it."""
+    """In mode `enforce` it is refused. In mode `observe` it goes out as the client wrote it."""
     stages = await make_stages("defaults.on_exceeded=error", "defaults.completion_reserve=1000", f"mode={mode}")
     attempt = await stages.attempt(read(LONG))
 
@@ -88,7 +88,7 @@ async def test_what_the_policy_refuses_is_told_in_figures(make_stages: MakeStage
 
 
 async def test_a_refusal_says_what_the_limit_is_made_of(make_stages: MakeStages) -> None:
-    """In the words that clients look for, with what was done in vain."""
+    """It has the words that clients look for, and names the rules that did not suffice."""
     settings = ("defaults.on_exceeded=error", "defaults.completion_reserve=1000", "defaults.max_tool_result_tokens=100")
     stages = await make_stages(*settings)
     messages = [{"role": "tool", "tool_call_id": "a", "content": "a line of it\n" * 500}]
@@ -107,7 +107,7 @@ async def test_a_refusal_says_what_the_limit_is_made_of(make_stages: MakeStages)
 
 
 class _Broken(Compactor):
-    """Breaks at one of its methods."""
+    """A compactor that fails in one of its methods."""
 
     def __init__(self, at: str) -> None:
         super().__init__(count_by_heuristic)
@@ -118,7 +118,7 @@ class _Broken(Compactor):
 
 
 class _BrokenPool:
-    """Has a compactor that breaks, or none."""
+    """A pool with a compactor that fails, or with none."""
 
     def __init__(self, at: str) -> None:
         self._at = at
@@ -131,7 +131,7 @@ class _BrokenPool:
 
 @pytest.mark.parametrize(("at", "phase"), [("get", "plan"), ("plan", "plan"), ("apply", "apply")])
 async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: MakeStages, at: str, phase: str) -> None:
-    """The client's own bytes go out; the fault is told by its type, without a word of text."""
+    """The client's own bytes go out. The fault is logged by its type, without any text."""
     stages = await make_stages()
     broken = replace(stages.services, compactors=_BrokenPool(at))
     attempt = await compact(broken, arrive(), stages.route(), read_session(70), make_reply())
@@ -145,7 +145,7 @@ async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: Ma
 
 
 async def test_a_fault_of_the_summaries_fails_open_too(make_stages: MakeStages) -> None:
-    """Also while the plan waits for its text."""
+    """One example is a fault while the plan waits for its text."""
     stages = await make_stages("defaults.overflow_strategy=summarize")
     broken = replace(stages.services, summaries=None)
     attempt = await compact(broken, arrive(), stages.route(), read_session(70), make_reply())
@@ -155,7 +155,7 @@ async def test_a_fault_of_the_summaries_fails_open_too(make_stages: MakeStages) 
 
 
 async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None:
-    """The policy that the request is planned by is the one object that everyone else reads."""
+    """The request is planned with the same policy object that all other code reads."""
     stages = await make_stages("models=[{match: 'm*', high_water: 0.7}]")
     calls = [await stages.prepare(read(SHORT)) for _ in range(2)]
 
@@ -167,7 +167,7 @@ async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None
 
 
 async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeStages) -> None:
-    """It is the configuration's glob; else the name, once an upstream has answered for it."""
+    """It is the configuration's glob, or the name once an upstream has answered for it."""
     matched = await make_stages("models=[{match: 'gpt*'}]")
     request = read(SHORT)
     labels = [(await matched.prepare(replace(request, model=model))).label for model in ("gpt-5", "other-model")]
@@ -177,7 +177,7 @@ async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeSta
 
 
 async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credential(make_stages: MakeStages) -> None:
-    """Behind the scenes; one whose window is configured is not asked."""
+    """It is asked in the background. A model with a configured window is not asked for."""
     configured, open_ = await make_stages(), await make_stages("defaults.context_window=auto")
     for stages in (configured, open_):
         await stages.prepare(read(SHORT), Authorization="Bearer sk-own")
@@ -204,7 +204,7 @@ LONG_TEXT = "some words of no weight " * 4000
     ],
 )
 def test_what_was_not_counted_stays_only_if_that_is_sure(request_: Request, policy: Policy, stays: bool) -> None:  # noqa: FBT001
-    """By its bytes, of which a token has one at least; what is no text is not counted by its bytes."""
+    """A token has at least one byte. Parts that are not text are not counted by their bytes."""
     assert surely_stays(request_, policy) == stays
     if stays:
         compactor = Compactor(len)  # the most tokens that there can be

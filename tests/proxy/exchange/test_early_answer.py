@@ -1,4 +1,4 @@
-"""What reaches the client before the answer does, over real HTTP."""
+"""What the client gets before the answer, over real HTTP."""
 
 import asyncio
 from dataclasses import replace
@@ -18,12 +18,12 @@ BODY = {"model": "m", "messages": make_session(70, result_words=120)["messages"]
 
 
 def make_patient(proxy: Proxy, first_comment_seconds: float, comment_seconds: float = 10.0) -> None:
-    """From now on clients that wait hear from the proxy after these times."""
+    """Set the times after which waiting clients get comments."""
     proxy.current.services = replace(proxy.services, patience=Patience(first_comment_seconds, comment_seconds))
 
 
 async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, start_proxy):
-    """Headers and comments first, then the upstream's events byte for byte."""
+    """It gets headers and comments first, then the upstream's events byte for byte."""
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
     make_patient(proxy, 0.01, 0.01)
@@ -61,7 +61,7 @@ async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, sta
 async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
     status, sent, event, *, client, upstream, start_proxy
 ):
-    """Of an error the client learns in the stream, in the form that every client knows; its status was gone."""
+    """The status was sent already. So the client learns of an error from the stream, in the form that clients know."""
 
     async def refuse(recorded: Any, _: Any) -> Any:
         if recorded.asks_for_summary:
@@ -80,7 +80,7 @@ async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
 
 
 async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy):
-    """An upstream that goes away meanwhile is told of in the stream."""
+    """If the upstream disconnects meanwhile, the stream says so."""
 
     async def leave(recorded: Any, request: Any) -> Any:
         if recorded.asks_for_summary:
@@ -98,7 +98,7 @@ async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream
 
 @pytest.mark.parametrize("comments", [False, True])
 async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(comments, client, upstream, start_proxy, log):
-    """Whether it has heard from us or not: its place is free at once, and its own request is never sent."""
+    """Its place is free at once, and its request is never sent, whether it got comments or not."""
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
     make_patient(proxy, 0.01 if comments else 60.0)

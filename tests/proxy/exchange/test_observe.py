@@ -1,4 +1,4 @@
-"""What an answer tells of the prompt and of the model: on values, without a socket."""
+"""What an answer shows about the prompt and the model: on values, without a socket."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ PRUNES = ("defaults.overflow_strategy=prune",)
 
 
 def listen(answer: bytes, *, is_stream: bool = False) -> Tap:
-    """A tap through which an answer has gone."""
+    """A tap that has read a whole answer."""
     tap = CHAT.tap(is_stream=is_stream)
     tap.feed(answer)
     tap.finish()
@@ -29,19 +29,19 @@ def listen(answer: bytes, *, is_stream: bool = False) -> Tap:
 
 
 async def tell(stages: Stages, attempt: Attempt, prompt_tokens: int | None) -> float | None:
-    """An upstream has answered, and reports so many tokens of the prompt; what of it it had read before."""
+    """An upstream's answer that reports these prompt tokens and cached tokens."""
     kept = await observe(stages.services, attempt, Answered(prompt_tokens))
     await stages.settle()
     return kept
 
 
 def known(stages: Stages) -> Known | None:
-    """What the one client knows of the one model, if an upstream has answered for it."""
+    """The facts about the client's model, if an upstream has answered for it."""
     return next((one for one in stages.services.models.list_known() if one.name.tenant), None)
 
 
 async def test_the_upstreams_own_figures_count(make_stages: MakeStages) -> None:
-    """Of the prompt, of what of it was cached, and of the completion."""
+    """They count for the prompt, its cached part and the completion."""
     stages = await make_stages()
     counted = await count_answer(stages.services, arrive().tenant, stages.route(), listen(completion(**USAGE).body))
 
@@ -49,7 +49,7 @@ async def test_the_upstreams_own_figures_count(make_stages: MakeStages) -> None:
 
 
 async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -> None:
-    """By the model's own vocabulary and ratio, and say that it is an estimate."""
+    """The model's own vocabulary and ratio count, and the result is marked as an estimate."""
     stages = await make_stages()
     tokens = {}
     for model in ("gpt-5", "qwen3-8b"):
@@ -63,7 +63,7 @@ async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -
 
 
 async def test_what_was_reported_of_the_prompt_alone_is_kept(make_stages: MakeStages) -> None:
-    """Some upstreams leave the completion out."""
+    """Some upstreams do not report the completion."""
     stages = await make_stages()
     counted = await count_answer(
         stages.services, arrive().tenant, stages.route(), listen(completion(NOTE, prompt_tokens=11).body)
@@ -74,7 +74,7 @@ async def test_what_was_reported_of_the_prompt_alone_is_kept(make_stages: MakeSt
 
 
 async def test_of_a_stream_hidden_reasoning_was_not_streamed(make_stages: MakeStages) -> None:
-    """It is in the completion that the upstream reports; no text of it came."""
+    """The reported completion includes it, but no text of it was sent."""
     stages = await make_stages()
     usage = {"prompt_tokens": 9, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 40}}
     events = ({"choices": [{"index": 0, "delta": {"content": "All good."}}]}, {"choices": [], "usage": usage})
@@ -85,7 +85,7 @@ async def test_of_a_stream_hidden_reasoning_was_not_streamed(make_stages: MakeSt
 
 
 async def test_a_report_is_a_sample_of_the_models_ratio(make_stages: MakeStages) -> None:
-    """Of what was sent: enough of them change by what the next requests are planned."""
+    """The sample compares what was sent. Enough samples change how later requests are planned."""
     stages = await make_stages(*PRUNES)
     attempt = await stages.attempt(read_session(70))
     assert attempt.compacted is not None
@@ -100,7 +100,7 @@ async def test_a_report_is_a_sample_of_the_models_ratio(make_stages: MakeStages)
 
 
 async def test_one_only_observed_is_compared_with_the_original(make_stages: MakeStages) -> None:
-    """That is what went out; and nothing of it was kept or changed by us."""
+    """The original went out, and trimtab neither kept nor changed any of it."""
     stages = await make_stages(*PRUNES, "mode=observe")
     attempt = await stages.attempt(read_session(70))
     assert attempt.chosen is not None
@@ -118,7 +118,7 @@ async def test_one_only_observed_is_compared_with_the_original(make_stages: Make
 async def test_only_a_reported_prompt_of_text_is_a_sample(
     content: object, prompt_tokens: int | None, samples: int, make_stages: MakeStages
 ) -> None:
-    """What an image costs says nothing of a vocabulary."""
+    """The cost of an image carries no information about a vocabulary."""
     stages = await make_stages()
     attempt = await stages.attempt(read([{"role": "user", "content": content}]))
     await tell(stages, attempt, prompt_tokens)
@@ -129,7 +129,7 @@ async def test_only_a_reported_prompt_of_text_is_a_sample(
 
 
 async def test_nothing_is_observed_of_what_was_not_decoded(make_stages: MakeStages) -> None:
-    """Neither a model, nor a prefix."""
+    """Neither a model nor a prefix is observed."""
     stages = await make_stages()
     for outcome in ("undecodable", "off", "failed_open"):
         assert await tell(stages, Attempt(outcome), 900) is None
@@ -137,7 +137,7 @@ async def test_nothing_is_observed_of_what_was_not_decoded(make_stages: MakeStag
 
 
 async def test_a_model_whose_name_holds_a_credential_is_not_known(make_stages: MakeStages) -> None:
-    """It would be shown to whoever may read the page of models."""
+    """The page of models would show it to every reader."""
     stages = await make_stages()
     request = replace(read_session(3), model="sk-of-the-client")
     await tell(stages, await stages.attempt(request), 900)
@@ -145,7 +145,7 @@ async def test_a_model_whose_name_holds_a_credential_is_not_known(make_stages: M
 
 
 async def test_a_second_request_is_known_by_what_of_it_stands_as_before(make_stages: MakeStages) -> None:
-    """The same client's, for the same model: others have a cache of their own. Tools stand before all messages."""
+    """Only requests of the same client for the same model count: others have their own cache. Tools come first."""
     stages = await make_stages()
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     sent_tokens = {}

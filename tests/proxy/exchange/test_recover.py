@@ -1,4 +1,4 @@
-"""A prompt that the upstream refuses for its length is sent again, shorter; the client sees one answer."""
+"""A prompt that the upstream refuses for its length is sent again, shorter. The client sees one answer."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -26,23 +26,23 @@ from rules.tokens.families import O200K
 RECORDED = Path(__file__).parents[4] / "shared" / "data" / "overflow_errors.jsonl"
 END = {"role": "assistant", "content": "It is mended."}
 SESSION_STEPS, SESSION_TOKENS = 320, 75_000
-"""Of a long one: not enough for a cut of our own."""
+"""Size of a long session that trimtab does not yet cut by itself."""
 WINDOW = 16_000
-"""Of the upstream that refuses; ours is taken to be 128,000."""
+"""The window of the upstream that refuses. trimtab assumes 128,000."""
 WORDS = "This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
 
 
 def openai_error(tokens: int) -> tuple[int, bytes]:
-    """As OpenAI says it."""
+    """A refusal in OpenAI's words."""
     message = WORDS.format(limit=WINDOW, tokens=tokens)
     return 400, orjson.dumps({"error": {"message": message, "code": "context_length_exceeded"}})
 
 
 @dataclass
 class Strict:
-    """An upstream that refuses what is longer than `window`, by `refuse`; `ratio` of its tokens make one of ours.
+    """An upstream that refuses prompts longer than `window`, by `refuse`. Each of our tokens is `ratio` of its own.
 
-    `seen` are the prompts' tokens by its own count, refused ones negative.
+    `seen`: the prompts' tokens by its own count; negative for refused prompts.
     """
 
     refuse: Callable[[int], tuple[int, bytes]] = openai_error
@@ -72,7 +72,7 @@ class Strict:
 
     @property
     def refused(self) -> int:
-        """How many were."""
+        """The number of refused prompts."""
         return sum(1 for tokens in self.seen if tokens < 0)
 
 
@@ -122,7 +122,7 @@ async def test_the_client_sees_the_second_attempt_only(streams, client, upstream
 
 
 async def test_a_whole_session_meets_one_refusal(client, upstream, start_proxy, log):
-    """What was learned holds for the requests that follow, and none of them is refused."""
+    """The lesson applies to later requests, and none of them is refused."""
     upstream.answer = strict = Strict()
     proxy = await start_proxy()
     for body in _requests(120):
@@ -135,7 +135,7 @@ async def test_a_whole_session_meets_one_refusal(client, upstream, start_proxy, 
 
 
 async def test_a_vocabulary_that_makes_more_tokens_is_learned_from_the_refusal(client, upstream, start_proxy):
-    """The upstream says how many tokens it counted: by that the next attempt fits."""
+    """The upstream reports how many tokens it counted, so the next attempt fits."""
     upstream.answer = strict = Strict(ratio=3.0, window=32_000, reports=False)
     text = "prompt is too long: {} tokens > 32000 maximum"
     strict.refuse = lambda tokens: (400, orjson.dumps({"error": text.format(tokens)}))
@@ -167,7 +167,7 @@ _HOPELESS = {
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: row["server"])
 async def test_every_recorded_refusal_is_recovered_from(row, streams, client, upstream, start_proxy):
-    """The upstream refuses in its own words, with its own numbers, everything longer than its own limit."""
+    """The upstream refuses everything above its own limit, in its own words and with its own numbers."""
     window = row["limit"] if row["limit"] and row["limit"] < SESSION_TOKENS else 60_000
 
     def refuse(tokens: int) -> tuple[int, bytes]:
@@ -183,7 +183,7 @@ async def test_every_recorded_refusal_is_recovered_from(row, streams, client, up
     if row["server"] in _HOPELESS:
         assert await _retries(client, proxy) == {"hopeless": 1.0}
         return
-    # If the window had to be guessed, the question for the summary may be too long for the true one: it is asked anew.
+    # If the window was guessed, the question for a summary may be too long for the true one. Then it is asked again.
     assert response.status == 200, (row["server"], strict.seen)
     assert strict.refused in {1, 2}, (row["server"], strict.seen)
     assert b"good." in answer
@@ -195,11 +195,11 @@ FLAT = {
     "message": "The input (90000 tokens) is longer than the model's context length (8192 tokens).",
 }
 HOPELESS = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
-"""One message, which nothing makes shorter."""
+"""One message that no rule makes shorter."""
 
 
 def _always(status: int, body: bytes, **headers: str) -> Callable[..., Any]:
-    """An upstream that answers every request alike."""
+    """An upstream that gives the same answer to every request."""
 
     async def answer(_recorded: Recorded, _request: web.BaseRequest) -> web.Response:
         return web.Response(status=status, body=body, headers={"Content-Type": "application/json", **headers})
@@ -242,7 +242,7 @@ async def test_a_proxy_that_must_not_act_passes_refusals_on(mode, client, upstre
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
 async def test_other_errors_are_never_tried_again(status, client, upstream, start_proxy):
-    """Clients do that, and by the headers that come with them."""
+    """Clients repeat such requests themselves, as the headers of the answer ask."""
     body = b'{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 9000, Used 9000, Requested 2000."}}'
     upstream.answer = _always(status, body, **{"Retry-After": "7", "x-ratelimit-remaining-tokens": "0"})
     proxy = await start_proxy()
@@ -253,7 +253,7 @@ async def test_other_errors_are_never_tried_again(status, client, upstream, star
 
 
 async def test_comments_pass_at_once_and_only_the_second_stream_follows(client, upstream, start_proxy):
-    """Nothing of the refusal reaches the client, though its headers had to."""
+    """No byte of the refusal reaches the client, although its headers had to."""
     upstream.answer = Strict(as_event=True)
     proxy = await start_proxy()
     _, answer = await post(client, proxy.url + "/v1/chat/completions", _session() | {"stream": True})
@@ -277,7 +277,7 @@ async def test_an_event_of_another_error_passes(client, upstream, start_proxy):
 
 @pytest.mark.parametrize(("status", "result"), [(500, "failed"), (429, "failed")])
 async def test_whatever_the_second_attempt_meets_is_the_answer(status, result, client, upstream, start_proxy):
-    """It is not tried a third time."""
+    """There is no third attempt."""
     strict = Strict()
 
     async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -306,7 +306,7 @@ async def test_requests_refused_at_the_same_time_all_recover(client, upstream, s
 
 
 async def test_a_window_that_was_configured_too_large_is_corrected(client, upstream, start_proxy):
-    """The upstream knows better; another window, configured later, would be tried."""
+    """The upstream knows better. A window that is configured later is tried again."""
     upstream.answer = strict = Strict()
     proxy = await start_proxy("defaults.context_window=64000")
     for _ in range(3):
@@ -316,7 +316,7 @@ async def test_a_window_that_was_configured_too_large_is_corrected(client, upstr
 
 
 async def test_a_completion_that_the_server_adds_is_left_room_from_then_on(client, upstream, start_proxy):
-    """One refusal, and the prefix stays from the second attempt on."""
+    """There is one refusal. From the second attempt on, the prefix stays the same."""
     wanted = 10_000
 
     def refuse(tokens: int) -> tuple[int, bytes]:
@@ -342,13 +342,13 @@ PRUNES = ("defaults.overflow_strategy=prune", "defaults.completion_reserve=1000"
 
 
 async def _window_of(stages: Stages) -> int:
-    """The window by which the next request is planned."""
+    """The window with which the next request is planned."""
     await stages.settle()
     return (await stages.prepare(read_session(1))).view.policy.context_window
 
 
 async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_stages: MakeStages) -> None:
-    """It is planned within what the upstream has said, and says what of it was learned."""
+    """The second attempt is planned within the limits of the refusal, and names the lesson."""
     stages = await make_stages(*PRUNES)
     first = await stages.attempt(read_session(46))
     second = await recover(stages.services, first, SAID, make_reply())
@@ -366,7 +366,7 @@ async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_s
 
 
 async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages) -> None:
-    """One message that nothing shortens; a refusal that no shorter prompt would help; a request never decoded."""
+    """Examples: a message that no rule shortens, a refusal that no shorter prompt avoids, and an undecoded request."""
     stages = await make_stages(*PRUNES, "defaults.on_exceeded=forward")
     whole = await stages.attempt(read(HOPELESS["messages"]))
     assert whole.body is not None
@@ -379,7 +379,7 @@ async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages
 
 
 async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_again(make_stages: MakeStages) -> None:
-    """The upstream's own refusal stands."""
+    """The client gets the upstream's own refusal."""
     stages = await make_stages(*PRUNES, "defaults.on_exceeded=error")
     messages = make_session(1)["messages"][:-1]
     messages[1]["content"] = "word " * 4500
@@ -399,7 +399,7 @@ async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_ag
 async def test_what_a_client_may_have_written_is_learned_by_nobody_else(
     said: str, written: str, make_stages: MakeStages
 ) -> None:
-    """However its JSON is written. Its own request is planned by it: that does no other client harm."""
+    """The law holds for any form of its JSON. Only its own requests are planned with the lesson, which harms nobody."""
     stages = await make_stages(*PRUNES)
     plain = read_session(40)
     for marked, window in (
@@ -417,7 +417,7 @@ async def test_what_a_client_may_have_written_is_learned_by_nobody_else(
 
 
 async def test_a_guess_is_learned_once_it_has_gone_through(make_stages: MakeStages) -> None:
-    """Not before, and not if the second attempt is refused or fails."""
+    """It is not learned before that, and not if the second attempt is refused or fails."""
     stages = await make_stages(*PRUNES)
     second = await recover(stages.services, await stages.attempt(read_session(40)), UNSAID, make_reply())
     assert second is not None
@@ -435,7 +435,7 @@ async def test_a_guess_is_learned_once_it_has_gone_through(make_stages: MakeStag
 
 
 async def test_a_second_refusal_teaches_too(make_stages: MakeStages) -> None:
-    """What it says is certain is learned, although nothing is sent a third time."""
+    """Its certain numbers are learned, although there is no third attempt."""
     stages = await make_stages(*PRUNES)
     second = await recover(stages.services, await stages.attempt(read_session(40)), UNSAID, make_reply())
     assert second is not None
@@ -444,7 +444,7 @@ async def test_a_second_refusal_teaches_too(make_stages: MakeStages) -> None:
 
 
 async def test_a_first_attempt_has_nothing_to_confirm(make_stages: MakeStages) -> None:
-    """It was led to by no refusal."""
+    """No refusal led to it."""
     stages = await make_stages(*PRUNES)
     await learn_from_retry(stages.services, await stages.attempt(read_session(40)), Opening(200))
     assert await _window_of(stages) == 8000
@@ -452,7 +452,7 @@ async def test_a_first_attempt_has_nothing_to_confirm(make_stages: MakeStages) -
 
 
 async def test_a_fault_of_the_recovery_lets_the_refusal_stand(make_stages: MakeStages) -> None:
-    """It is counted under its own phase, and nothing is sent again."""
+    """The fault is counted under its own phase, and nothing is sent again."""
     stages = await make_stages(*PRUNES)
     first = await stages.attempt(read_session(40))
     broken = replace(stages.services, models=None)

@@ -15,7 +15,7 @@ from proxy.wire.codec import UndecodableError
 
 
 class _Log:
-    """Keeps what is logged."""
+    """A log that keeps its lines."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, object]] = []
@@ -66,7 +66,7 @@ TIMES = {"upstream_seconds_sum{m*}": 2.5}
 
 
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
-    """Tokens as they came and as they left, what each rule did, times, the upstream's own figures."""
+    """Metrics have the tokens before and after, what each rule did, the times, and the upstream's own figures."""
     phases = (("plan", 0.25), ("apply", 0.5), ("plan", 0.25))
     recorder.record(replace(_report(), answered=Answered(508, 0, 30), prefix_kept=0.75, phase_seconds=phases))
 
@@ -88,7 +88,7 @@ STREAM_TIMES = ("time_to_first_token_seconds_sum{m*}", "output_tokens_per_second
 
 
 def _stream_times(recorder: Recorder, pace: Pace, completion_tokens: int, streamed_tokens: int | None) -> list[float]:
-    """First-token time and tokens per second of a stream that came at this pace; 0 if nothing was observed."""
+    """First-token time and tokens per second of a stream with this pace; 0 if nothing was observed."""
     answered = Answered(completion_tokens=completion_tokens, streamed_tokens=streamed_tokens)
     recorder.record(replace(_report(), pace=pace, answered=answered))
     figures = _figures(recorder)
@@ -96,14 +96,14 @@ def _stream_times(recorder: Recorder, pace: Pace, completion_tokens: int, stream
 
 
 def test_a_stream_has_a_first_token_and_a_rate(recorder: Recorder) -> None:
-    """From the request's arrival at 100 s to the first text at 101 s; then half of the text came in 2 seconds."""
+    """The request arrived at 100 s and the first text at 101 s. Then half of the text came in 2 seconds."""
     pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
 
     assert _stream_times(recorder, pace, 60, 60) == [1.0, 15.0]
 
 
 def test_hidden_reasoning_does_not_raise_the_rate(recorder: Recorder) -> None:
-    """Tokens whose text was not sent are no part of what came in a stream."""
+    """Tokens whose text was not sent are not part of the stream."""
     pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
 
     assert _stream_times(recorder, pace, 2060, 60) == [1.0, 15.0]
@@ -111,12 +111,12 @@ def test_hidden_reasoning_does_not_raise_the_rate(recorder: Recorder) -> None:
 
 
 def test_a_stream_in_one_chunk_has_a_first_token_and_no_rate(recorder: Recorder) -> None:
-    """Nobody knows how long its text took."""
+    """The time that its text took is unknown."""
     assert _stream_times(recorder, Pace(101.0, 101.0, 400, 400), 60, 60) == [1.0, 0]
 
 
 def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
-    """The original went out, so sent is original, and no rule is credited."""
+    """The original went out, so the tokens sent are the original ones, and no rule saved any."""
     recorder.record(_report("observe", outcome="observe"))
 
     assert _figures(recorder) == TIMES | {
@@ -128,7 +128,7 @@ def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
 
 
 def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _Log) -> None:
-    """Status, outcome, tokens and decisions; never a word of the request."""
+    """It has status, outcome, tokens and decisions, and no text of the request."""
     recorder.record(replace(_report(), answered=Answered(completion_tokens=30, is_estimated=True), prefix_kept=0.5))
 
     (line,) = log.lines
@@ -157,7 +157,7 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
 
 
 def test_the_model_is_logged_as_it_was_asked_for(recorder: Recorder, log: _Log) -> None:
-    """In the form that may be logged, also where no upstream has vouched for it; no glob where it matches none."""
+    """The name is in the form for the log, even if no upstream has vouched for it. Without a match there is no glob."""
     target = Target("local", "typo\n", "typo\\n")
     recorder.record(replace(_report(status=404), target=target))
 
@@ -168,7 +168,7 @@ def test_the_model_is_logged_as_it_was_asked_for(recorder: Recorder, log: _Log) 
 
 
 def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
-    """A request that was turned away has neither a model nor an upstream."""
+    """A request that was refused early has neither a model nor an upstream."""
     recorder.record(Report(replace(ARRIVAL, endpoint="other", method="GET"), Target(""), 401, "refused", 0.1))
 
     (line,) = log.lines
@@ -186,7 +186,7 @@ def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
     ],
 )
 def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: str) -> None:
-    """An upstream that fails or breaks off, or we; not what a client did wrong, and not one that left."""
+    """That is a failure of the upstream or of trimtab. An error of the client, or a client that left, is no warning."""
     log = Mock()
     Recorder(Metrics(), log).record(_report(status=status, outcome=outcome))
 
@@ -194,7 +194,7 @@ def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: st
 
 
 def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
-    """A request that hangs is seen before its end; pages are no requests."""
+    """A request that hangs is visible before its end. Pages do not count as requests."""
     recorder = Recorder(Metrics(), log)
     recorder.record_arrival(ARRIVAL)
     recorder.record_page("/trimtab/health", 200)
@@ -206,7 +206,7 @@ def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
 
 
 def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) -> None:
-    """What was not read as a chat request says nothing about a model."""
+    """A body that was not read as a chat request proves nothing about a model."""
     target = replace(TARGET, match=None)
     recorder.record(replace(_report(), prompt=None, target=target))
     assert recorder.label(target) == "other"
@@ -217,7 +217,7 @@ def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) 
 
 
 def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> None:
-    """The proxy's own error: its status and code, and its words, which hold no message text."""
+    """The proxy's own error is recorded with status, code and message, which contains no text of the conversation."""
     error = ContextExceededError("This model's maximum context length is 8000 tokens.")
     recorder.record(replace(_report(status=error.status, outcome="refused"), error=error))
 
@@ -227,7 +227,7 @@ def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> N
 
 
 def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
-    """And counted by the phase it happened in; what the error says may be the client's text."""
+    """It is counted by its phase. The error's own text is not logged, because it may be the client's."""
     phases = Phases("plan")
     with fail_open(recorder, "id", phases), phases.timed("apply"):
         message = "PLANTED TEXT"
@@ -239,7 +239,7 @@ def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
 
 
 def test_what_cannot_be_decoded_is_no_fault(recorder: Recorder, log: _Log) -> None:
-    """It comes out, for the upstream to judge."""
+    """The error is raised, so that the upstream decides."""
     with pytest.raises(UndecodableError), fail_open(recorder, "id", Phases("plan")):
         raise UndecodableError
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_decoded_is_no_fault(recorder: Recorder, log: _Log) -> No
 
 
 def test_a_phase_within_another_has_no_time_of_its_own() -> None:
-    """Its time counts for the phase around it, but a fault in it is its own."""
+    """Its time counts for the outer phase, but a fault in it counts under its own name."""
     phases = Phases("plan")
     with phases.timed("summary"), phases.during("apply"):
         assert phases.current == "apply"
@@ -259,7 +259,7 @@ def test_a_phase_within_another_has_no_time_of_its_own() -> None:
 
 
 def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
-    """By what became of it; a refusal that stands saves nothing."""
+    """The label says what became of it. A refusal that stands saves nothing."""
     recorder.record(replace(_report(status=400), retry="hopeless", is_refused=True))
 
     figures = _figures(recorder)

@@ -1,4 +1,4 @@
-"""Chat completions through a running proxy: what the upstream gets, what the client gets."""
+"""Chat completions through a running proxy: what the upstream gets, and what the client gets."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ async def test_body_is_forwarded_byte_for_byte_when_no_rule_acts(path, client, u
 @needs_data
 @pytest.mark.parametrize("file", recorded_files("wire"), ids=lambda file: file.stem)
 async def test_recorded_requests_pass_unchanged(file, client, upstream, start_proxy):
-    """Every recorded client's request within the window reaches the upstream with the same hash."""
+    """If the request of a recorded client fits the window, it reaches the upstream with the same hash."""
     proxy = await start_proxy()
     for row in read_rows(file):
         body = b"" if row["body"] is None else orjson.dumps(row["body"])
@@ -48,7 +48,7 @@ async def test_recorded_requests_pass_unchanged(file, client, upstream, start_pr
 
 
 async def test_only_the_truncated_result_differs(client, upstream, start_proxy):
-    """A long tool result keeps some of it around markers; every other byte of the body stays."""
+    """Parts of a long tool result stay around markers. Every other byte of the body stays."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=200")
     session = make_session(2, result_words=4000)
     session["messages"][3]["content"] = "short"
@@ -67,7 +67,7 @@ async def test_only_the_truncated_result_differs(client, upstream, start_proxy):
 
 
 async def test_prefix_stays_the_same_from_request_to_request(client, upstream, start_proxy):
-    """Between two cuts every request's forwarded messages begin with those of the one before."""
+    """Between two cuts, the forwarded messages of a request begin with those of the previous one."""
     proxy = await start_proxy(*SMALL)
     session = make_session(60, result_words=200)
     for stop in range(2, len(session["messages"]), 2):
@@ -84,7 +84,7 @@ async def test_prefix_stays_the_same_from_request_to_request(client, upstream, s
 
 
 async def test_reported_usage_wins_over_our_count(client, upstream, start_proxy):
-    """Where the upstream reports tokens, those are counted, as the upstream's."""
+    """If the upstream reports tokens, they are counted as the upstream's."""
     proxy = await start_proxy()
     await post(
         client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -96,7 +96,7 @@ async def test_reported_usage_wins_over_our_count(client, upstream, start_proxy)
 
 @pytest.mark.parametrize("written", ["off", " Observe\t", "enforce"])
 async def test_a_mode_is_read_from_the_header_and_goes_no_further(written, client, upstream, start_proxy):
-    """Only enforcing changes the request; the upstream does not see how it is treated."""
+    """Only `enforce` changes the request. The upstream does not get the header."""
     proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=prune")
     body = orjson.dumps({"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]})
     await post(client, proxy.url + "/v1/chat/completions", body, **{"x-trimtab-mode": written})
@@ -106,7 +106,7 @@ async def test_a_mode_is_read_from_the_header_and_goes_no_further(written, clien
 
 @pytest.mark.parametrize("body", [orjson.dumps(CHAT), b"no JSON", orjson.dumps({**CHAT, "x": "y" * 3000})])
 async def test_an_unknown_mode_is_refused(body, client, upstream, start_proxy):
-    """With 400 and the three values, of every header of that name; nothing reaches the upstream, whatever the body."""
+    """The answer is 400 with the three values. This holds for every header of that name and for any body."""
     proxy = await start_proxy("limits.max_body_bytes=2000")
     headers = [("x-trimtab-mode", "off"), ("x-trimtab-mode", "bogus")]
     async with client.post(proxy.url + "/v1/chat/completions", data=body, headers=headers) as response:
@@ -123,7 +123,7 @@ async def test_an_unknown_mode_is_refused(body, client, upstream, start_proxy):
 
 
 async def test_profile_is_picked_by_header(client, upstream, start_proxy):
-    """A named policy governs the request that asks for it; an unknown name is refused."""
+    """The named policy applies to the request. An unknown name is refused."""
     proxy = await start_proxy("profiles={tiny: {max_tool_result_tokens: 100}}")
     body = orjson.dumps({"model": "m", "messages": make_session(2, result_words=2000)["messages"][:-1]})
     url = proxy.url + "/v1/chat/completions"
@@ -136,7 +136,7 @@ async def test_profile_is_picked_by_header(client, upstream, start_proxy):
 
 
 async def test_what_cannot_fit_is_refused_in_the_form_that_clients_know(client, upstream, start_proxy):
-    """on_exceeded: error gives 400 context_length_exceeded with the decisions, and the upstream is not asked."""
+    """`on_exceeded: error` gives 400 context_length_exceeded with the decisions. The upstream is not asked."""
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
     body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
     response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
@@ -155,7 +155,7 @@ async def test_what_cannot_fit_is_refused_in_the_form_that_clients_know(client, 
 
 @pytest.mark.parametrize(("policy", "fits"), [("forward", False), ("truncate", True)])
 async def test_what_cannot_fit_is_forwarded_or_truncated_on_request(policy, fits, client, upstream, start_proxy):
-    """on_exceeded: forward sends what there is; truncate cuts the largest text of the last message."""
+    """`forward` sends the request. `truncate` shortens the largest text of the last message."""
     proxy = await start_proxy(*SMALL, f"defaults.on_exceeded={policy}")
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "word " * 9000 + "THE END"}]})
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
@@ -166,8 +166,8 @@ async def test_what_cannot_fit_is_forwarded_or_truncated_on_request(policy, fits
 
 
 async def test_a_step_larger_than_the_window_goes_on(client, upstream, start_proxy):
-    """Fourteen parallel results, twice as much as the limit: each says what is missing, and stays as it was sent."""
-    waters = ("defaults.high_water=1", "defaults.low_water=0.4")  # below, what was shortened would be cut at once
+    """Fourteen parallel results are twice the limit. Each says what is missing, and stays as it was first sent."""
+    waters = ("defaults.high_water=1", "defaults.low_water=0.4")  # lower waters would cut the shortened results at once
     proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=2000", *waters)
     function = {"name": "read_file", "arguments": "{}"}
     calls = [{"id": f"c{number}", "type": "function", "function": function} for number in range(14)]
@@ -201,7 +201,7 @@ async def test_a_step_larger_than_the_window_goes_on(client, upstream, start_pro
 
 
 async def test_orphans_are_mended(client, upstream, start_proxy):
-    """A result without its call goes, a call without its result is answered."""
+    """A result without its call is removed, and a call without a result is answered."""
     proxy = await start_proxy()
     messages = [
         {"role": "tool", "tool_call_id": "gone", "content": "orphan"},
@@ -233,7 +233,7 @@ async def test_orphans_are_mended(client, upstream, start_proxy):
     ],
 )
 async def test_what_is_no_chat_request_is_forwarded_for_the_upstream_to_judge(body, client, upstream, start_proxy):
-    """The very bytes reach the upstream, and its answer the client."""
+    """The same bytes reach the upstream, and its answer reaches the client."""
 
     async def judge(_recorded, _request):
         return web.Response(status=400, body=b"no good")
@@ -247,7 +247,7 @@ async def test_what_is_no_chat_request_is_forwarded_for_the_upstream_to_judge(bo
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_body_over_the_bound_streams_through(chunked, client, upstream, start_proxy):
-    """It is neither decoded nor compacted, and it is counted."""
+    """It is counted, but neither decoded nor compacted."""
     proxy = await start_proxy(*SMALL, "limits.max_body_bytes=20000")
     body = orjson.dumps({"model": "m", "messages": make_session(60)["messages"][:-1]})
 
@@ -264,7 +264,7 @@ async def test_body_over_the_bound_streams_through(chunked, client, upstream, st
 
 @dataclass(frozen=True)
 class _Broken:
-    """Breaks whatever is asked of it."""
+    """Fails whatever is asked of it."""
 
     def __getattr__(self, name):
         message = "planted secret text"
@@ -272,7 +272,7 @@ class _Broken:
 
 
 async def test_fault_inside_compaction_forwards_the_original(client, upstream, start_proxy, log):
-    """The request goes out unchanged; the fault is counted and logged by its type, without a word of text."""
+    """The request goes out unchanged. The fault is counted and logged by its type, without any text."""
     proxy = await start_proxy(*SMALL)
     proxy.current.services = replace(proxy.services, compactors=_Broken())
     body = orjson.dumps({"model": "m", "messages": make_session(60)["messages"][:-1]})
@@ -289,7 +289,7 @@ async def test_fault_inside_compaction_forwards_the_original(client, upstream, s
 
 @pytest.mark.parametrize(("phase", "broken"), [("write_ahead", "sliding"), ("observe", "watch")])
 async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(phase, broken, client, start_proxy):
-    """What is done beside an answer must not cost it; the fault is counted."""
+    """Work beside an answer must not break the answer. The fault is counted."""
     proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
     proxy.current.services = replace(proxy.services, **{broken: _Broken()})
     body = {"model": "m", "messages": make_session(33, result_words=120)["messages"][:-1]}  # its next cut is near
@@ -300,9 +300,9 @@ async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(phase, br
 
 
 async def test_neither_keys_nor_text_reach_log_metrics_or_errors(client, upstream, start_proxy, log):
-    """A planted key and a planted sentence are found nowhere but in what was forwarded.
+    """A planted key and a planted sentence are only in what was forwarded.
 
-    What a client calls its model is in the log, and not in the metrics unless an upstream has vouched for it.
+    The client's name for its model is in the log. It is in the metrics only if an upstream has vouched for it.
     """
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
     bodies = [
@@ -339,7 +339,7 @@ async def test_neither_keys_nor_text_reach_log_metrics_or_errors(client, upstrea
 async def test_what_is_not_decoded_goes_to_its_models_upstream_all_the_same(
     body, settings, client, upstream, start_proxy
 ):
-    """The credential of a request reaches the upstream that its model names, if it is to, and no other."""
+    """The credential goes only to the upstream of the request's model, and only if that upstream is to get it."""
     async with run_upstream() as local:
         models = "models=[{match: 'local*', upstream: here}]"
         proxy = await start_proxy(
@@ -353,7 +353,7 @@ async def test_what_is_not_decoded_goes_to_its_models_upstream_all_the_same(
 
 
 async def test_long_model_names_are_no_labels(client, start_proxy):
-    """An upstream that answers for any name does not make the metrics grow with the names."""
+    """If an upstream answers for any name, the metrics do not grow with the names."""
     proxy = await start_proxy()
     for number in range(3):
         await post(client, proxy.url + "/v1/chat/completions", CHAT | {"model": "m" * 100_000 + str(number)})
@@ -363,7 +363,7 @@ async def test_long_model_names_are_no_labels(client, start_proxy):
 
 @pytest.mark.parametrize(("mode", "words"), [("observe", 900), ("enforce", 9000)])
 async def test_what_was_not_sent_is_not_said_to_have_been(mode, words, client, upstream, start_proxy, log):
-    """Observed requests go out whole, refused ones not at all: header, log and metrics say the same of both."""
+    """Observed requests go out whole, and refused ones not at all. Header, log and metrics agree on both."""
     settings = ("defaults.on_exceeded=error", "defaults.max_tool_result_tokens=100")
     proxy = await start_proxy(*SMALL, f"mode={mode}", *settings)
     messages = [*make_session(1, result_words=4000)["messages"][:-1], {"role": "user", "content": "word " * words}]
@@ -376,7 +376,7 @@ async def test_what_was_not_sent_is_not_said_to_have_been(mode, words, client, u
 
 
 async def test_a_request_that_is_refused_for_its_headers_names_its_model(client, start_proxy, log):
-    """In the log and in metrics, as far as the configuration knows the model."""
+    """The name is in the log, and in the metrics as far as the configuration knows the model."""
     proxy = await start_proxy('models=[{"match": "qwen*"}]')
     body = CHAT | {"model": "qwen3"}
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **{"x-trimtab-mode": "bogus"})
@@ -386,7 +386,7 @@ async def test_a_request_that_is_refused_for_its_headers_names_its_model(client,
 
 
 async def test_a_tenant_with_changing_tokens_keeps_its_prefix(client, start_proxy, log):
-    """Whose cache it is, is known by the tenant then."""
+    """The tenant decides whose cache it is."""
     proxy = await start_proxy("tenant=header:X-User")
     for number, messages in enumerate(requests_of(make_session(3))):
         headers = {"X-User": "u", "Authorization": f"Bearer sk-{number}-of-this-user"}

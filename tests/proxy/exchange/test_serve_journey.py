@@ -1,4 +1,4 @@
-"""How far a request has come, and the report of it."""
+"""The progress of a request, and the report of it."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -30,7 +30,7 @@ def _journey(mode: str = "enforce", status: int = 200) -> Journey:
 
 
 def test_the_report_says_what_was_sent() -> None:
-    """Tokens as they came and as they left, what was decided, and how long everything took."""
+    """It has the tokens before and after, the decisions, and all times."""
     report = _journey().report()
 
     assert (report.arrival, report.target, report.status, report.outcome) == (ARRIVAL, TARGET, 200, "compacted")
@@ -42,7 +42,7 @@ def test_the_report_says_what_was_sent() -> None:
 
 
 def test_a_request_that_never_left_sent_nothing() -> None:
-    """Its tokens are known all the same."""
+    """Its tokens are still known."""
     journey = _journey()
     journey.sent_at, journey.error = 0.0, ContextExceededError("too long")
     report = journey.report()
@@ -66,7 +66,7 @@ def test_a_request_that_never_left_sent_nothing() -> None:
     ],
 )
 def test_how_it_ended_goes_before_what_was_done(status: int, outcome: str, *, broken: bool, client_left: bool) -> None:
-    """A client that left, an upstream that broke off; an upstream's error is an answer like any other."""
+    """A client that left or a broken answer decides the outcome. An upstream's error is an answer like any other."""
     journey = _journey(status=status)
     journey.reply.broken, journey.reply.client_left = broken, client_left
 
@@ -92,7 +92,7 @@ GONE = UpstreamUnreachableError("gone")
 def test_a_second_attempt_ends_in_one_way(
     attempts: int, opening: Opening | None, error: UpstreamUnreachableError | None, retry: str
 ) -> None:
-    """A first one has no such word, unless its refusal stands because nothing shorter could be sent."""
+    """A first attempt has no label, unless its refusal stands because nothing shorter could be sent."""
     journey = _journey()
     journey.attempts, journey.opening, journey.error = attempts, opening, error
 
@@ -100,7 +100,7 @@ def test_a_second_attempt_ends_in_one_way(
 
 
 def test_a_refusal_stands_only_once_that_is_known() -> None:
-    """A client that leaves while the second attempt is planned was not refused."""
+    """If the client leaves while the second attempt is planned, it was not refused."""
     journey = _journey(status=400)
     journey.opening = Opening(400, overflow=OVERFLOW)
     assert (journey.report().retry, journey.report().is_refused) == ("", False)
@@ -109,7 +109,7 @@ def test_a_refusal_stands_only_once_that_is_known() -> None:
 
 
 def test_what_nobody_expects_is_no_success() -> None:
-    """An answer that was begun, and then something of ours broke."""
+    """An answer had begun, and then a part of ours failed."""
     journey = _journey()
     journey.is_over = False
 
@@ -117,7 +117,7 @@ def test_what_nobody_expects_is_no_success() -> None:
 
 
 def test_each_attempt_begins_anew_but_the_clock() -> None:
-    """What the first answer began with says nothing about the second; the time runs from the first."""
+    """The beginning of the first answer does not count for the second. The clock runs from the first attempt."""
     journey = _journey()
     journey.begin_attempt()
 
@@ -125,7 +125,7 @@ def test_each_attempt_begins_anew_but_the_clock() -> None:
 
 
 def test_the_answers_headers_say_what_was_done() -> None:
-    """Structured fields: tokens, decisions, and the time that the proxy took."""
+    """Structured fields give the tokens, the decisions, and the time that the proxy took."""
     assert _journey().write_headers() == [
         ("x-trimtab-request-id", "id"),
         ("Server-Timing", "trimtab;dur=500.0"),
@@ -135,14 +135,14 @@ def test_the_answers_headers_say_what_was_done() -> None:
 
 
 def test_a_request_only_observed_says_that_the_original_went_out() -> None:
-    """The decisions are shown, the tokens sent are those of the original."""
+    """The decisions are shown. The tokens sent are those of the original."""
     headers = dict(_journey("observe").write_headers())
 
     assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
 
 
 def test_without_a_decision_there_is_no_header_of_them() -> None:
-    """No empty header, and no tokens if there was no transcript."""
+    """There is no empty header, and there are no tokens without a transcript."""
     journey = _journey()
     journey.attempt = replace(ATTEMPT, compacted=replace(COMPACTED, decisions=()))
     assert "x-trimtab-decisions" not in dict(journey.write_headers())

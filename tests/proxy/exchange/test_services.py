@@ -1,4 +1,4 @@
-"""What requests are served with."""
+"""The services of requests."""
 
 from contextlib import suppress
 
@@ -6,7 +6,7 @@ from proxy.exchange.services import Lifecycle
 
 
 def test_a_proxy_is_idle_until_a_request_comes_and_after_the_last_has_gone() -> None:
-    """`idle` is set exactly while nothing is in flight, however a request ends; the number is shown each time."""
+    """`idle` is set exactly while no request is in flight, however requests end. Each new number is shown."""
     lifecycle, shown = Lifecycle(), []
     assert lifecycle.idle.is_set()
     with lifecycle.serving(shown.append):

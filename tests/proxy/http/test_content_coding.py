@@ -36,7 +36,7 @@ def _zip_zeros(size_bytes: int) -> bytes:
     ],
 )
 def test_codings_are_read_in_their_order(values, codings):
-    """Of one header or of several, without regard to case; identity does not count."""
+    """They may be in one header or in several, in any case of letters. `identity` does not count."""
     assert read_codings(values) == codings
 
 

@@ -40,7 +40,7 @@ def test_each_error_has_its_status_and_openais_form(
 
 
 def test_codes_are_all_different() -> None:
-    """Each error can be told from the others."""
+    """So each error can be distinguished from the others."""
     codes = [error.code for error in (ProxyError, *ProxyError.__subclasses__())]
 
     assert len(codes) == len(set(codes))

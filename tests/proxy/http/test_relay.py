@@ -37,7 +37,7 @@ async def _read_stream_times(client, url: str) -> dict[str, float]:
 
 
 async def test_an_answer_that_is_no_stream_has_no_first_token_and_no_rate(client, upstream, start_proxy):
-    """Its first and its last byte come together. Nor has a stream without text."""
+    """Its first and its last byte come together. The same holds for a stream without text."""
 
     async def say_nothing(_, request):
         return await stream(request, "")
@@ -292,7 +292,7 @@ async def test_a_stream_that_was_to_tell_its_usage(usage, counted, client, upstr
 
 
 async def test_what_broke_off_before_its_usage_is_counted(client, upstream, start_proxy, log):
-    """By the text that arrived, as an estimate."""
+    """The text that arrived is counted, as an estimate."""
     upstream.answer = break_off
     proxy = await start_proxy()
     async with client.post(proxy.url + "/v1/chat/completions", json=ASKS_USAGE) as response:

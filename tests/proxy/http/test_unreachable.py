@@ -153,7 +153,7 @@ def test_a_proxy_that_refuses_is_told_by_its_status(upstream: UpstreamConfig, st
     ],
 )
 def test_a_certificate_that_is_refused_is_told_by_its_fault(code: int, words: str) -> None:
-    """By OpenSSL's code. For an unknown code, OpenSSL's own text is used."""
+    """OpenSSL's code decides. For an unknown code, OpenSSL's own text is used."""
     for error in (certificate_error(code), caused(aiohttp.ClientError(), certificate_error(code))):
         assert tell(error).startswith(f"the certificate of up.test:443 {words}")
 

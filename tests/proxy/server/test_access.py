@@ -1,4 +1,4 @@
-"""Who is let in, and what becomes of the key that opened the door."""
+"""Which requests are admitted, and where the admitting key is sent."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ PATHS = ["/v1/chat/completions", "/v1/models", "/props", "/", "/trimtab/health/x
 
 @pytest.mark.parametrize("headers", SHOWN, ids=str)
 async def test_a_known_key_is_let_in_from_wherever_clients_put_it(headers, client, start_proxy):
-    """Any of the keys, in any of the headers, whatever else is there."""
+    """Any of the keys in any of the headers suffices, whatever else the request has."""
     proxy = await start_proxy(KEYS)
     for path in ("/v1/chat/completions", "/v1/embeddings"):
         async with client.post(proxy.url + path, json=CHAT, headers=headers) as response:
@@ -54,7 +54,7 @@ async def test_a_known_key_is_let_in_from_wherever_clients_put_it(headers, clien
 
 @pytest.mark.parametrize("headers", WRONG, ids=str)
 async def test_who_shows_no_known_key_is_refused(headers, client, upstream, start_proxy):
-    """Everywhere but for health and readiness; the upstream hears nothing of it."""
+    """Only health and readiness are open. Nothing is sent to the upstream."""
     proxy = await start_proxy(KEYS)
     for path in PATHS:
         async with client.post(proxy.url + path, json=CHAT, headers=headers) as response:
@@ -70,7 +70,7 @@ async def test_who_shows_no_known_key_is_refused(headers, client, upstream, star
 
 
 async def test_the_key_is_asked_for_before_the_body(start_proxy):
-    """A stranger is answered while its body is still to come; a client that waits for leave gets none."""
+    """A stranger is answered before its body has arrived. It gets no invitation to send its body."""
     proxy = await start_proxy(KEYS)
     url = URL(proxy.url)
     for expect in (b"", b"Expect: 100-continue\r\n"):
@@ -84,7 +84,7 @@ async def test_the_key_is_asked_for_before_the_body(start_proxy):
 
 
 async def test_a_websocket_needs_the_key_too(client, upstream, start_proxy):
-    """Refused before the upstream is asked; let in with the key."""
+    """It is refused before the upstream is asked, and admitted with the key."""
 
     async def accept(_recorded, request):
         socket = aiohttp.web.WebSocketResponse()
@@ -104,7 +104,7 @@ async def test_a_websocket_needs_the_key_too(client, upstream, start_proxy):
 
 
 async def test_refusals_are_counted_and_logged(client, start_proxy, log):
-    """As any other refusal of ours; the line tells nothing of what was shown."""
+    """They are recorded like other refusals. The log line shows no part of what was sent as a key."""
     proxy = await start_proxy(KEYS)
     async with client.post(proxy.url + "/v1/models", headers={"Authorization": "Bearer PLANTED"}) as response:
         assert response.status == 401
@@ -117,7 +117,7 @@ async def test_refusals_are_counted_and_logged(client, start_proxy, log):
 
 
 async def test_what_opened_the_door_goes_upstream_only_as_the_clients_own_credential(client, upstream, start_proxy):
-    """`Authorization` as ever: to an upstream without a key of its own. `x-trimtab-key` never."""
+    """`Authorization` is sent as usual to an upstream without its own key. `x-trimtab-key` is never sent."""
     for settings, expected in (((), ["Bearer theirs"]), (("upstream.api_key=ours",), ["Bearer ours"])):
         proxy = await start_proxy(KEYS, *settings)
         for path in ("/v1/chat/completions", "/v1/embeddings"):
@@ -134,7 +134,7 @@ async def test_what_opened_the_door_goes_upstream_only_as_the_clients_own_creden
 
 
 async def test_summaries_are_asked_without_the_key_of_ours(client, upstream, start_proxy):
-    """Its requests carry what the client's own would; clients with keys of their own do not find one another's."""
+    """Their requests carry what the client's own would. Clients with separate keys do not share summaries."""
     proxy = await start_proxy(KEYS, "upstream.api_key=ours", "prices.cached_input=1", *SMALL)
     session = make_session(40)
     asked = []
@@ -154,7 +154,7 @@ async def test_summaries_are_asked_without_the_key_of_ours(client, upstream, sta
 
 
 async def test_the_admin_token_opens_our_pages_and_nothing_else(client, upstream, start_proxy):
-    """Clients' keys open nothing of it, and it opens nothing of theirs; health and readiness stay open."""
+    """Clients' keys do not open our pages, and the token admits no client. Health and readiness stay open."""
     proxy = await start_proxy(KEYS, "admin_token=boss")
     expected = {
         ("/metrics", "boss"): 200,
@@ -176,7 +176,7 @@ async def test_the_admin_token_opens_our_pages_and_nothing_else(client, upstream
 
 
 async def test_without_client_keys_the_admin_token_guards_our_pages_alone(client, start_proxy):
-    """Everybody is a client, and nobody sees the metrics."""
+    """Everybody is a client, but only the token shows the metrics."""
     proxy = await start_proxy("admin_token=boss")
     for path, status in (("/v1/models", 200), ("/metrics", 401), ("/trimtab/health", 200)):
         async with client.get(proxy.url + path) as response:
@@ -184,7 +184,7 @@ async def test_without_client_keys_the_admin_token_guards_our_pages_alone(client
 
 
 async def test_metrics_may_have_an_address_of_their_own(client, upstream, start_proxy):
-    """Our own pages and nothing else are there; the main address has none of the metrics, and passes them to nobody."""
+    """That address has only our own pages. The main address neither shows the metrics nor forwards their path."""
     proxy = await start_proxy("metrics_listen=127.0.0.1:0", KEYS)
     pages = proxy.metrics_url.removesuffix("/metrics")
     assert pages != proxy.url
@@ -198,7 +198,7 @@ async def test_metrics_may_have_an_address_of_their_own(client, upstream, start_
 
 
 async def test_the_address_of_the_metrics_can_want_the_token_too(client, start_proxy):
-    """An `admin_token` holds at both; by another path if that is configured."""
+    """An `admin_token` applies at both addresses. The path of the metrics can be configured."""
     proxy = await start_proxy("metrics_listen=127.0.0.1:0", "admin_token=boss", "metrics_path=/m")
     for key, status in (("boss", 200), ("x", 401)):
         async with client.get(proxy.metrics_url, headers={"Authorization": f"Bearer {key}"}) as response:
@@ -239,7 +239,7 @@ async def test_a_drain_can_be_watched_to_its_end(client, upstream, log, compacto
 
 
 async def test_a_request_of_many_credentials_is_no_clients(start_proxy):
-    """Only so many are looked at, so that a stranger cannot make us hash for long."""
+    """Only the first few are compared, so that a stranger cannot keep us busy with hashing."""
     proxy = await start_proxy(KEYS)
     guesses = b"".join(b"api-key: guess%d\r\n" % number for number in range(100))
     answer = await ask_raw(
@@ -250,7 +250,7 @@ async def test_a_request_of_many_credentials_is_no_clients(start_proxy):
 
 
 def test_every_key_is_compared_however_early_one_fits(monkeypatch):
-    """In constant time: neither which key nor how much of it was right can be told from how long it takes."""
+    """The comparison takes constant time: it does not show which key matched, or how much of it was right."""
     compared = []
     monkeypatch.setattr("hmac.compare_digest", lambda left, right: compared.append((len(left), len(right))) or True)
     config = Config(client_keys=("a", "bb", "ccc"), admin_token="d")

@@ -1,4 +1,4 @@
-"""Wiring: what is missing at the start, and how it ends."""
+"""Wiring: what is missing at the start, and how the proxy ends."""
 
 import asyncio
 from contextlib import suppress
@@ -14,7 +14,7 @@ from proxy.server.app import run_proxy
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 async def test_an_answer_that_the_drain_cuts_ends_in_a_reset(version, upstream, log, compactors) -> None:
-    """Not in a clean end, which an HTTP/1.0 client would take for the whole."""
+    """A clean end would look like the end of the answer to an HTTP/1.0 client."""
 
     async def begin(_recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -1,4 +1,4 @@
-"""Connections of clients: one task each, and nothing of one request is left for the next."""
+"""Connections of clients: one task each, and nothing of a request remains for the next one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def _run(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection to a server with that handler."""
+    """A connection to a server with this handler."""
     server = Server(handler, request_factory=OwnRequest.make, access_log=None, handler_cancellation=True)
     async with listen_at(server, "127.0.0.1:0") as (_, url):
         reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
@@ -29,7 +29,7 @@ async def _run(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, as
 
 
 async def test_a_connections_requests_are_served_by_one_task() -> None:
-    """And in their order, whether they come at once or one after another."""
+    """They are served in their order, whether they arrive together or one after another."""
     tasks = set()
 
     async def note(_: web.BaseRequest) -> web.Response:
@@ -65,7 +65,7 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
 
 @pytest.mark.parametrize("where", ["before", "in the answer"])
 async def test_a_handler_that_breaks_fails_its_own_request_alone(where: str) -> None:
-    """Before the answer has begun the client is told; then only the end of its connection can tell."""
+    """Before the answer has begun, the client gets an error. After that, only the end of its connection shows it."""
 
     async def fail(request: web.BaseRequest) -> web.StreamResponse:
         if where != "before":
@@ -82,7 +82,7 @@ async def test_a_handler_that_breaks_fails_its_own_request_alone(where: str) -> 
 
 
 async def test_a_request_that_has_been_served_can_be_read_no_more() -> None:
-    """Whoever kept it would wait for bytes of the next one."""
+    """A reader that kept it would wait for bytes of the next request."""
     kept = []
 
     async def keep(request: web.BaseRequest) -> web.Response:

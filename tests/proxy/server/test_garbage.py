@@ -1,4 +1,4 @@
-"""When full collections are made."""
+"""When full collections run."""
 
 import asyncio
 import gc
@@ -39,12 +39,12 @@ def full_collections() -> Iterator[list[int]]:
 def test_a_full_collection_waits_for_a_pause_but_not_for_ever(
     seconds: float, left_behind: int, *, is_idle: bool, expected: bool
 ) -> None:
-    """And none is made if nothing has grown old."""
+    """None runs if no object has grown old."""
     assert is_due(seconds, left_behind, is_idle=is_idle) is expected
 
 
 async def test_python_makes_no_full_collection_of_its_own(full_collections: list[int]) -> None:
-    """However many objects are made; young ones are collected as ever. In the end all is as it was before."""
+    """The number of new objects does not matter. Young collections still run. At the end, the old settings are back."""
     before = gc.get_threshold()
     task = asyncio.ensure_future(collect_when_idle(lambda: False))
     await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_python_makes_no_full_collection_of_its_own(full_collections: list
 
 
 async def test_a_pause_is_used(full_collections: list[int]) -> None:
-    """It is made in the loop's own time, while nothing is served."""
+    """A full collection runs on the loop while no request is served."""
     collected = asyncio.Event()
     with mock.patch.multiple("proxy.server.garbage", LOOK_SECONDS=0.001, LEAST_SECONDS=0.0):
         task = asyncio.ensure_future(collect_when_idle(lambda: True))

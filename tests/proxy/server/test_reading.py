@@ -1,4 +1,4 @@
-"""Where one request ends and the next begins, whatever stands between them; tests/attack/test_trailers.py goes on."""
+"""Where one request ends and the next begins, whatever is between them. See also tests/attack/test_trailers.py."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +19,7 @@ Seen = tuple[str, bytes, tuple[str, ...]]
 
 @asynccontextmanager
 async def _run(seen: list[Seen], *, reads: bool = True) -> AsyncIterator[int]:
-    """A server that notes each request: its target, its body, the names of its fields. Its port."""
+    """A server that records target, body and field names of each request. Returns its port."""
 
     async def note(request: web.BaseRequest) -> web.Response:
         body = b"".join([piece async for piece in request.content.iter_any()]) if reads else b""
@@ -69,7 +69,7 @@ _TRAILERS = st.sampled_from([b"", b"X-T: 1\r\n", b"X-T:\r\n", b"X-T: 1\r\nX-T: 0
     st.lists(st.integers(1, 60), max_size=12),
 )
 def test_every_request_is_read_alone(requests: list[tuple[bool, bytes, bytes]], sizes: list[int]) -> None:
-    """In any order and cut anywhere: its own target, its own body, its own fields, and no trailer."""
+    """In any order, and cut anywhere, each has its own target, body and fields, and no trailer."""
     written = b""
     for number, (is_chunked, body, trailers) in enumerate(requests):
         written += _write_chunked(number, body, trailers) if is_chunked else _write_plain(number, body)
@@ -90,7 +90,7 @@ def test_every_request_is_read_alone(requests: list[tuple[bool, bytes, bytes]], 
 
 @pytest.mark.parametrize("lines", [MAX_STOPS - 2, MAX_STOPS, MAX_STOPS * 30])
 async def test_a_body_of_empty_lines_is_no_way_around(lines: int) -> None:
-    """Beyond so many the connection ends behind it: what follows is served alone, or not at all."""
+    """With too many empty lines, the connection ends after that body. The next request is served alone, or not."""
     seen: list[Seen] = []
     first = _write_chunked(0, b"\r\n\r\n" * lines, b"X-T: 1\r\n")
     async with _run(seen) as port:
@@ -101,7 +101,7 @@ async def test_a_body_of_empty_lines_is_no_way_around(lines: int) -> None:
 
 
 async def test_more_requests_at_once_than_are_queued_are_all_served() -> None:
-    """Each in its turn, chunked ones among them."""
+    """They are served in their order, chunked ones too."""
     seen: list[Seen] = []
     written = b"".join(
         _write_chunked(number, b"ab", b"X-T: 1\r\n") if number % 3 else _write_plain(number, b"ab")
@@ -115,7 +115,7 @@ async def test_more_requests_at_once_than_are_queued_are_all_served() -> None:
 
 
 async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() -> None:
-    """Of a large chunked body what follows waits, and comes whole."""
+    """The rest of a large chunked body waits, and arrives complete."""
     seen: list[Seen] = []
     body = bytes(range(256)) * 8000
     async with _run(seen) as port:
@@ -124,7 +124,7 @@ async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() ->
 
 
 async def test_a_body_that_is_not_read_leaves_nothing_behind() -> None:
-    """It is read to its end and dropped, and its trailers with it."""
+    """It is read to its end and dropped, together with its trailers."""
     seen: list[Seen] = []
     async with _run(seen, reads=False) as port:
         await _send(port, [_write_chunked(0, b"ab" * 500, b"X-T: 1\r\n"), _write_plain(1, b"")])

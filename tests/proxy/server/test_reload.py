@@ -18,12 +18,12 @@ from proxy.server.reload import FIXED_KEYS, adopt, reload_when_told, warn_of_bar
 
 
 def _change(proxy: Proxy, **changes: object) -> Config:
-    """The proxy's configuration with some keys set, validated anew."""
+    """The proxy's configuration with some keys changed, validated again."""
     return Config.model_validate(proxy.services.config.model_dump() | changes)
 
 
 async def test_what_is_fixed_keeps_its_value_and_is_named(start_proxy) -> None:
-    """All else is as the new one says."""
+    """All other keys have their new values."""
     proxy = await start_proxy()
     old = proxy.services
     new = _change(proxy, listen="127.0.0.1:1", store="sqlite", mode="off", tenant="header:x-team")
@@ -37,7 +37,7 @@ async def test_what_is_fixed_keeps_its_value_and_is_named(start_proxy) -> None:
 
 
 async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy) -> None:
-    """What is held meanwhile counts."""
+    """Bytes that are held at that moment count."""
     proxy = await start_proxy()
     url = proxy.url + "/v1/chat/completions"
     uploads = proxy.services.uploads
@@ -51,7 +51,7 @@ async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy
 
 
 class _WaitedLog:
-    """Log lines, which can be waited for."""
+    """A log whose lines a test can wait for."""
 
     def __init__(self) -> None:
         self._lines: asyncio.Queue[dict[str, object]] = asyncio.Queue()
@@ -68,7 +68,7 @@ class _WaitedLog:
 
 @asynccontextmanager
 async def _reloading(proxy: Proxy, load: Callable[[], Config]) -> AsyncIterator[tuple[asyncio.Event, _WaitedLog]]:
-    """What tells it to read again, and its log."""
+    """The event that starts a reload, and the log."""
     told, log = asyncio.Event(), _WaitedLog()
     task = asyncio.get_running_loop().create_task(reload_when_told(told, proxy.current, load, log))
     yield told, log
@@ -79,7 +79,7 @@ async def _reloading(proxy: Proxy, load: Callable[[], Config]) -> AsyncIterator[
 
 @pytest.mark.parametrize("fault", [MemoryError("sk-PLANTED"), ValueError("sk-PLANTED"), ConfigError("no"), KeyError()])
 async def test_whatever_breaks_while_it_is_read_the_next_time_is_another_attempt(start_proxy, fault) -> None:
-    """The fault is said by its type alone, and what was before stays in force."""
+    """The fault is logged by its type only, and the previous configuration stays in force."""
     proxy = await start_proxy()
     before = proxy.services
     answers = [fault, _change(proxy, mode="off")]
@@ -105,7 +105,7 @@ async def test_whatever_breaks_while_it_is_read_the_next_time_is_another_attempt
 
 
 async def test_a_door_that_a_reload_opens_is_said(start_proxy) -> None:
-    """Each time, and by where it listens, which a reload does not change."""
+    """The log says so at each reload, with the listen address, which a reload does not change."""
     proxy = await start_proxy("listen=0.0.0.0:0", "client_keys=[k]")
     new = _change(proxy, client_keys=None, listen="127.0.0.1:0")
     async with _reloading(proxy, lambda: new) as (told, log):
@@ -117,12 +117,12 @@ async def test_a_door_that_a_reload_opens_is_said(start_proxy) -> None:
 
 
 def test_what_is_fixed_are_keys() -> None:
-    """A name that is none would promise something that is not there."""
+    """A name that is no key would promise something that does not exist."""
     assert set(FIXED_KEYS) <= set(Config.model_fields)
 
 
 def test_credentials_without_tls_are_told() -> None:
-    """Whose they are, and no word of them."""
+    """The log names the upstream, and shows no part of the credential."""
     log = ListLog()
     text = "upstream: {base_url: 'http://main/v1'}\nupstreams: {a: {base_url: 'http://a', api_key: sk-PLANTED}}"
     warn_of_bare_credentials(load_config(text, environment={}), log)

@@ -1,4 +1,4 @@
-"""Whatever no codec claims passes through; our own pages and our own refusals."""
+"""Requests that no codec claims pass through. Also: our own pages, and our own refusals."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ HOP_HEADERS = {"Connection": "x-gone, keep-alive", "x-gone": "1", "TE": "trailer
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"])
 async def test_any_method_and_query_passes(method, client, upstream, start_proxy):
-    """The path goes out as written, percent-encoding and query included; body and answer too."""
+    """The path goes out as written, with its escapes and its query. Body and answer pass, too."""
     proxy = await start_proxy()
     path = "/v1/files/a%2Fb%20c/x?q=%7B1%7D&q=2&e"
     url = URL(proxy.url + path, encoded=True)
@@ -29,7 +29,7 @@ async def test_any_method_and_query_passes(method, client, upstream, start_proxy
 
 
 async def test_head_has_no_body_and_keeps_its_length(client, upstream, start_proxy):
-    """HEAD is answered with the upstream's headers, its Content-Length too."""
+    """The answer has the upstream's headers, including Content-Length."""
 
     async def answer(_recorded, _request):
         return web.Response(body=b"12345")
@@ -42,7 +42,7 @@ async def test_head_has_no_body_and_keeps_its_length(client, upstream, start_pro
 
 @pytest.mark.parametrize("status", [204, 304, 301, 404, 418, 429, 500])
 async def test_any_status_passes_with_its_headers(status, client, upstream, start_proxy):
-    """Redirects are not followed, refusals not retried, cookies not kept."""
+    """Redirects are not followed, refusals are not retried, and cookies are not kept."""
 
     async def answer(_recorded, _request):
         headers = [
@@ -65,7 +65,7 @@ async def test_any_status_passes_with_its_headers(status, client, upstream, star
 
 
 async def test_paths_outside_v1_go_to_the_upstreams_origin(client, upstream, start_proxy):
-    """/props is asked of the host, not of base_url."""
+    """The path /props goes to the host, and not below base_url."""
     proxy = await start_proxy()
     async with client.get(proxy.url + "/props?x=1") as response:
         assert response.status == 200
@@ -73,7 +73,7 @@ async def test_paths_outside_v1_go_to_the_upstreams_origin(client, upstream, sta
 
 
 async def test_headers_pass_but_for_those_of_this_hop(client, upstream, start_proxy):
-    """Order, case and duplicates stay; hop-by-hop headers and our own go."""
+    """Order, case and duplicates stay. Hop-by-hop headers and our own are removed."""
     proxy = await start_proxy()
     headers = [("X-Zeta", "1"), ("x-alpha", "2"), ("X-Zeta", "3"), ("x-trimtab-mode", "off"), *HOP_HEADERS.items()]
     async with client.get(proxy.url + "/v1/models", headers=headers) as response:
@@ -85,7 +85,7 @@ async def test_headers_pass_but_for_those_of_this_hop(client, upstream, start_pr
 
 
 async def test_client_that_waits_for_leave_is_told_to_go_on(upstream, start_proxy):
-    """Expect: 100-continue is answered before the body is sent, and the header stays on this hop."""
+    """`Expect: 100-continue` is answered before the body is sent, and is not forwarded."""
     proxy = await start_proxy()
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -100,7 +100,7 @@ async def test_client_that_waits_for_leave_is_told_to_go_on(upstream, start_prox
 
 
 async def test_own_pages(client, start_proxy):
-    """Health, readiness, metrics; anything else under /trimtab/ is not found, and never reaches the upstream."""
+    """These are health, readiness and metrics. Any other path under /trimtab/ is not found, and is not forwarded."""
     proxy = await start_proxy()
     for path, status in (("/trimtab/health", 200), ("/trimtab/ready", 200), ("/metrics", 200), ("/trimtab/nope", 404)):
         async with client.get(proxy.url + path) as response:
@@ -108,7 +108,7 @@ async def test_own_pages(client, start_proxy):
 
 
 async def test_unreachable_upstream_is_502(client, start_proxy, log):
-    """With OpenAI's error shape, and a sentence that says what to check; the log has it, too."""
+    """The error has OpenAI's form, and a sentence that says what to check. The log has it, too."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -138,7 +138,7 @@ async def test_upstream_that_goes_away_before_it_answers_is_502_and_not_asked_ag
 
 
 async def test_silent_upstream_is_504(client, upstream, start_proxy):
-    """Before the first byte, read_timeout_seconds ends the wait."""
+    """If the first byte does not come, read_timeout_seconds ends the wait."""
 
     async def stall(_recorded, _request):
         await asyncio.Event().wait()
@@ -151,7 +151,7 @@ async def test_silent_upstream_is_504(client, upstream, start_proxy):
 
 
 async def test_too_many_requests_are_turned_away(client, upstream, start_proxy):
-    """Beyond the bound: 503 with Retry-After; health stays reachable."""
+    """Above the limit, the answer is 503 with Retry-After. Health stays reachable."""
     release = asyncio.Event()
 
     async def hold(_recorded, _request):
@@ -178,7 +178,7 @@ async def test_too_many_requests_are_turned_away(client, upstream, start_proxy):
 
 
 async def test_no_tunnel_is_opened(upstream, start_proxy):
-    """CONNECT is refused, and the upstream hears nothing of it."""
+    """CONNECT is refused, and nothing is sent to the upstream."""
     proxy = await start_proxy()
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -201,7 +201,7 @@ async def test_no_tunnel_is_opened(upstream, start_proxy):
 )
 @pytest.mark.parametrize("pages", [False, True])
 async def test_our_own_answers_name_no_library(request_bytes, pages, start_proxy):
-    """Pages, refusals and what the parser refuses: no `Server`, at neither address."""
+    """Pages, refusals and the parser's refusals have no `Server` header, at both addresses."""
     proxy = await start_proxy("metrics_listen=127.0.0.1:0")
     url = URL(proxy.metrics_url if pages else proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -215,7 +215,7 @@ async def test_our_own_answers_name_no_library(request_bytes, pages, start_proxy
 
 
 async def test_the_upstreams_own_server_header_passes(client, upstream, start_proxy):
-    """Even if it is the name of the library that we use ourselves."""
+    """The law holds even if it names the library that trimtab uses."""
 
     async def answer(_recorded, _request):
         return web.Response(body=b"x", headers={"Server": SERVER_SOFTWARE})

@@ -1,4 +1,4 @@
-"""Which services a request is served with, and what becomes of its connection."""
+"""Which services serve a request, and when its connection ends."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ from proxy.server.router import Current
 
 
 async def test_a_request_keeps_the_services_that_it_began_with(compactors: Compactors) -> None:
-    """Whatever is reloaded while it is served; the next one has the new ones."""
+    """A reload while it is served does not change them. The next request has the new ones."""
     served: list[Services] = []
     begun, release = asyncio.Event(), asyncio.Event()
 
@@ -45,7 +45,7 @@ async def test_a_request_keeps_the_services_that_it_began_with(compactors: Compa
 async def test_a_connection_ends_that_loses_what_comes_next(
     headers: dict[str, str], stays: object, compactors: Compactors
 ) -> None:
-    """So that the client asks again: whoever made the answer, and whatever it is."""
+    """So the client sends the lost request again. Neither the source nor the kind of the answer matters."""
 
     async def handle(_: Services, request: web.BaseRequest) -> web.Response:
         return web.Response(text=request.path)

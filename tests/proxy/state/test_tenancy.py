@@ -1,4 +1,4 @@
-"""Whose summaries are whose."""
+"""Which tenant a request belongs to."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ NAMES = st.from_regex("[a-zA-Z0-9]{1,20}", fullmatch=True)
 
 @given(left=VALUES, right=VALUES)
 def test_a_credential_is_its_own_tenant(left: str, right: str) -> None:
-    """Each has a secret of its own, the same on every machine and in whatever header it comes."""
+    """Each has a secret of its own. The secret is the same on every machine and for every header."""
     tenancy, elsewhere = Tenancy("authorization", KEY), Tenancy("authorization", b"x" * 32)
     secret = tenancy.find_secret([("Authorization", left)])
     assert secret == elsewhere.find_secret([("X-Other", right), ("authorization", left)])
@@ -26,7 +26,7 @@ def test_a_credential_is_its_own_tenant(left: str, right: str) -> None:
 
 
 def test_without_a_credential_the_proxys_own_key_stands_in() -> None:
-    """Nobody who reads the store can guess it; another machine has another one."""
+    """A reader of the store cannot guess it. Another machine has another key."""
     here, elsewhere = Tenancy("authorization", KEY), Tenancy("authorization", b"x" * 32)
     assert KEY in here.find_secret([])
     assert here.find_secret([]) != elsewhere.find_secret([])
@@ -39,7 +39,7 @@ def test_without_a_credential_the_proxys_own_key_stands_in() -> None:
 
 @given(team=VALUES, token=VALUES, other=VALUES)
 def test_a_header_names_the_tenant_whatever_the_token(team: str, token: str, other: str) -> None:
-    """A name is no secret, so the key goes in; where the header is absent the credential decides."""
+    """A name is not secret, so the key is added. Without the header, the credential decides."""
     tenancy = Tenancy("header:X-Team", KEY)
     secret = tenancy.find_secret([("x-team", team), ("Authorization", token)])
     assert secret == tenancy.find_secret([("Authorization", other), ("X-TEAM", team)])
@@ -51,7 +51,7 @@ def test_a_header_names_the_tenant_whatever_the_token(team: str, token: str, oth
 
 
 def test_a_key_of_ours_tells_clients_apart_that_show_the_same_credential() -> None:
-    """A placeholder for the upstream, say, or nothing at all."""
+    """They may all send a placeholder for the upstream, or nothing."""
     tenancy = Tenancy("authorization", KEY)
     shown = [[], [("Authorization", "x")], [("X-Trimtab-Key", "a")], [("x-trimtab-key", "b")]]
     shown += [[("Authorization", "x"), ("x-trimtab-key", name)] for name in ("a", "b", "")]
@@ -62,7 +62,7 @@ def test_a_key_of_ours_tells_clients_apart_that_show_the_same_credential() -> No
 
 @pytest.mark.parametrize("header", ["authorization", "Api-Key", "x-api-key", "x-trimtab-key"])
 def test_each_key_that_lets_a_client_in_is_a_tenant_of_its_own(header: str) -> None:
-    """In whatever header it is shown, and beside whatever else: also the second of a header that comes twice."""
+    """The law holds for every header, whatever else is sent, and for the second value of a repeated header."""
     tenancy = Tenancy("authorization", KEY)
     config = load_config(settings=("client_keys=[alice, bob]",), environment={})
     secrets = set()
@@ -77,7 +77,7 @@ def test_each_key_that_lets_a_client_in_is_a_tenant_of_its_own(header: str) -> N
 
 
 def test_a_client_that_shows_one_thing_keeps_its_summaries() -> None:
-    """What is in stores was written under these."""
+    """The summaries in stores were written with this secret."""
     tenancy = Tenancy("authorization", KEY)
     assert tenancy.find_secret([("Authorization", "Bearer a")]) == b"credential\0Bearer a"
     assert tenancy.find_secret([("api-key", "a")]) == b"credential\0a"
@@ -88,7 +88,7 @@ def test_a_client_that_shows_one_thing_keeps_its_summaries() -> None:
 
 @given(left=VALUES, right=VALUES)
 def test_a_tenant_is_named_by_its_credential_and_told_apart_by_the_key_that_let_it_in(left: str, right: str) -> None:
-    """The name is the same on every machine and holds no credential; a key that is not ours says nothing."""
+    """The name is the same on every machine and contains no credential. A key that is not ours does not count."""
     tenancy, elsewhere = Tenancy("authorization", KEY, (left,)), Tenancy("authorization", b"x" * 32, (left,))
     tenant = tenancy.identify([("api-key", left)])
     assert tenant == elsewhere.identify([("api-key", left)])
@@ -113,7 +113,7 @@ SHOWN = (
     name=st.sampled_from((*SHOWN, "?key", "?subscription-key", "?sig")), left=NAMES, right=NAMES, beside=st.booleans()
 )
 def test_each_place_of_a_key_tells_tenants_apart(name: str, left: str, right: str, *, beside: bool) -> None:
-    """Alone, and beside a placeholder; the same on every machine if it is a secret."""
+    """It does so alone and next to a placeholder. If it is secret, the tenant is the same on every machine."""
 
     def secret(value: str, key: bytes = KEY) -> bytes:
         headers = [("Authorization", "Bearer x")] if beside else []
@@ -127,7 +127,7 @@ def test_each_place_of_a_key_tells_tenants_apart(name: str, left: str, right: st
 
 @pytest.mark.parametrize("name", ["OpenAI-Organization", "openai_project", "X-Forwarded-User", "Cookie"])
 def test_what_might_be_guessed_is_joined_with_the_proxys_own_key(name: str) -> None:
-    """Whoever reads the store must not find texts by a list of names; a key beside it is secret enough."""
+    """A reader of the store must not find texts by trying names. With a key next to the name, that is impossible."""
     here, elsewhere = Tenancy("authorization", KEY), Tenancy("authorization", b"x" * 32)
     assert here.find_secret([(name, "a")]) != elsewhere.find_secret([(name, "a")])
     assert here.find_secret([(name, "a")]) != here.find_secret([(name, "b")])
@@ -136,14 +136,14 @@ def test_what_might_be_guessed_is_joined_with_the_proxys_own_key(name: str) -> N
 
 
 def test_a_key_in_the_path_tells_clients_apart_that_show_nothing_else() -> None:
-    """Some gateways take it there."""
+    """Some gateways take a key in the path."""
     tenancy = Tenancy("authorization", KEY)
     secrets = {tenancy.find_secret([], f"/sk-of-a-long-enough-key-{name}/v1/chat/completions") for name in "ab"}
     assert len(secrets | {tenancy.find_secret([], "/v1/chat/completions")}) == 3
 
 
 def test_the_order_of_headers_and_what_servers_change_themselves_make_no_tenant() -> None:
-    """Else a client would not find its summaries again."""
+    """Otherwise a client would not find its summaries again."""
     tenancy = Tenancy("authorization", KEY)
     headers = [("api-key", "a"), ("X-Auth-Token", "t"), ("Cookie", "sid=1; AWSALB=x"), ("Idempotency-Key", "1")]
     changed = [("Idempotency-Key", "2"), ("Cookie", "AWSALB=y; sid=1"), *headers[1::-1]]

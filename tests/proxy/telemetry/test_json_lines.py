@@ -1,4 +1,4 @@
-"""Lines of JSON that wait for a moment."""
+"""Lines of JSON that are gathered for a moment."""
 
 import asyncio
 import io
@@ -13,7 +13,7 @@ from proxy.telemetry.json_lines import MAX_WAITING_BYTES, WAIT_SECONDS, WHOLE_BY
 
 
 class _Told(io.BytesIO):
-    """Tells when it has been written to."""
+    """A stream that reports when it has been written to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ def _read(stream: io.BytesIO) -> list[str]:
 
 
 async def test_the_lines_of_requests_wait_and_are_written_together_in_time() -> None:
-    """Nothing is written with the request; all of it is when the wait is over, and again in the next wait."""
+    """A request writes nothing itself. Its lines are written when the wait is over. Then a new wait begins."""
     stream = _Told()
     lines = JsonLines(stream)
     for number in (1, 2):
@@ -44,7 +44,7 @@ async def test_the_lines_of_requests_wait_and_are_written_together_in_time() -> 
 
 @pytest.mark.parametrize(("level", "event"), [("info", "draining"), ("warning", "request"), ("error", "request")])
 async def test_everything_else_is_written_at_once_and_in_order(level: str, event: str) -> None:
-    """A line that is written at once takes with it those that wait: no line overtakes another."""
+    """A line that is written at once takes the waiting lines with it, so no line overtakes another."""
     stream = io.BytesIO()
     lines = JsonLines(stream)
     lines.write("info", "request", {"n": 1})
@@ -53,7 +53,7 @@ async def test_everything_else_is_written_at_once_and_in_order(level: str, event
 
 
 async def test_lines_are_written_whole_for_other_processes_write_to_the_same_pipe() -> None:
-    """At most what a pipe takes as one, cut between two lines; a longer line goes alone."""
+    """A write has whole lines, at most what a pipe takes as one write. A longer line is written alone."""
     pieces: list[bytes] = []
 
     class Stream(io.BytesIO):
@@ -74,7 +74,7 @@ async def test_lines_are_written_whole_for_other_processes_write_to_the_same_pip
 
 
 async def test_what_waits_is_bounded() -> None:
-    """Of many lines no more wait than a pipe takes at once."""
+    """Not more bytes wait than a pipe takes."""
     stream = io.BytesIO()
     lines = JsonLines(stream)
     for _ in range(3):
@@ -83,14 +83,14 @@ async def test_what_waits_is_bounded() -> None:
 
 
 def test_without_a_loop_nothing_waits() -> None:
-    """Nobody would write it later."""
+    """Nothing would write the lines later."""
     stream = io.BytesIO()
     JsonLines(stream).write("info", "request", {"n": 1})
     assert _read(stream) == [1]
 
 
 async def test_a_thread_without_a_loop_writes_at_once() -> None:
-    """And whole lines: those of two threads are never mixed."""
+    """It writes whole lines, so the lines of two threads never mix."""
     stream = io.BytesIO()
     lines = JsonLines(stream)
     threads = [threading.Thread(target=lines.write, args=("info", "request", {"n": n})) for n in range(8)]
@@ -102,7 +102,7 @@ async def test_a_thread_without_a_loop_writes_at_once() -> None:
 
 
 def test_a_wait_that_a_closed_loop_has_left_is_begun_anew() -> None:
-    """The next loop writes what the one before has not."""
+    """The next loop writes the lines that the closed loop has left."""
     stream = io.BytesIO()
     lines = JsonLines(stream)
 
@@ -117,7 +117,7 @@ def test_a_wait_that_a_closed_loop_has_left_is_begun_anew() -> None:
 
 
 def test_a_process_that_ends_has_written_everything() -> None:
-    """Also if its loop ends before the wait is over, by an error."""
+    """The law holds even if an error ends its loop before the wait is over."""
     program = (
         "import asyncio, sys\n"
         "from proxy.telemetry.logs import configure_log, get_log\n"
@@ -133,7 +133,7 @@ def test_a_process_that_ends_has_written_everything() -> None:
 
 
 async def test_a_stream_that_takes_nothing_any_more_fails_nobody() -> None:
-    """The request whose line it is has been served."""
+    """The request of that line has been served already."""
     stream = io.BytesIO()
     lines = JsonLines(stream)
     stream.close()

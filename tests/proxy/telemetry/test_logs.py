@@ -41,7 +41,7 @@ PASSED = {key: REQUEST[key] for key in ("request_id", "endpoint", "method", "sta
 
 
 class _Stream(io.TextIOWrapper):
-    """Standard error in place of the test's own."""
+    """Replaces the test's own standard error."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         self.written = io.BytesIO()
@@ -61,7 +61,7 @@ Configure = Callable[..., _Stream]
 
 @pytest.fixture
 def configure(monkeypatch: pytest.MonkeyPatch) -> Configure:
-    """Set the log up on a terminal, or elsewhere."""
+    """Set up the log, on a terminal or elsewhere."""
 
     def start(level: str = "info", form: str = "auto", *, is_terminal: bool = False) -> _Stream:
         stream = _Stream(is_terminal=is_terminal)
@@ -80,7 +80,7 @@ def _strip_time(line: str) -> str:
 
 
 def test_a_line_is_json_when_nobody_is_looking(configure: Configure) -> None:
-    """One object a line, with level and time, whatever characters are in it."""
+    """Each line is one object with level and time, whatever characters it contains."""
     stream = configure()
     log = get_log()
     log.info("request", status=200, model="é\n", decisions=[{"rule": "prune"}])
@@ -99,7 +99,7 @@ def test_a_line_is_json_when_nobody_is_looking(configure: Configure) -> None:
 
 
 def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> None:
-    """If there are several, behind the sentence."""
+    """If there are several workers, the number follows the sentence."""
     stream = configure(form="text", is_terminal=True)
     get_log().info("request", worker=2, **REQUEST)
     (line,) = stream.lines
@@ -135,7 +135,7 @@ def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> 
 def test_a_request_is_one_readable_line_on_a_terminal(
     configure: Configure, fields: dict[str, object], line: str
 ) -> None:
-    """What was asked, how it went, what became of the tokens, how long it took, and where it went."""
+    """It has model, outcome, tokens, time, and where the request went."""
     stream = configure(is_terminal=True)
     get_log().info("request", **fields)
 
@@ -143,7 +143,7 @@ def test_a_request_is_one_readable_line_on_a_terminal(
 
 
 def test_other_events_are_lines_of_names_and_values_on_a_terminal(configure: Configure) -> None:
-    """A level that is not the usual one is named."""
+    """The level is shown if it is not the usual one."""
     stream = configure(is_terminal=True)
     get_log().warning("store_unreachable", store="redis", reason="it is gone")
     get_log().info("draining", seconds=30)
@@ -157,7 +157,7 @@ def test_other_events_are_lines_of_names_and_values_on_a_terminal(configure: Con
 @pytest.mark.parametrize("event", ["request", "other"])
 @given(text=st.text(alphabet=st.characters(), max_size=30))
 def test_nothing_that_is_logged_reaches_a_terminal_but_signs(event: str, text: str) -> None:
-    """No escape sequence, no line break, no change of direction: each line is one event, and all of it is printable."""
+    """It has no escape sequence, line break or change of direction. Each event is one line of printable characters."""
     hostile = text + "\x1b]0;x\x07\r\n\x9b2J\u202e\ud800"
     fields = REQUEST | {"model": hostile, "path": hostile, "upstream": hostile, "match": hostile}
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -181,7 +181,7 @@ def test_nothing_that_is_logged_reaches_a_terminal_but_signs(event: str, text: s
     ],
 )
 def test_the_form_may_be_asked_for(configure: Configure, form: str, *, is_terminal: bool, is_json: bool) -> None:
-    """Else it is text on a terminal and JSON elsewhere; a file of text has dates, and no colours."""
+    """The default is text on a terminal and JSON elsewhere. Text in a file has dates, and no colours."""
     stream = configure(form=form, is_terminal=is_terminal)
     get_log().info("draining", seconds=30)
 
@@ -192,7 +192,7 @@ def test_the_form_may_be_asked_for(configure: Configure, form: str, *, is_termin
 
 
 def test_a_terminal_gets_colours_unless_it_wants_none(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NO_COLOR is heeded, as https://no-color.org asks."""
+    """NO_COLOR is respected, as https://no-color.org asks."""
     plain = configure(is_terminal=True)
     get_log().warning("other")
     coloured = _Stream(is_terminal=True)
@@ -206,7 +206,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(configure: Configure, monk
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_is_below_the_level_is_not_logged(configure: Configure, level: str) -> None:
-    """All levels from there on are."""
+    """That level and all higher levels are logged."""
     stream = configure(level)
     for name in LEVELS:
         getattr(get_log(), name)("event")

@@ -21,7 +21,7 @@ DESIGN = ROOT.parent / "shared" / "design.md"
 PROMTOOL = shutil.which("promtool")
 SUFFIXES = {"counter": "_total", "info": "_info"}
 LIBRARY_PREFIXES = ("process_", "python_")
-"""What prometheus_client says of the process, under its own names."""
+"""Prefixes of the metrics that prometheus_client itself reports about the process."""
 
 Contract = dict[str, frozenset[str]]
 """Each metric's labels, by its name as Prometheus reads it."""
@@ -32,7 +32,7 @@ def _collectors(metrics: Metrics) -> list[MetricWrapperBase]:
 
 
 def _read_code() -> Contract:
-    """Of an information the labels are in its one sample."""
+    """The labels of an Info metric are those of its one sample."""
     found: Contract = {}
     for collector in _collectors(Metrics()):
         labels = {name for family in collector.collect() for sample in family.samples for name in sample.labels}
@@ -55,7 +55,7 @@ def _read_page() -> Contract:
 
 
 def _read_design() -> Contract:
-    """The names of its section on metrics; a label may be followed by its values, which hold no comma."""
+    """The names in the design's section on metrics. A label may be followed by its values, which contain no comma."""
     section = re.split(r"^## ", DESIGN.read_text(), flags=re.MULTILINE)
     (text,) = [part for part in section if part.startswith("10. Metrics")]
     found = re.findall(r"`(trimtab_\w+)(?:\{([^}]*)\})?`", text)
@@ -63,7 +63,7 @@ def _read_design() -> Contract:
 
 
 def _fill(metrics: Metrics) -> bytes:
-    """What Prometheus reads once every series has a value: those with labels are not there before."""
+    """Give each series a value. Prometheus sees no series with labels before that."""
     for collector in _collectors(metrics):
         if collector._labelnames:
             child = collector.labels(*collector._labelnames)
@@ -83,13 +83,13 @@ def _samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
 
 
 def test_the_metrics_page_names_every_metric_with_its_labels() -> None:
-    """And no other: dashboards and alerts are written against it."""
+    """It has no other metric. Dashboards and alerts depend on it."""
     assert _read_page() == _read_code()
 
 
 @pytest.mark.skipif(not DESIGN.is_file(), reason="the design (../shared/design.md) is not here")
 def test_the_metrics_of_the_design_are_there() -> None:
-    """Under the names and with the labels that it gives them; later ones came on top."""
+    """They have the names and labels that the design gives them. Later metrics were added."""
     design, code = _read_design(), _read_code()
 
     assert design
@@ -97,25 +97,25 @@ def test_the_metrics_of_the_design_are_there() -> None:
 
 
 def test_nothing_else_is_shown_but_the_process() -> None:
-    """Memory, processor time, open files and collections, as every Python program shows them."""
+    """That is memory, processor time, open files and collections, as every Python program shows them."""
     names = {family.name for family in text_string_to_metric_families(_fill(Metrics()).decode())}
     others = {name for name in names if not name.startswith("trimtab_")}
 
     assert {"python_info", "python_gc_collections"} <= others
-    if Path("/proc/self/stat").exists():  # other systems do not tell
+    if Path("/proc/self/stat").exists():  # other systems do not report these
         assert {"process_resident_memory_bytes", "process_cpu_seconds", "process_open_fds"} <= others
     assert all(name.startswith(LIBRARY_PREFIXES) for name in others)
 
 
 def test_the_build_is_told() -> None:
-    """Which version runs, and by which Python."""
+    """The metric has the version of trimtab and of Python."""
     labels = {"version": version("trimtab"), "python": platform.python_version()}
 
     assert Metrics().registry.get_sample_value("trimtab_build_info", labels) == 1
 
 
 def test_there_are_no_series_of_creation_times() -> None:
-    """They would be a third of all, and Prometheus has no use for them in this form. Other registries keep theirs."""
+    """They would be a third of all series, and Prometheus does not use them here. Other registries keep theirs."""
     metrics = Metrics()
     text = _fill(metrics).decode()
     other = Counter("other", "", registry=None)
@@ -128,7 +128,7 @@ def test_there_are_no_series_of_creation_times() -> None:
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: the package prometheus has it)")
 def test_prometheus_own_check_finds_nothing_but_the_word_summary() -> None:
-    """Which is not meant as the type of a metric, and stays."""
+    """That word is not meant as the type of a metric, so it stays."""
     assert PROMTOOL is not None
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=_fill(Metrics()), capture_output=True, check=False)
     found = done.stderr.decode().splitlines()
@@ -146,7 +146,7 @@ def test_two_proxies_do_not_share_their_figures() -> None:
 
 
 def test_a_model_is_named_only_when_vouched_for() -> None:
-    """The glob that it matches goes first; a name that no upstream has answered for is `other`."""
+    """The glob that it matches comes first. A name that no upstream has answered for is `other`."""
     metrics = Metrics()
     metrics.vouch_for("known")
     metrics.vouch_for("")
@@ -158,7 +158,7 @@ def test_a_model_is_named_only_when_vouched_for() -> None:
 
 
 def test_no_client_can_blow_up_the_labels() -> None:
-    """After fifty names all others are `other`, and the fifty keep theirs."""
+    """After fifty names, all further names are `other`. The fifty keep their labels."""
     metrics = Metrics()
     names = [f"model-{number}" for number in range(200)]
     for name in names:
@@ -171,7 +171,7 @@ def test_no_client_can_blow_up_the_labels() -> None:
 
 
 def test_decisions_are_counted_by_rule() -> None:
-    """Saved and added tokens apart, both as they are; only cuts count as cuts."""
+    """Saved and added tokens are counted separately, each unchanged. Only cuts count as cuts."""
     metrics = Metrics()
     metrics.record_decisions(
         "m",

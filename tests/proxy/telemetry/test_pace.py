@@ -1,4 +1,4 @@
-"""How fast the text of a stream came."""
+"""The speed of a streamed text."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from proxy.telemetry.pace import MIN_SECONDS, Pace
 
 
 def _pace(*arrivals: tuple[int, float]) -> Pace:
-    """Chunks as they arrived: how much text there was with each, and when."""
+    """The pace of chunks with this much text at these times."""
     texts = [arrival for index, arrival in enumerate(arrivals) if arrival[0] > max([0, *_chars(arrivals[:index])])]
     if not texts:
         return Pace()
@@ -20,7 +20,7 @@ def _chars(arrivals: tuple[tuple[int, float], ...]) -> list[int]:
 
 
 def test_the_rate_is_that_of_the_text_behind_the_first_chunk() -> None:
-    """Half of 400 characters came within 2 seconds of the first half, so half of 100 tokens did."""
+    """Half of 400 characters came within 2 seconds after the first half, so half of the 100 tokens did."""
     assert _pace((200, 10.0), (300, 11.0), (400, 12.0)).tokens_per_second(100) == 25.0
 
 
@@ -38,7 +38,7 @@ def test_the_rate_is_that_of_the_text_behind_the_first_chunk() -> None:
     ids=["no chunk", "no text", "one chunk", "at once", "out of a buffer", "no tokens", "tokens that were not sent"],
 )
 def test_what_cannot_be_known_is_not_told(arrivals: tuple[tuple[int, float], ...], tokens: int) -> None:
-    """Not a rate of zero, nor an enormous one."""
+    """The result is None, not a rate of zero or an enormous one."""
     assert _pace(*arrivals).tokens_per_second(tokens) is None
 
 
@@ -47,7 +47,7 @@ def test_what_cannot_be_known_is_not_told(arrivals: tuple[tuple[int, float], ...
     st.integers(0, 20_000),
 )
 def test_no_rate_is_beyond_what_came(chunks: list[tuple[int, float]], tokens: int) -> None:
-    """At most the tokens of the whole within the shortest time that is measured; never zero or less."""
+    """It is at most all tokens within the shortest time that is measured, and always positive."""
     arrivals, chars, now = [], 0, 100.0
     for more, later in chunks:
         chars, now = chars + more, now + later

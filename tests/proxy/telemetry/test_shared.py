@@ -29,7 +29,7 @@ def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[SharedMetrics]:
-    """For three workers."""
+    """The shared metrics of three workers."""
     made = SharedMetrics.open(WORKERS, (tmp_path,))
     yield made
     made.close()
@@ -42,7 +42,7 @@ def make_worker(shared: SharedMetrics, number: int) -> Metrics:
 
 
 def read(metrics: Metrics) -> dict[str, float]:
-    """The page as it is asked of one worker: each sample by its name, or by its name and the worker."""
+    """One worker's metrics page: each sample by its name, or by its name and its worker."""
     families = text_string_to_metric_families(metrics.render().decode())
     return {
         f"{sample.name}{sample.labels.get('worker', '')}{sample.labels.get('le', '')}": sample.value
@@ -54,7 +54,7 @@ def read(metrics: Metrics) -> dict[str, float]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 def test_every_worker_tells_what_all_have_counted(steps, tmp_path_factory) -> None:
-    """Counters and histograms are sums, of those too that have died; what is under way is that of those that live."""
+    """Counters and histograms are sums, dead workers included. Requests in flight are those of living workers."""
     shared = SharedMetrics.open(WORKERS, (tmp_path_factory.mktemp("metrics"),))
     living = {number: make_worker(shared, number) for number in range(1, WORKERS + 1)}
     counted, observed, begun = 0, 0, dict.fromkeys(living, 0)
@@ -83,7 +83,7 @@ def test_every_worker_tells_what_all_have_counted(steps, tmp_path_factory) -> No
 
 
 def test_each_process_is_told_apart(shared: SharedMetrics) -> None:
-    """What a process takes is nobody else's; a worker that is away is down, and has none."""
+    """The metrics of a process are its worker's own. A worker that is away is shown as down, and has none."""
     shared.roster.write(1, os.getpid(), 2)
     page = read(make_worker(shared, 1))
     assert [page[f"trimtab_worker_up{number}"] for number in (1, 2, 3)] == [1, 0, 0]
@@ -97,7 +97,7 @@ def test_each_process_is_told_apart(shared: SharedMetrics) -> None:
 
 
 def test_a_page_says_the_kind_and_help_of_each_metric(shared: SharedMetrics) -> None:
-    """Those without a value are on it, too, as on the page of one process; each stands once."""
+    """It includes metrics without a value, as with one process. Each metric appears once."""
     alone = Metrics().render().decode()
     page = make_worker(shared, 1).render().decode()
     told = [line for line in page.splitlines() if line.startswith("# TYPE")]
@@ -106,7 +106,7 @@ def test_a_page_says_the_kind_and_help_of_each_metric(shared: SharedMetrics) -> 
 
 
 def test_a_folder_is_the_owners_alone_and_goes_in_the_end(tmp_path: Path) -> None:
-    """Nobody else reads what is counted."""
+    """Nobody else can read the counts."""
     shared = SharedMetrics.open(1, (tmp_path,))
     assert shared.path.stat().st_mode & 0o777 == 0o700
     shared.close()
@@ -114,7 +114,7 @@ def test_a_folder_is_the_owners_alone_and_goes_in_the_end(tmp_path: Path) -> Non
 
 
 def test_where_memory_cannot_be_written_temporary_files_stand_in(tmp_path: Path, monkeypatch) -> None:
-    """As on systems that have no such folder."""
+    """Some systems have no such folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     shared = SharedMetrics.open(1, (Path("/nowhere"),))
     assert shared.path.parent == tmp_path
@@ -122,7 +122,7 @@ def test_where_memory_cannot_be_written_temporary_files_stand_in(tmp_path: Path,
 
 
 def test_a_run_that_was_killed_leaves_nothing_behind_for_long(tmp_path: Path) -> None:
-    """The next run removes its folder, and none whose processes live."""
+    """The next run removes its folder, but no folder of a run whose processes live."""
     code = (
         "import os, sys; from pathlib import Path; from proxy.telemetry.shared import SharedMetrics;"
         "SharedMetrics.open(1, (Path(sys.argv[1]),)); os.kill(os.getpid(), 9)"
@@ -138,7 +138,7 @@ def test_a_run_that_was_killed_leaves_nothing_behind_for_long(tmp_path: Path) ->
 
 
 def test_a_roster_is_read_as_it_was_written() -> None:
-    """By every process that was forked behind it."""
+    """Every process that was forked later reads it."""
     roster = Roster(2)
     pid = os.getpid()
     roster.write(2, pid, 5)

@@ -158,7 +158,7 @@ def test_a_session_takes_one_place() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """By bytes and by number. The least recently used is dropped first."""
+    """The bounds are on bytes and on the number. The least recently used is dropped first."""
     kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
     text = "a" * 5000
     many = Beginnings(kept, 10**9)

@@ -71,7 +71,7 @@ def test_usage_is_understood_by_either_naming(usage: object, expected: Usage | N
 
 
 def test_an_empty_usage_says_nothing() -> None:
-    """Neither of the prompt nor of the completion."""
+    """It gives tokens neither for the prompt nor for the completion."""
     usage = _read_answer(b'{"usage":{}}')
 
     assert usage in (None, Usage())

@@ -1,4 +1,4 @@
-"""The laws of what code carries over a cut, through the whole pipeline: when it changes, and what never changes it."""
+"""The laws of the text that code carries over a cut, through the whole pipeline: when it changes, and when not."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ ROWS = st.tuples(st.sampled_from(["read", "read", "write", "run", "todo", "guide
 
 
 def policies_of_all_economies() -> st.SearchStrategy[Policy]:
-    """Policies around small windows, by the waters of every economy, and by any others."""
+    """Policies for small windows, with the waters of every economy, and with arbitrary ones."""
     drawn = st.builds(
         replace,
         st.just(POLICY),
@@ -55,7 +55,7 @@ def policies_of_all_economies() -> st.SearchStrategy[Policy]:
 
 
 def work(rows: Sequence[Row], first: int = 0) -> tuple[Message, ...]:
-    """Steps of an agent that reads, writes and runs things with names, and keeps a list of what is to be done."""
+    """Steps of an agent that reads, writes and runs things with names, and keeps a task list."""
     return tuple(message for number, row in enumerate(rows, start=first) for message in _messages(number, *row))
 
 
@@ -89,14 +89,14 @@ def sessions(max_rows: int = 40) -> st.SearchStrategy[tuple[Message, ...]]:
 
 
 def long_session(steps: int = 160) -> tuple[Message, ...]:
-    """One of them, in which every kind of step comes again and again."""
+    """A session in which every kind of step comes again and again."""
     kinds = ("todo", "read", "write", "run", "read", "guide", "read", "run", "read", "read", "say")
     rows = [(kinds[number % len(kinds)], number * 3 % 10) for number in range(steps)]
     return (system(), user("Mend the harbour module."), *work(rows))
 
 
 def forward(planned: Plan, policy: Policy, *, by_model: bool, states: KeptStates | None = None) -> list[bytes]:
-    """The bytes of each message that a plan forwards; each summary is named by its key."""
+    """The bytes of each message that a plan forwards. Each summary is named by its key."""
     wanted = by_model and planned.request is not None and planned.request.asks_model
     key = planned.request.key if planned.request is not None else ""
     summary = Summary(f"Summary {key}.", by_model=True) if wanted else None
@@ -110,12 +110,12 @@ def plan_of(messages: Sequence[Message], policy: Policy, states: KeptStates | No
 
 
 def requests(messages: Sequence[Message]) -> list[int]:
-    """How many messages each request of a session has."""
+    """The number of messages in each request of a session."""
     return [stop for stop in range(2, len(messages) + 1) if messages[stop - 1].role != "assistant"]
 
 
 def carried_of(messages: Sequence[Message], policy: Policy, states: KeptStates | None = None) -> str:
-    """What stands between the text of the summary and the line that ends it; empty if nothing was cut."""
+    """The text between the summary's text and the line that ends the summary; empty if nothing was cut."""
     planned = plan_of(messages, policy, states)
     if planned.request is None:
         return ""
@@ -125,9 +125,9 @@ def carried_of(messages: Sequence[Message], policy: Policy, states: KeptStates |
 
 
 def check_append_law(messages: Sequence[Message], policy: Policy, *, by_model: bool) -> int:
-    """How many cuts were made; fails if a byte of what was forwarded changes for another reason.
+    """The number of cuts. Fails if a byte of what was forwarded changes for another reason.
 
-    The requests are served by one process that keeps states, and each by one that has just begun: they agree.
+    One process that keeps states serves all requests, and a new one serves each. Both must forward the same.
     """
     states = KeptStates()
     before: Plan | None = None
@@ -157,7 +157,7 @@ def _place(planned: Plan) -> object:
 def test_what_was_forwarded_is_forwarded_again_with_all_that_is_carried(
     messages: tuple[Message, ...], policy: Policy, *, by_model: bool
 ) -> None:
-    """Byte for byte, until the cut moves; a cut that is put off leaves those bytes, too; and states change nothing."""
+    """The bytes stay until the cut moves, also if a cut is put off. Kept states change nothing."""
     check_append_law(messages, policy, by_model=by_model)
 
 
@@ -165,7 +165,7 @@ def test_what_was_forwarded_is_forwarded_again_with_all_that_is_carried(
 @pytest.mark.parametrize("economy", Economy)
 @pytest.mark.parametrize("window", [32_000, 128_000])
 def test_a_long_session_carries_the_same_from_cut_to_cut(economy: Economy, window: int, *, by_model: bool) -> None:
-    """The same over many cuts."""
+    """The law holds over many cuts."""
     policy = replace(by_economy(POLICY, economy, window), context_window=9000, prices=Prices())
     assert check_append_law(long_session(), policy, by_model=by_model) >= 4
 
@@ -173,7 +173,7 @@ def test_a_long_session_carries_the_same_from_cut_to_cut(economy: Economy, windo
 @pytest.mark.parametrize("economy", Economy)
 @pytest.mark.parametrize("window", [32_000, 128_000])
 def test_behind_each_cut_something_is_carried(economy: Economy, window: int) -> None:
-    """Names at a window like that of the waters, and the newest task list at each request, as long as it has room."""
+    """Names are carried at windows like those of the waters. The newest task list is carried whenever it has room."""
     policy = replace(by_economy(POLICY, economy, window), context_window=9000, prices=Prices())
     messages = long_session()
     carried = set()
@@ -198,7 +198,7 @@ def test_behind_each_cut_something_is_carried(economy: Economy, window: int) -> 
 def test_nothing_behind_the_place_where_a_cut_was_made_changes_what_is_carried(
     trunk: tuple[Message, ...], branches: list[tuple[int, list[Row]]], policy: Policy
 ) -> None:
-    """Sessions that go on otherwise from there forward the same summary, whoever remembers the one or the other."""
+    """Sessions that continue differently from there forward the same summary, whichever of them is remembered."""
     states, told = KeptStates(), dict[object, list[bytes]]()
     for back, rows in branches:
         messages = (*trunk[: max(len(trunk) - back, 2)], *work(rows, first=100))
@@ -214,7 +214,7 @@ def test_nothing_behind_the_place_where_a_cut_was_made_changes_what_is_carried(
 
 
 def find_cut(policy: Policy) -> tuple[Message, ...]:
-    """A session that ends some messages behind a cut over which the task list is carried."""
+    """A session that ends some messages after a cut over which the task list is carried."""
     messages = (*long_session(40), *work([("read", number % 10) for number in range(80)], first=40))
     for stop in requests(messages):
         cut = plan_of(messages[:stop], policy).window.cut
@@ -225,7 +225,7 @@ def find_cut(policy: Policy) -> tuple[Message, ...]:
 
 @pytest.mark.parametrize("economy", Economy)
 def test_only_what_was_there_when_the_cut_was_made_tells_what_is_carried(economy: Economy) -> None:
-    """A newer list changes it in the tail of that time, and nothing behind that does."""
+    """A newer list changes it only if the list was in the tail at that time."""
     policy = replace(by_economy(POLICY, economy, 32_000), context_window=9000)
     messages = find_cut(policy)
     carried, window = carried_of(messages, policy), plan_of(messages, policy).window
@@ -235,7 +235,7 @@ def test_only_what_was_there_when_the_cut_was_made_tells_what_is_carried(economy
         other = (*messages[:made_at], *behind)
         assert plan_of(other, policy).window.cuts == window.cuts
         assert carried_of(other, policy) == carried
-    # In the place of the newest step of that tail, and of the same size, the list stands there for itself.
+    # If the list takes the place of that tail's newest step, with the same size, the tail shows it: nothing is carried.
     steps = [index for index in range(window.cut.at, made_at - 1) if messages[index].tool_calls]
     replaced = messages[steps[-1] : steps[-1] + 2]
     same_size = [replace(each, tokens=one.tokens) for each, one in zip(newer, replaced, strict=True)]
@@ -246,7 +246,7 @@ def test_only_what_was_there_when_the_cut_was_made_tells_what_is_carried(economy
 
 
 def test_a_task_that_comes_behind_a_cut_changes_nothing_that_is_carried() -> None:
-    """An agent may have worked before the user's first words: what was carried by then stays as it was."""
+    """An agent may have worked before the user's first message. What was carried until then stays the same."""
     policy = replace(by_economy(POLICY, Economy.BALANCED, 32_000), context_window=9000)
     messages = (system(), *work([("read", number % 10) for number in range(40)]))
     window = plan_of(messages, policy).window

@@ -1,4 +1,4 @@
-"""Deduplication in the pipeline: whatever is cut and pruned, what a pointer points to is forwarded in full."""
+"""Deduplication in the pipeline: the target of every pointer is forwarded in full, whatever is cut and pruned."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,14 +52,14 @@ def results_of(forwarded: Conversation) -> list[Message]:
 
 
 def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
-    """Plan and apply, with a summary where one is asked for."""
+    """Plan and apply, with a summary if one is asked for."""
     planned = plan(conversation(*messages), policy, count=count)
     summary = Summary("The build was mended in part.", by_model=True) if planned.request else None
     return planned, apply(planned, policy, count=count, summary=summary)
 
 
 def check_targets(planned: Plan, forwarded: Conversation, *, last_may_shrink: bool = False) -> int:
-    """How many pointers were forwarded; fails unless each stands for just what it replaced."""
+    """The number of pointers that are forwarded. Fails unless each gives exactly the text that it replaced."""
     sent, full = results_of(forwarded), results_of(planned.conversation)
     full = full[len(full) - len(sent) :]
     pointers = 0
@@ -83,9 +83,9 @@ def check_targets(planned: Plan, forwarded: Conversation, *, last_may_shrink: bo
 def test_every_pointer_stands_for_what_it_replaced(
     messages: tuple[Message, ...], window: int, strategy: OverflowStrategy, on_exceeded: OnExceeded
 ) -> None:
-    """Wherever cut and prune have moved: its target is forwarded, in full, and with the diff it is the very text.
+    """Wherever cut and prune have moved, the target is forwarded in full. With the diff, it gives the exact text.
 
-    But for what the last step may lose where nothing else fits: a diff in it may be shortened, its target never.
+    The last step may lose text if nothing else fits. Then a diff in it may be shortened, but never a target.
     """
     policy = replace(POLICY, context_window=window, overflow_strategy=strategy, on_exceeded=on_exceeded)
     try:
@@ -97,7 +97,7 @@ def test_every_pointer_stands_for_what_it_replaced(
 
 
 def test_pointers_and_their_targets_move_with_the_cut() -> None:
-    """Over a long session of re-read files: many pointers, many cuts, and after each the targets are there."""
+    """A long session reads the same files: many pointers, many cuts, and after each cut the targets are forwarded."""
     messages = rereading(120)
     for strategy in (OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE, OverflowStrategy.SUMMARIZE):
         policy = replace(POLICY, overflow_strategy=strategy, context_window=3200)
@@ -112,7 +112,7 @@ def test_pointers_and_their_targets_move_with_the_cut() -> None:
 
 
 def test_what_was_put_off_has_its_targets_too() -> None:
-    """A plan without its last cut dedupes from where the cut before it stood."""
+    """A plan without its last cut deduplicates from the previous cut on."""
     put_offs = 0
     messages = rereading(120)
     for stop in range(2, len(messages) + 1, 9):
@@ -124,7 +124,7 @@ def test_what_was_put_off_has_its_targets_too() -> None:
 
 
 def test_the_rule_acts_between_pruning_and_the_summary() -> None:
-    """And where the policy leaves it out, not at all."""
+    """If the policy leaves it out, it does not act."""
     pruning = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE)
     messages = rereading(120)
     outcomes = [run(messages[:stop], policy)[1] for stop in range(2, 240, 7) for policy in (POLICY, pruning)]
@@ -137,7 +137,7 @@ def test_the_rule_acts_between_pruning_and_the_summary() -> None:
 
 
 def test_what_is_shortened_at_last_is_no_target() -> None:
-    """Where the last step must be shortened to fit, no pointer is to a result that lost something."""
+    """If the last step is shortened to fit, no pointer refers to a result that lost text."""
     policy = replace(POLICY, result_budget=Budget(4000), on_exceeded=OnExceeded.TRUNCATE)
     large = "\n".join(f"line {number} of what was read this time" for number in range(160))
     last = [assistant(None, call("a"), call("b")), result("a", large), result("b", large)]

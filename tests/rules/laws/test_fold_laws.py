@@ -1,4 +1,4 @@
-"""The laws of replay, over any transcript: what may change a decision, and what never does."""
+"""The laws of replay for any transcript: what may change a decision, and what may not."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
 from rules.window.state import Window
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
-"""The laws that everything else stands on: a thousand cases in every run, more in the thorough one."""
+"""All other laws depend on these: at least a hundred cases in every run, more in the thorough one."""
 LIMIT = 2400
 POLICY = Policy(
     protect_turns=1,
@@ -47,7 +47,7 @@ HEAD = (system("You are careful."), user("Mend the build."))
 
 
 def policies() -> st.SearchStrategy[Policy]:
-    """Policies of every strategy, impatient and patient, by the waters of every economy, and by any others."""
+    """Policies of every strategy, patient and impatient, with the waters of every economy and with arbitrary ones."""
     return with_any_waters(
         st.builds(
             replace,
@@ -63,7 +63,7 @@ def policies() -> st.SearchStrategy[Policy]:
 
 
 def states(messages: Sequence[Message], policy: Policy, room: Room) -> list[Window]:
-    """The state of a request that ends after each message of one single fold, and the one before the first."""
+    """The state after each message of one fold, as for a request that ends there; and the state before the first."""
     folded = Fold(room, policy)
     found = [folded.finish()]
     for message in messages:
@@ -77,7 +77,7 @@ def states(messages: Sequence[Message], policy: Policy, room: Room) -> list[Wind
 def test_no_message_changes_what_was_decided_before_it(
     messages: tuple[Message, ...], policy: Policy, fixed_tokens: int
 ) -> None:
-    """Each state on the way is the one that a transcript ending there has."""
+    """Each state on the way is the state of a transcript that ends there."""
     room = measure(messages, policy, limit=LIMIT, fixed_tokens=fixed_tokens)
     for stop, state in enumerate(states(messages, policy, room)):
         assert state == fold(messages[:stop], policy, limit=LIMIT, fixed_tokens=fixed_tokens)
@@ -86,7 +86,7 @@ def test_no_message_changes_what_was_decided_before_it(
 @MANY
 @given(messages=transcripts(), policy=policies())
 def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Policy) -> None:
-    """Cuts are added behind each other; only the last one is made anew, in the same place, while its step is open."""
+    """Cuts are appended. Only the last one may be replaced, in the same place, while its step is open."""
     messages = (*HEAD, *messages)
     for before, after in pairwise(states(messages, policy, measure(messages, policy, limit=LIMIT))):
         assert after.prune_stop >= before.prune_stop
@@ -99,14 +99,14 @@ def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Poli
 @MANY
 @given(messages=transcripts(), policy=policies())
 def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message, ...], policy: Policy) -> None:
-    """A cut can be put off exactly: what is left without it is what was decided one message earlier.
+    """A cut can be put off exactly: without it, the window is the one that was decided one message earlier.
 
-    Only the messages that the model has not answered may be shortened anew.
+    Only messages that the model has not answered may be shortened differently.
     """
     messages = (*HEAD, *messages)
     for before, after in pairwise(states(messages, policy, measure(messages, policy, limit=LIMIT))):
         if len(after.cuts) > len(before.cuts):
-            images = after.cuts[-1].images  # they go by their number at once
+            images = after.cuts[-1].images  # a limit on their number applies at once
             assert after.earlier == replace(before, next_cut=None, prefetch_tokens=0, caps=after.caps, images=images)
 
 
@@ -115,7 +115,7 @@ def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message,
 def test_what_was_shortened_when_the_model_answered_stays_so(
     messages: tuple[Message, ...], policy: Policy, limit: int
 ) -> None:
-    """Later messages add caps behind those of before; none before the model's last answer changes."""
+    """Later messages append caps. No cap before the model's last answer changes."""
     messages = (*HEAD, *messages)
     found = states(messages, policy, measure(messages, policy, limit=limit))
     answered = 0  # the messages before the model's last answer
@@ -131,7 +131,7 @@ def test_what_was_shortened_when_the_model_answered_stays_so(
 @MANY
 @given(messages=transcripts(), policy=policies(), limit=st.sampled_from([1200, 2400]))
 def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: Policy, limit: int) -> None:
-    """What is forwarded fits at every message, unless what can never be cut is too much by itself."""
+    """The forwarded messages fit at every message, unless the parts that can never be cut are too large."""
     if policy.overflow_strategy is OverflowStrategy.ERROR:
         return
     messages = (*HEAD, *messages)
@@ -146,7 +146,7 @@ def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: 
 
 
 def _least(messages: Sequence[Message]) -> int:
-    """The open step, the last word of the user and the system messages, with the frame of a digest."""
+    """The cost of the open step, the last user message and the system messages, with the frame of a digest."""
     open_step = max(find_open_step(messages), len(HEAD))
     kept = [one for one in messages[len(HEAD) : open_step] if one.role in {"system", "developer"}]
     users = [index for index, one in enumerate(messages) if one.role == "user" and index >= len(HEAD)][-1:]
@@ -157,7 +157,7 @@ def _least(messages: Sequence[Message]) -> int:
 @MANY
 @given(messages=transcripts(), policy=policies(), extra=st.integers(0, 120))
 def test_a_volatile_head_moves_nothing(messages: tuple[Message, ...], policy: Policy, extra: int) -> None:
-    """A tool more or less and a longer system prompt leave all decisions, while the rounded head is the same."""
+    """A small tool or a longer system prompt changes no decision while the rounded head is the same."""
     body = (user("Mend the build."), *messages)
     plain = fold((system("9:00"), *body), policy, limit=LIMIT, fixed_tokens=1)
     assert fold((system("9:00"), *body), policy, limit=LIMIT, fixed_tokens=1 + extra) == plain
@@ -171,9 +171,9 @@ def test_a_volatile_head_moves_nothing(messages: tuple[Message, ...], policy: Po
     strategy=st.sampled_from(OverflowStrategy),
 )
 def test_no_head_makes_every_step_a_move(sizes: tuple[int, int], head: int, strategy: OverflowStrategy) -> None:
-    """Where the head leaves a quarter of the limit, a move frees a tenth of that at least: many steps come between two.
+    """If the head leaves a quarter of the limit, a move frees at least a tenth of that. So moves are rare.
 
-    Where it leaves less, nothing moves before the room is full.
+    If it leaves less, nothing moves before the room is full.
     """
     messages = session(60, call_tokens=sizes[0], result_tokens=sizes[1])
     policy = replace(POLICY, overflow_strategy=strategy, prices=FREE)
@@ -196,7 +196,7 @@ def test_no_head_makes_every_step_a_move(sizes: tuple[int, int], head: int, stra
 def test_a_kept_state_changes_no_decision(
     trunk: tuple[Message, ...], branches: list[tuple[int, tuple[Message, ...]]], policy: Policy
 ) -> None:
-    """Longer transcripts, rewound ones and parallel branches, in any order: what was folded before does not show."""
+    """Transcripts may be longer, rewound or branched, in any order. An earlier fold has no effect."""
     known = KeptStates()
     for stop, branch in branches:
         messages = (*HEAD, *trunk[:stop], *branch)
@@ -210,7 +210,7 @@ def test_a_kept_state_changes_no_decision(
 def test_a_kept_state_does_not_mistake_another_size(
     messages: tuple[Message, ...], policy: Policy, index: int, extra: int
 ) -> None:
-    """The same words may cost other tokens (a text beside the content): then the fold begins anew."""
+    """The same text may cost other tokens, for a text outside the content. Then the fold starts again."""
     messages = (*HEAD, *messages)
     index = min(index, len(messages) - 1)
     dearer = list(messages)
@@ -235,7 +235,7 @@ def test_kept_states_tell_policies_and_rooms_apart(
 
 
 def test_a_kept_state_folds_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transcript that grew by two messages costs two; the same again costs none; another head's costs them all."""
+    """Two new messages cost two steps of the fold, none cost none, and another head costs all of them."""
     added = _count_adds(monkeypatch)
     known, messages = KeptStates(), session(50)
     costs = []
@@ -254,7 +254,7 @@ def _count_adds(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
 
 def test_what_a_fold_weighs_grows_with_it() -> None:
-    """A cache bounded by bytes can tell a long fold from a short one."""
+    """So a cache bounded by bytes can distinguish a long fold from a short one."""
     room = Room.measure(HEAD, 0, LIMIT)
     short, long = Fold(room, POLICY), Fold(room, POLICY)
     for message in session(100):
@@ -265,7 +265,7 @@ def test_what_a_fold_weighs_grows_with_it() -> None:
 @MANY
 @given(messages=transcripts(), policy=policies(), role=st.sampled_from(SummaryRole))
 def test_who_speaks_a_summary_moves_no_cut(messages: tuple[Message, ...], policy: Policy, role: SummaryRole) -> None:
-    """The decision is independent of the role."""
+    """The decision does not depend on the role of the summary."""
     messages = (*HEAD, *messages)
     assert fold(messages, replace(policy, summary_role=role), limit=LIMIT) == fold(messages, policy, limit=LIMIT)
 
@@ -273,7 +273,7 @@ def test_who_speaks_a_summary_moves_no_cut(messages: tuple[Message, ...], policy
 @MANY
 @given(messages=transcripts(), policy=policies())
 def test_a_cut_that_costs_more_comes_no_earlier(messages: tuple[Message, ...], policy: Policy) -> None:
-    """The first move is made at high water where nothing costs anything, and no earlier at any price."""
+    """If all tokens are free, the first move is made at high water. No price makes it earlier."""
     messages = (*HEAD, *messages)
     room = Room.measure(messages, 0, LIMIT)
     firsts = [_first_move(states(messages, replace(policy, prices=prices), room)) for prices in (FREE, policy.prices)]
@@ -281,7 +281,7 @@ def test_a_cut_that_costs_more_comes_no_earlier(messages: tuple[Message, ...], p
 
 
 def test_a_cut_waits_until_it_pays() -> None:
-    """At high water where it is free, later the dearer it is, and at the latest when the room is full."""
+    """If it is free, it is made at high water. A higher price makes it later, until the room is full."""
     messages = (*HEAD, *(assistant(f"{number} " + "word " * 10) for number in range(200)))
     room = Room.measure(messages, 0, LIMIT)
     sizes = [sum(message.tokens for message in messages[2:stop]) for stop in range(len(messages) + 1)]
@@ -301,7 +301,7 @@ def _first_move(found: Sequence[Window]) -> int:
 
 
 def test_a_volatile_head_does_not_make_a_fold_begin_anew() -> None:
-    """A timestamp of another length leaves the same room, and the fold goes on from where it was."""
+    """A timestamp of another length leaves the same room, and the fold continues."""
     body = session(60)[1:]
     known, added = KeptStates(), 0
     for number, text in enumerate(("It is 9:00.", "It is 10:00:00.", "It is noon.")):

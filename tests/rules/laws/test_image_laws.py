@@ -46,11 +46,11 @@ POLICY = Policy(
 )
 SHAPES = pytest.mark.parametrize("as_user", [False, True])
 IMAGE_TOKENS = 1105
-"""What a screenshot of 1280 by 800 costs gpt-4o."""
+"""The cost of a screenshot of 1280 by 800 for gpt-4o."""
 
 
 def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
-    """What is decided about a transcript, and what is forwarded of it."""
+    """The decisions about a transcript, and the conversation that is forwarded."""
     planned = plan(conversation(*messages), policy, count=count)
     summary = Summary("What was done so far.", by_model=True) if planned.request else None
     return planned, apply(planned, policy, count=count, summary=summary)
@@ -72,7 +72,7 @@ def forwarded_images(outcome: Outcome) -> list[Media]:
 
 
 def priced(messages: Sequence[Message], tokens: int = IMAGE_TOKENS) -> tuple[Message, ...]:
-    """The messages with images of so many tokens."""
+    """The messages, with images that cost this many tokens."""
     return tuple(
         replace(
             message,
@@ -84,7 +84,7 @@ def priced(messages: Sequence[Message], tokens: int = IMAGE_TOKENS) -> tuple[Mes
 
 
 def count_unchanged(before: Sequence[Message], after: Sequence[Message]) -> int:
-    """How many messages of the one the other begins with."""
+    """The number of messages with which both begin."""
     same = 0
     while same < min(len(before), len(after)) and before[same] == after[same]:
         same += 1
@@ -93,7 +93,7 @@ def count_unchanged(before: Sequence[Message], after: Sequence[Message]) -> int:
 
 @given(messages=transcripts(), keep=st.sampled_from([None, 0, 1, 3]), limit=st.sampled_from([900, 2400]))
 def test_what_was_removed_stays_removed(messages: tuple[Message, ...], keep: int | None, limit: int) -> None:
-    """The place before which images are lines only moves on, never into the newest step."""
+    """The place before which images are removed only moves forward, and never into the newest step."""
     policy = replace(POLICY, keep_images=keep)
     for before, after in pairwise(states((system(), user("Go."), *messages), policy, limit)):
         assert after.images.at >= max(before.images.at, after.prune_stop)
@@ -106,7 +106,7 @@ def test_what_was_removed_stays_removed(messages: tuple[Message, ...], keep: int
 @pytest.mark.parametrize("window", [32_000, 128_000])
 @pytest.mark.parametrize("keep", [None, 3, 10])
 def test_a_session_of_screenshots_fits_its_window(window: int, keep: int | None, *, as_user: bool) -> None:
-    """At each of 150 steps; its prefix moves a few times only, and it costs half of doing nothing at most.
+    """It fits at each of 150 steps. Its prefix moves only a few times, and it costs at most half of doing nothing.
 
     Between two moves come as many images as stay, or most of those that fill the room from low to high water.
     """
@@ -145,7 +145,7 @@ def test_a_session_of_screenshots_fits_its_window(window: int, keep: int | None,
 @SHAPES
 @pytest.mark.parametrize("keep", [1, 2, 5])
 def test_as_many_images_stay_as_the_policy_says(keep: int, *, as_user: bool) -> None:
-    """So many of the newest at least, less than twice as many, and they are removed so many at a time."""
+    """At least that many of the newest stay, and less than twice as many. That many are removed at a time."""
     messages = screenshots(40, as_user=as_user)
     policy = replace(POLICY, context_window=64_000, keep_images=keep)
     numbers = [len(forwarded_images(run(messages[: 2 + 2 * step], policy)[1])) for step in range(1, 41)]
@@ -154,7 +154,7 @@ def test_as_many_images_stay_as_the_policy_says(keep: int, *, as_user: bool) -> 
 
 
 def test_no_image_stays_but_those_of_the_newest_step() -> None:
-    """With a budget of none; the model must see what it has asked for."""
+    """The policy keeps zero images. The model must still see those that it has just asked for."""
     messages = screenshots(10)
     policy = replace(POLICY, context_window=64_000, keep_images=0)
     outcome = run(messages, policy)[1]
@@ -165,7 +165,7 @@ def test_no_image_stays_but_those_of_the_newest_step() -> None:
 
 
 def test_images_give_way_before_a_summary_is_asked_for() -> None:
-    """While that is enough, there is one decision, and what the messages say stays."""
+    """While that is enough, there is only this decision, and all texts stay."""
     messages = screenshots(25)
     planned, outcome = run(messages)
     assert [decision.rule for decision in outcome.decisions] == ["images"]
@@ -175,14 +175,14 @@ def test_images_give_way_before_a_summary_is_asked_for() -> None:
 
 
 def test_where_images_are_not_enough_there_is_a_summary() -> None:
-    """A long session's texts fill the room in the end."""
+    """In the end, the texts of a long session fill the room."""
     rules = {decision.rule for stop in range(2, 300, 4) for decision in run(screenshots(150)[: 2 + stop])[1].decisions}
     assert {"images", "summarise"} <= rules
 
 
 @pytest.mark.parametrize("strategy", [OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR])
 def test_without_pruning_no_image_is_pruned(strategy: OverflowStrategy) -> None:
-    """Only a number says otherwise."""
+    """Only a limit on their number removes images then."""
     messages, policy = screenshots(24), replace(POLICY, overflow_strategy=strategy)
     limit = policy.limit_tokens()
     assert {state.images for state in states(messages, policy, limit)} == {ImageStop()}
@@ -190,7 +190,7 @@ def test_without_pruning_no_image_is_pruned(strategy: OverflowStrategy) -> None:
 
 
 def test_first_and_last_words_of_the_user_keep_their_images() -> None:
-    """They say what is wanted: the screenshots behind them go, until newer words come."""
+    """They say what is wanted. Screenshots after them are removed, until newer messages of the user come."""
     asked = [user("This page.", IMAGE), *screenshots(4)[2:], user("Now like this.", IMAGE), *screenshots(22)[2:]]
     policy = replace(POLICY, context_window=10_000)
     outcome = run(priced([system(), *asked], 400), policy)[1]
@@ -210,7 +210,7 @@ def test_first_and_last_words_of_the_user_keep_their_images() -> None:
 
 
 def test_kept_words_carry_no_images_of_the_removed_part() -> None:
-    """They stand behind the summary with a line for each."""
+    """They follow the summary, with a line for each image."""
     messages = screenshots(60, as_user=True)
     planned, outcome = run(messages, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))
     assert planned.window.cut is not None
@@ -222,7 +222,7 @@ def test_kept_words_carry_no_images_of_the_removed_part() -> None:
 
 @given(number=st.integers(1, 60), words=st.integers(0, 400), in_task=st.booleans())
 def test_a_message_of_too_many_images_fits(number: int, words: int, *, in_task: bool) -> None:
-    """Only then do images of the newest message give way, and no more of them than must."""
+    """Only then images of the newest message are removed, and only as many as necessary."""
     asked = user(fill("words", words), *[IMAGE] * number)
     messages = (system(), asked) if in_task else (system(), user("Begin."), assistant("Yes."), asked)
     planned, outcome = run(messages)
@@ -237,7 +237,7 @@ def test_a_message_of_too_many_images_fits(number: int, words: int, *, in_task: 
 
 
 def test_results_of_too_many_images_fit_and_stay_so() -> None:
-    """What was shortened for the model's answer is forwarded so again, and costs what was reserved."""
+    """Results that were shortened for the model's answer are forwarded in the same way, at the reserved cost."""
     calls = [call(f"c{number}") for number in range(8)]
     results = [shown(f"c{number}", *[IMAGE] * 6, text="here") for number in range(8)]
     messages = (system(), user("Look."), assistant("All.", *calls), *results)

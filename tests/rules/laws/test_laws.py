@@ -62,7 +62,7 @@ SUMMARY = "The build was mended in part; the tests are still to be run."
 
 
 def policies() -> st.SearchStrategy[Policy]:
-    """Policies around a small window, of every strategy, by the waters of every economy, and by any others."""
+    """Policies for a small window, of every strategy, with the waters of every economy and with arbitrary ones."""
     drawn = st.builds(
         replace,
         st.just(POLICY),
@@ -134,7 +134,7 @@ Rule = Callable[[Conversation], Outcome]
 @ALL_RULES
 @given(messages=transcripts())
 def test_nothing_to_do_is_the_same_object(rule: Rule, messages: tuple[Message, ...]) -> None:
-    """A rule that decided nothing returns the very conversation; one that decided something changed something."""
+    """A rule without a decision returns the same object. A rule with a decision has changed something."""
     before = conversation(*messages)
     outcome = rule(before)
     assert (outcome.conversation is before) == (not outcome.decisions)
@@ -144,7 +144,7 @@ def test_nothing_to_do_is_the_same_object(rule: Rule, messages: tuple[Message, .
 @ALL_RULES
 @given(messages=transcripts())
 def test_rules_are_deterministic_and_never_mutate(rule: Rule, messages: tuple[Message, ...]) -> None:
-    """The same transcript has the same outcome; every client's message keeps its bytes and its digest."""
+    """The same transcript has the same outcome. Every message of the client keeps its bytes and its digest."""
     copies = tuple(replace(message) for message in messages)
     outcome = rule(conversation(*messages))
     assert outcome == rule(conversation(*copies))
@@ -156,7 +156,7 @@ def test_rules_are_deterministic_and_never_mutate(rule: Rule, messages: tuple[Me
 @ALL_RULES
 @given(messages=transcripts())
 def test_every_message_knows_where_the_client_said_it(rule: Rule, messages: tuple[Message, ...]) -> None:
-    """Whatever was dropped, moved or made: an origin names the client's own message, and a made one has none."""
+    """An origin names the client's own message, even if it was moved. A message that a rule made has none."""
     after = rule(conversation(*messages)).conversation
     for message, origin in zip(after.messages, after.origins, strict=True):
         assert (origin is None) == (message.raw == b"")
@@ -182,7 +182,7 @@ def test_a_pipeline_run_again_finds_what_needs_no_window_done(messages: tuple[Me
 @ALL_RULES
 @given(messages=transcripts())
 def test_tokens_never_grow(rule: Rule, messages: tuple[Message, ...]) -> None:
-    """No outcome costs more than what came in, but for one short result per call that had none."""
+    """No outcome costs more than the original, except for one short result for each call that had none."""
     before = conversation(*messages, fixed_tokens=7)
     after = rule(before).conversation
     calls = sum(len(message.tool_calls) for message in messages)
@@ -194,7 +194,7 @@ def test_tokens_never_grow(rule: Rule, messages: tuple[Message, ...]) -> None:
 @ALL_RULES
 @given(messages=transcripts())
 def test_decisions_tell_the_truth(rule: Rule, messages: tuple[Message, ...]) -> None:
-    """The tokens that the decisions claim to have saved are those that are gone."""
+    """The tokens that the decisions claim to have saved are the ones that are gone."""
     before = conversation(*messages)
     outcome = rule(before)
     saved = sum(decision.saved_tokens for decision in outcome.decisions)
@@ -206,7 +206,7 @@ def test_decisions_tell_the_truth(rule: Rule, messages: tuple[Message, ...]) -> 
 def test_rules_that_look_only_back_keep_their_prefix(
     rule: Rule, messages: tuple[Message, ...], more: tuple[Message, ...]
 ) -> None:
-    """What follows a message does not change what becomes of it."""
+    """Later messages do not change the outcome for a message."""
     short = rule(conversation(*messages)).conversation.messages
     assert rule(conversation(*messages, *more)).conversation.messages[: len(short)] == short
 
@@ -215,18 +215,18 @@ def test_rules_that_look_only_back_keep_their_prefix(
 def test_a_longer_valid_transcript_forwards_the_same_prefix(
     messages: tuple[Message, ...], policy: Policy, role: SummaryRole
 ) -> None:
-    """What was forwarded is forwarded again byte for byte, unless the cut moved or a call is still without result."""
+    """What was forwarded is forwarded again byte for byte, unless the cut moves or a call has no result yet."""
     _check_append_law(messages, replace(policy, summary_role=role))
 
 
 @given(messages=broken_transcripts(12), policy=policies())
 def test_a_longer_broken_transcript_forwards_the_same_prefix(messages: tuple[Message, ...], policy: Policy) -> None:
-    """The same of any transcript, up to the last stretch that the model has not answered."""
+    """The law holds for any transcript, up to the last stretch that the model has not answered."""
     _check_append_law(messages, policy)
 
 
 def test_a_long_session_forwards_the_same_prefix() -> None:
-    """The same over two hundred steps and many cuts."""
+    """The law holds over two hundred steps and many cuts."""
     assert _check_append_law(session(100), POLICY) >= 2
     assert _check_append_law(session(100), replace(POLICY, prices=FREE)) >= 3
     assert _check_append_law(rereading(100), replace(POLICY, prices=FREE)) >= 3
@@ -234,13 +234,13 @@ def test_a_long_session_forwards_the_same_prefix() -> None:
 
 @given(messages=transcripts(16), policy=policies(), window=st.sampled_from([400, 600, 900, 1600]))
 def test_what_was_shortened_is_forwarded_so_again(messages: tuple[Message, ...], policy: Policy, window: int) -> None:
-    """What the model has answered was shortened for good; only the messages behind its last answer may change."""
+    """A message that the model has answered stays shortened. Only messages after its last answer may change."""
     _check_append_law(messages, replace(policy, on_exceeded=OnExceeded.TRUNCATE, context_window=window))
 
 
 @pytest.mark.parametrize("strategy", OverflowStrategy)
 def test_steps_that_are_too_long_are_forwarded_so_again(strategy: OverflowStrategy) -> None:
-    """Every step is larger than the window, here and there the user's words behind it are, too."""
+    """Every step is larger than the window. Sometimes the user's message after it is, too."""
     messages: list[Message] = [system(), user(fill("task", 3000))]
     for number in range(12):
         calls = [call(f"{number}-{rank}") for rank in range(4)]
@@ -253,13 +253,13 @@ def test_steps_that_are_too_long_are_forwarded_so_again(strategy: OverflowStrate
 
 @given(messages=transcripts(), policy=policies(), on_exceeded=st.sampled_from(OnExceeded))
 def test_whatever_is_forwarded_is_valid(messages: tuple[Message, ...], policy: Policy, on_exceeded: OnExceeded) -> None:
-    """A strict upstream takes what the pipeline makes of any transcript, and its client finds nothing missing."""
+    """A strict upstream accepts the result for any transcript, and the client misses nothing."""
     _check_valid(messages, replace(policy, on_exceeded=on_exceeded))
 
 
 @pytest.mark.parametrize("first", [result("a", fill("orphan", 2000)), function_result(fill("legacy", 2000))])
 def test_a_transcript_may_begin_with_a_result(first: Message) -> None:
-    """A large result without anything before it is a transcript like any other: the fold does not fail on it."""
+    """The fold does not fail if the first message is a large result."""
     messages = (first, user("Begin."))
     window = fold(messages, POLICY, fixed_tokens=40, limit=2000)
     assert [cut.at for cut in window.cuts] == [1]
@@ -267,7 +267,7 @@ def test_a_transcript_may_begin_with_a_result(first: Message) -> None:
 
 @given(messages=broken_transcripts())
 def test_pairing_alone_makes_pairs(messages: tuple[Message, ...]) -> None:
-    """Every call has one result right behind it, whatever came in."""
+    """Every call has one result right after it, for any input."""
     sent = pair_tool_calls(conversation(*messages), count=count).conversation.messages
     if any(message.role != "tool" for message in messages):
         assert check_pairing(write_all(sent)) == []
@@ -275,7 +275,7 @@ def test_pairing_alone_makes_pairs(messages: tuple[Message, ...]) -> None:
 
 def _check_valid(messages: tuple[Message, ...], policy: Policy) -> None:
     if messages and all(message.role == "tool" for message in messages):
-        return  # nothing would be left of it: it is forwarded as it is, and the upstream judges
+        return  # nothing would be left, so it is forwarded unchanged, and the upstream decides
     try:
         outcome = _run(conversation(*messages), policy)[1]
     except LimitExceededError:
@@ -287,7 +287,7 @@ def _check_valid(messages: tuple[Message, ...], policy: Policy) -> None:
 
 
 def _check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
-    """How often the cut moved; fails where the prefix changed for another reason."""
+    """The number of moves of the cut. Fails if the prefix changed for another reason."""
     moves = 0
     before_plan, before = _run(conversation(), policy)
     for stop in range(1, len(messages) + 1):
@@ -310,11 +310,11 @@ def _cut_place(planned: Plan) -> object:
 
 
 def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome, *, may_shorten: bool = False) -> int:
-    """Of the messages forwarded, how many the newest one may not change: all, unless it is a result.
+    """The number of forwarded messages that the newest one may not change: all of them, unless it is a result.
 
-    If messages that do not fit are shortened, any but an answer may: it shares the room with those before it. A result
-    may still answer a call of the last stretch, which opens with the last assistant message behind anything but another
-    one. A transcript of results alone is forwarded as it is.
+    If messages that do not fit are shortened, every message except an answer may change, because it shares the room
+    with those before it. A result may still answer a call of the last stretch. That stretch begins with the last
+    assistant message that does not follow another one. A transcript of only results is forwarded unchanged.
     """
     sent = outcome.conversation.messages
     if all(message.role == "tool" for message in messages):

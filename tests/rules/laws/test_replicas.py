@@ -1,4 +1,4 @@
-"""Processes decide alike: nothing goes by the order of a set, which Python's keyed hash makes another in each."""
+"""Processes decide alike: nothing depends on the order of a set, which is different in each process."""
 
 import os
 import subprocess
@@ -93,7 +93,7 @@ SCRIPTS = pytest.mark.parametrize("script", [SCRIPT, CARRYING], ids=["results", 
 @SCRIPTS
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_every_process_forwards_the_same(script: str, seed: str) -> None:
-    """Whatever the hash seed, the same transcript is forwarded the same."""
+    """The same transcript is forwarded in the same way, for every hash seed."""
     assert _forward(script, "0") == _forward(script, seed)
 
 

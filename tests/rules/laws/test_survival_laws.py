@@ -1,6 +1,6 @@
-"""What survives cuts, whoever writes the text that stands for what was cut, and however often: through the pipeline.
+"""What survives cuts, through the pipeline: for any author of the summary, and any number of cuts.
 
-A note that says nothing and the digest are the two ends: neither was asked to keep anything.
+A note that carries no information and the digest are the two extremes: neither was asked to keep anything.
 """
 
 from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ def policies() -> st.SearchStrategy[Policy]:
 
 
 def work(number: int, tokens: int) -> list[Message]:
-    """A step of the session, which reads a file of its own and names much else."""
+    """A step of the session. It reads a file of its own and names many other things."""
     names = " ".join(f"src/part_{number}/file_{index}.py" for index in range(4))
     said = fill(f"part {number}: {names}", tokens)
     return step("read_file", {"path": f"src/part_{number}/main.py", "depth": number}, said)
@@ -107,7 +107,7 @@ def work(number: int, tokens: int) -> list[Message]:
 def run(
     messages: Sequence[Message], policy: Policy, cuts: int, text: str, growth: Callable[[int], int]
 ) -> tuple[Plan, str]:
-    """The plan behind so many cuts of a session that goes on with work, and all that is forwarded."""
+    """The plan after this many cuts of a session that goes on with work, and everything that is forwarded."""
     more = chain.from_iterable(work(number, growth(number)) for number in range(160 * policy.context_window // 8_000))
     session = (*messages, *more)
     made = plan(conversation(*session), policy, count=count).window.cuts
@@ -132,7 +132,7 @@ SIZES = st.integers(100, 900)
 def test_the_task_and_the_users_last_words_survive(
     text: str, language: str, policy: Policy, cuts: int, size: int
 ) -> None:
-    """To the letter, in their own language, though all of the work lies between them and the newest step."""
+    """They stay word for word, in their own language, although all of the work is between them and the newest step."""
     said = SAYINGS[language]
     messages = (system(), user(TASK), *work(-2, 300), user("Look at the docs, too."), *work(-1, 300), user(said))
     body = run(messages, policy, cuts, text, lambda _: size)[1]
@@ -145,7 +145,7 @@ def test_the_task_and_the_users_last_words_survive(
 @given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
 @settings(max_examples=6)
 def test_the_newest_task_list_survives(text: str, shape: str, policy: Policy, cuts: int, size: int) -> None:
-    """Whoever keeps it; the one before it does not come back."""
+    """The law holds for every tool that keeps it. The list before it does not come back."""
     told, items = LISTS[shape]
     older = OLD_LIST if shape == "TodoWrite" else []
     body = run((system(), user(TASK), *older, *work(-1, 300), *told), policy, cuts, text, lambda _: size)[1]
@@ -158,7 +158,7 @@ def test_the_newest_task_list_survives(text: str, shape: str, policy: Policy, cu
 @LAW
 @given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
 def test_instruction_files_survive(text: str, policy: Policy, cuts: int, size: int) -> None:
-    """Word for word; a long one as a line that says to read it again."""
+    """They stay word for word. A long one becomes a line that says to read it again."""
     long = step("Read", {"file_path": "/r/CLAUDE.md"}, fill("Mind this.", 3000))
     body = run((system(), user(TASK), *long, *RULES), policy, cuts, text, lambda _: size)[1]
     assert "Run `make lint` before you say that you are done." in body
@@ -169,7 +169,7 @@ def test_instruction_files_survive(text: str, policy: Policy, cuts: int, size: i
 @LAW
 @given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
 def test_ids_of_what_is_running_survive(text: str, policy: Policy, cuts: int, size: int) -> None:
-    """Nobody can end a process, or go on with a sub-agent, without them."""
+    """Without them, nobody can end a process or continue with a sub-agent."""
     body = run((system(), user(TASK), *work(-1, 300), *RUNNING), policy, cuts, text, lambda _: size)[1]
     assert "pid 4127" in body
     assert "a81f3c" in body
@@ -179,7 +179,7 @@ def test_ids_of_what_is_running_survive(text: str, policy: Policy, cuts: int, si
 @LAW
 @given(policy=policies(), cuts=CUT_NUMBERS, data=st.data())
 def test_all_of_it_survives_together(text: str, policy: Policy, cuts: int, data: st.DataObject) -> None:
-    """Beside each other, in steps of many sizes."""
+    """Everything survives at the same time, in steps of many sizes."""
     told, items = LISTS[data.draw(st.sampled_from(sorted(LISTS)))]
     said = SAYINGS[data.draw(st.sampled_from(sorted(SAYINGS)))]
     sizes = data.draw(st.lists(SIZES, min_size=1, max_size=5))

@@ -1,4 +1,4 @@
-"""Whatever is cut, by tokens, by bytes or by both: one cut of the text, and every marker tells the truth about it."""
+"""Truncation by tokens, by bytes or by both: a text is cut once, and every marker tells the truth about it."""
 
 import re
 from dataclasses import replace
@@ -37,7 +37,7 @@ TEXTS = st.builds(
     st.sampled_from(["", "\n", "\nexit code 1\n"]),
 )
 MAX_CHARS = 120_000
-"""Of a recorded output: counting all of the longest would take longer than all else here."""
+"""Characters that are read of a recorded output. All of the longest would take longer than all other tests here."""
 RECORDED = sorted(
     path for path in (DATA / "tool_outputs").glob("*.*") if path.suffix in {".txt", ".log", ".json", ".diff"}
 )
@@ -46,14 +46,14 @@ RECORDED = sorted(
 def truncate(
     *texts: str, budget: Budget, truncation: Truncation, tidied: bool = False, counted: CountTokens = count
 ) -> tuple[str, ...]:
-    """What is forwarded of a result of these texts; `tidied` says that lines were taken out of them before."""
+    """The forwarded form of a result of these texts. `tidied`: lines were removed from them before."""
     before = conversation(replace(result("1", *texts), edited=tidied))
     policy = Policy(result_budget=budget, truncation=truncation)
     return truncate_tool_results(before, policy=policy, work=Work(counted)).conversation.messages[0].texts
 
 
 def check(short: tuple[str, ...], texts: tuple[str, ...], budget: Budget, counted: CountTokens = count) -> int:
-    """Both budgets are kept, and every marker is true; how many there are."""
+    """Both budgets are kept, and every marker is true. Returns the number of markers."""
     budget = budget.for_error() if any(map(says_failure, texts)) else budget
     assert sum(map(counted, short)) <= budget.max_tokens
     assert budget.max_bytes is None or sum(map(measure_bytes, short)) <= budget.max_bytes
@@ -69,7 +69,7 @@ def test_every_marker_counts_the_text_that_the_tool_gave(
     budget: Budget,
     tidied: bool,  # noqa: FBT001 - a parameter of hypothesis
 ) -> None:
-    """What is shown and what is said to be missing are the whole, in order, whichever budget is the tighter."""
+    """The shown and the missing parts make up the whole text, in order, whichever budget is tighter."""
     short = truncate(*texts, budget=budget, truncation=truncation, tidied=tidied)
     if short != texts:
         check(short, texts, budget)
@@ -80,7 +80,7 @@ def test_every_marker_counts_the_text_that_the_tool_gave(
 @TRUNCATIONS
 @pytest.mark.parametrize("budget", [Budget(4000, 2000), Budget(4000, 12_000), Budget(500, 100_000), Budget(4000)])
 def test_a_long_log_is_cut_once(truncation: Truncation, budget: Budget) -> None:
-    """Thousands of lines, with an error far in: most of the tighter budget is used, and all lines are accounted for."""
+    """It has thousands of lines and one error. Most of the tighter budget is used, and all lines are accounted for."""
     lines = [f"[{number}/3000] compiled module_{number % 37} in {number % 13} ms, no news" for number in range(3000)]
     lines[2000] = "src/core.c:14:3: error: 'flag' undeclared"
     text = "\n".join(lines)
@@ -93,7 +93,7 @@ def test_a_long_log_is_cut_once(truncation: Truncation, budget: Budget) -> None:
 
 @pytest.mark.parametrize("budget", [Budget(4000, 1500), Budget(300, 90_000)])
 def test_json_says_how_many_of_its_records_are_missing(budget: Budget) -> None:
-    """Of those that the tool gave."""
+    """The number is that of the tool's own records."""
     records = [{"id": number, "state": "ok", "note": f"nothing new in {number}"} for number in range(900)]
     text = orjson.dumps(records).decode()
     (short,) = truncate(text, budget=budget, truncation=Truncation.SALIENT)
@@ -103,7 +103,7 @@ def test_json_says_how_many_of_its_records_are_missing(budget: Budget) -> None:
 
 @TRUNCATIONS
 def test_a_text_that_was_tidied_is_cut_once(truncation: Truncation) -> None:
-    """Markers count what tidying left; it takes no lines away, so their numbers are those of the tool's output."""
+    """Markers count the tidied text. Tidying removes no lines, so the line numbers are those of the tool's output."""
     lines = [f"\x1b[32mstep {number}\x1b[0m of the build was done" for number in range(900)]
     policy = Policy(result_budget=Budget(4000, 3000), truncation=truncation)
     messages = (assistant(None, call("1")), result("1", "\n".join(lines)))
@@ -118,7 +118,7 @@ def test_a_text_that_was_tidied_is_cut_once(truncation: Truncation) -> None:
 @needs_data
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
 def test_markers_of_recorded_outputs_are_true(path: Path) -> None:
-    """What tools of all kinds have said, by a real vocabulary."""
+    """These are outputs of all kinds of tools, counted by a real vocabulary."""
     counted = cache(count_pieces(load_encoding("o200k_base")))
     text = path.read_bytes().decode("utf-8", "replace")[:MAX_CHARS]
     budgets = (Budget(4000, 20_000), Budget(1000, 3000), Budget(4000, 1000))

@@ -23,7 +23,7 @@ def run(before: Conversation, policy: Policy = POLICY) -> Outcome:
 
 
 def test_what_exceeds_is_refused() -> None:
-    """Under `error` the refusal says how much, of how much, and what was tried."""
+    """With `error`, the refusal has the tokens, the limit, and what was tried."""
     before = conversation(user("task"), *session(3, result_tokens=900)[2:], user(fill("huge", 4000)))
     policy = replace(POLICY, on_exceeded=OnExceeded.ERROR)
     with pytest.raises(LimitExceededError, match=r"^\d+ prompt tokens after compaction, limit 3200$") as caught:
@@ -35,7 +35,7 @@ def test_what_exceeds_is_refused() -> None:
 
 
 def test_what_exceeds_may_be_forwarded() -> None:
-    """Under `forward` it goes as far as it got; where nothing could be done, that is the original."""
+    """With `forward`, the best result is sent. If nothing could be done, that is the original."""
     before = conversation(user(fill("huge", 4000)))
     assert run(before) == Outcome(before)
     assert run(conversation(fixed_tokens=9999)) == Outcome(conversation(fixed_tokens=9999))
@@ -50,20 +50,20 @@ def test_what_exceeds_may_be_forwarded() -> None:
     ],
 )
 def test_what_no_truncation_brings_down_is_refused(before: Conversation) -> None:
-    """Where the last message is not what is too large, `truncate` refuses like `error`."""
+    """If another message than the last one is too large, `truncate` refuses like `error`."""
     with pytest.raises(LimitExceededError):
         run(before, replace(POLICY, on_exceeded=OnExceeded.TRUNCATE))
 
 
 @pytest.mark.parametrize("on_exceeded", OnExceeded)
 def test_what_has_no_messages_is_forwarded(on_exceeded: OnExceeded) -> None:
-    """A request without messages has nothing to compact: the upstream judges, whatever the policy."""
+    """There is nothing to compact, so the upstream decides, with any policy."""
     before = conversation(fixed_tokens=4000)
     assert run(before, replace(POLICY, on_exceeded=on_exceeded)).conversation is before
 
 
 def test_what_was_left_alone_is_left_alone_again() -> None:
-    """The outcome of a plan that changed nothing is the client's own conversation, each time."""
+    """For a plan that changed nothing, the outcome is the client's own conversation each time."""
     states, policy = KeptStates(), replace(POLICY, dedupe=True)
     planned = plan(conversation(*session(3)), policy, count=count, states=states)
 
@@ -74,7 +74,7 @@ def test_what_was_left_alone_is_left_alone_again() -> None:
 
 
 def test_what_was_changed_is_changed_again() -> None:
-    """A plan that prunes, dedupes or cuts does so however often it is carried out."""
+    """A plan that prunes, deduplicates or cuts does so each time it is carried out."""
     states, policy = KeptStates(), replace(POLICY, dedupe=True)
     messages = (*session(2, result_tokens=200), *session(2, result_tokens=200)[2:])
     planned = plan(conversation(*messages), policy, count=count, states=states)
@@ -85,7 +85,7 @@ def test_what_was_changed_is_changed_again() -> None:
 
 
 def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
-    """It is never cut: a quotation stands in it, which must be closed. A model's summary is cut."""
+    """It is never truncated, because its quotation must be closed. A model's summary is truncated."""
     planned = plan(conversation(*session(60, result_tokens=90)), POLICY, count=count)
     assert planned.request is not None
     own = apply(planned, POLICY, count=count)
@@ -96,13 +96,13 @@ def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
 
 
 def find_index(outcome: Outcome) -> str:
-    """The index of names that was spliced in, as it stands there."""
+    """The spliced index of names, as it is forwarded."""
     (text,) = (text for message in outcome.conversation.messages for text in message.texts if NAMES_TITLE in text)
     return text[text.index(NAMES_TITLE) :].partition(QUOTE_END)[0]
 
 
 def test_a_task_that_comes_after_a_cut_leaves_what_was_carried_over_it() -> None:
-    """A transcript may begin with the assistant; the task statement is what the user says first, whenever that is."""
+    """A transcript may begin with the assistant. The task statement is the first user message, whenever it comes."""
     steps = session(40, result_tokens=80)[2:]
     policy = replace(POLICY, high_water=0.6, low_water=0.3, anchor_share=0.3)
     before = run(conversation(system(), *steps), policy)
@@ -111,7 +111,7 @@ def test_a_task_that_comes_after_a_cut_leaves_what_was_carried_over_it() -> None
 
 
 def test_nothing_is_carried_over_a_cut_that_leaves_no_room_for_it() -> None:
-    """A share of zero: the summary stands alone."""
+    """The share is zero, so only the summary is there."""
     before = conversation(*session(40, result_tokens=80))
     policy = replace(POLICY, high_water=0.6, low_water=0.3, anchor_share=0.3)
     assert find_index(run(before, policy))

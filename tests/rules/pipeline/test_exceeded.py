@@ -1,4 +1,4 @@
-"""The newest messages within their caps."""
+"""The newest messages are shortened to their caps."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ POLICY = Policy(tidying=None)
 
 
 def shorten(before: Conversation, *caps: Cap, policy: Policy = POLICY, work: Work | None = None) -> Outcome:
-    """The conversation within caps, when no other rule has acted."""
+    """The conversation within these caps, if no other rule has acted."""
     return shorten_newest(before, before, caps, policy=policy, work=work or Work(count))
 
 
@@ -30,7 +30,7 @@ def step(text: str, name: str = "run") -> tuple[Message, ...]:
 
 @given(tokens=st.integers(60, 3000), share=st.floats(0.02, 0.9), parts=st.integers(1, 4), is_user=st.booleans())
 def test_each_message_is_within_its_cap(tokens: int, share: float, parts: int, is_user: bool) -> None:  # noqa: FBT001
-    """In one part or several: never over it, never emptied, and what is gone is said."""
+    """With one part or several, it is never over its cap and never empty, and it says what is missing."""
     texts = [fill(f"part {number}", tokens // parts) for number in range(parts)]
     content = [{"type": "text", "text": text} for text in texts]
     last = read({"role": "user", "content": content}) if is_user else result("1", *texts)
@@ -63,7 +63,7 @@ def test_a_result_that_was_truncated_before_is_cut_from_what_the_tool_said() -> 
 
 
 def test_each_result_is_shortened_as_its_tool_is_treated() -> None:
-    """By head and tail, or by what matters; tidied first, if its tool's results are; also if it is exempt."""
+    """It keeps head and tail, or the lines that matter. If its tool's results are tidied, so is it, even if exempt."""
     noise = "".join(f"\x1b[32mstep {number * 7919 % 1000} is done and well\x1b[0m\n" for number in range(400))
     text = noise + "ERROR: the harbour is closed\n" + noise
     policy = replace(
@@ -86,7 +86,7 @@ def test_each_result_is_shortened_as_its_tool_is_treated() -> None:
     ("is_exempt", "is_error", "most"), [(True, False, 99_999), (False, True, 1200), (False, False, 600)]
 )
 def test_a_limit_in_bytes_is_that_of_the_result(is_exempt: bool, is_error: bool, most: int) -> None:  # noqa: FBT001
-    """An exempt result has none, and an error has twice as much, here as everywhere."""
+    """An exempt result has no such limit, and an error has twice as much, here as everywhere."""
     treatment = Treatment(Budget(4000, 600), Truncation.HEAD_TAIL, is_exempt=is_exempt)
     messages = step("".join(f"line {number} of it\n" for number in range(3000)))
     last = replace(messages[-1], is_error=is_error)
@@ -98,7 +98,7 @@ def test_a_limit_in_bytes_is_that_of_the_result(is_exempt: bool, is_error: bool,
 
 
 def test_attachments_and_other_messages_stay() -> None:
-    """An image keeps its place beside the shortened text."""
+    """An image keeps its place next to the shortened text."""
     last = user(fill("words", 900), IMAGE)
     before = conversation(system(), user("go"), assistant("yes"), last)
     outcome = shorten(before, Cap(3, 300))
@@ -107,14 +107,14 @@ def test_attachments_and_other_messages_stay() -> None:
 
 
 def test_nothing_to_do_is_the_same_object() -> None:
-    """Without caps, or where a message is short enough already."""
+    """There are no caps, or the messages are short enough already."""
     before = conversation(*step("short"))
     assert shorten(before).conversation is before
     assert shorten(before, Cap(2, 900)).conversation is before
 
 
 def test_what_was_worked_out_once_is_remembered() -> None:
-    """A memo changes only the work; more than is allowed for is not begun."""
+    """A cache only saves work. Work beyond the allowance is not begun."""
     before = conversation(*step(fill("x", 3000)))
     memo = {}
     plain = shorten(before, Cap(2, 300))

@@ -46,7 +46,7 @@ CUTTING = [strategy for strategy in OverflowStrategy if strategy is not Overflow
 
 
 def run(before: Conversation, policy: Policy = POLICY, text: str = SUMMARY) -> tuple[Plan, Outcome]:
-    """Plan and apply; a summary is given where one is asked for."""
+    """Plan and apply; a summary is given if one is asked for."""
     planned = plan(before, policy, count=count)
     summary = Summary(text, by_model=True) if planned.request and planned.request.asks_model else None
     return planned, apply(planned, policy, count=count, summary=summary)
@@ -58,7 +58,7 @@ def rules_of(outcome: Outcome) -> list[str]:
 
 
 def test_the_rules_act_in_order() -> None:
-    """Pairing, truncation, pruning, and then the summary."""
+    """The order is pairing, truncation, pruning, and then the summary."""
     messages = (*session(3, result_tokens=900), result("none"), *session(40, call_tokens=2, result_tokens=280)[2:])
     acted = {tuple(rules_of(run(conversation(*messages[:stop]))[1])) for stop in range(len(messages))}
     order = ("pairing", "truncate", "prune", "summarise", "digest")
@@ -67,7 +67,7 @@ def test_the_rules_act_in_order() -> None:
 
 
 def test_a_summary_is_asked_for_where_a_cut_wants_one() -> None:
-    """The request names the prefix at the cut; the text given for it is forwarded, the digest without one."""
+    """The request names the prefix at the cut. The given text is forwarded, or the digest if there is none."""
     before = conversation(*session(40))
     planned, outcome = run(before)
     assert planned.request is not None
@@ -79,7 +79,7 @@ def test_a_summary_is_asked_for_where_a_cut_wants_one() -> None:
 
 
 def test_no_wish_is_told_twice() -> None:
-    """With the digest, each of the user's messages is forwarded verbatim or listed, never both and never neither."""
+    """With the digest, each user message is forwarded verbatim or listed: never both, and never neither."""
     turns = ((user(f"Wish number {turn}."), assistant(fill(f"done {turn}", 60))) for turn in range(80))
     messages = (system(), user("Begin."), *(message for turn in turns for message in turn))
     policy = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE, summary_max_tokens=2000)
@@ -95,7 +95,7 @@ def test_no_wish_is_told_twice() -> None:
 
 
 def test_the_text_of_a_summary_changes_nothing_else() -> None:
-    """Sizes are reserved: a short text and one far too long leave the same tail."""
+    """Sizes are reserved. So a short text and one that is far too long leave the same tail."""
     before = conversation(*session(60))
     short, long = (run(before, text=text)[1].conversation.messages for text in ("x", fill("long", 2000)))
     assert short[2:] == long[2:]
@@ -104,7 +104,7 @@ def test_the_text_of_a_summary_changes_nothing_else() -> None:
 
 @given(messages=broken_transcripts(), strategy=st.sampled_from([OverflowStrategy.PRUNE, OverflowStrategy.ERROR]))
 def test_prune_and_error_never_ask_a_model(messages: tuple[Message, ...], strategy: OverflowStrategy) -> None:
-    """No request for a summary under either, whatever comes."""
+    """No request asks for a summary with either of them."""
     policy = replace(POLICY, overflow_strategy=strategy, context_window=1200)
     planned, outcome = run(conversation(user("Begin."), *messages), policy)
     assert planned.request is None or not planned.request.asks_model
@@ -113,7 +113,7 @@ def test_prune_and_error_never_ask_a_model(messages: tuple[Message, ...], strate
 
 @given(messages=valid_transcripts())
 def test_error_only_pairs_truncates_and_dedupes(messages: tuple[Message, ...]) -> None:
-    """Under `error` every message is forwarded; under `summarize` no result becomes a placeholder."""
+    """With `error` every message is forwarded. With `summarize` no result becomes a placeholder."""
     before = conversation(user("Begin."), *messages)
     by_error = run(before, replace(POLICY, overflow_strategy=OverflowStrategy.ERROR))[1]
     assert set(rules_of(by_error)) <= {"pairing", "truncate", "dedupe"}
@@ -138,7 +138,7 @@ def test_what_is_forwarded_fits(
     prices: Prices,
     role: SummaryRole,
 ) -> None:
-    """Never over the limit, unless what can never be cut is too much: head, open step, last wish, system messages."""
+    """The result is within the limit, unless the parts that can never be cut are too large."""
     policy = replace(POLICY, overflow_strategy=strategy, context_window=window, prices=prices, summary_role=role)
     planned, outcome = run(conversation(*messages, fixed_tokens=fixed_tokens), policy)
     if outcome.conversation.tokens > planned.limit:
@@ -147,7 +147,7 @@ def test_what_is_forwarded_fits(
 
 @pytest.mark.parametrize("strategy", CUTTING)
 def test_a_long_session_always_fits(strategy: OverflowStrategy) -> None:
-    """Two hundred steps, at each of which the request is within its limit."""
+    """The session has two hundred steps, and at each of them the request is within its limit."""
     messages = session(200, result_tokens=120)
     policy = replace(POLICY, overflow_strategy=strategy)
     for stop in range(2, len(messages), 7):
@@ -156,7 +156,7 @@ def test_a_long_session_always_fits(strategy: OverflowStrategy) -> None:
 
 
 def _least(sent: Conversation, limit: int) -> int:
-    """What is forwarded at the least; more than the limit where a head leaves too little room for cuts."""
+    """The least that is forwarded. It is more than the limit if a head leaves too little room for cuts."""
     messages = sent.messages
     leading = next((index for index, one in enumerate(messages) if one.role not in {"system", "developer"}), 0)
     users = [index for index, one in enumerate(messages) if one.role == "user"]
@@ -172,7 +172,7 @@ def _least(sent: Conversation, limit: int) -> int:
 
 
 def test_thresholds_do_not_rename_summaries() -> None:
-    """Another budget for results moves cuts perhaps; a cut that is still there asks for the same key."""
+    """Another budget for results may move cuts. A cut that is still there asks for the same key."""
     messages = session(60, result_tokens=120)
     keys: list[dict[int, str]] = []
     for budget in (100, 101, 102, 300):
@@ -189,7 +189,7 @@ def test_thresholds_do_not_rename_summaries() -> None:
 
 @pytest.mark.parametrize(("left", "right", "same"), [(1025, 2048, True), (1, 1, True), (1000, 1500, False)])
 def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> None:  # noqa: FBT001
-    """Within a power of two the request's own maximum decides only what may go out without a wait."""
+    """Within a power of two, the request's own maximum only decides what may go out without a wait."""
     plans = [
         replace(plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted), fitting=0)
         for wanted in (left, right)
@@ -198,7 +198,7 @@ def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> N
 
 
 def test_a_timestamp_in_the_system_prompt_keeps_cut_and_key() -> None:
-    """Neither the cut nor the summary's name depends on what the system prompt says, only on its rounded size."""
+    """Cut and key do not depend on the text of the system prompt, only on its rounded size."""
     body = session(40)[1:]
     morning, evening = (
         plan(conversation(system(text), *body), POLICY, count=count) for text in ("9:00", "It is 21:00.")
@@ -208,7 +208,7 @@ def test_a_timestamp_in_the_system_prompt_keeps_cut_and_key() -> None:
 
 
 def test_what_exceeds_may_be_truncated() -> None:
-    """Under `truncate` the largest text of the last message keeps head and tail, and all fits."""
+    """With `truncate`, the largest text of the last message keeps head and tail, and everything fits."""
     before = conversation(
         user("task"), assistant("yes"), replace(user(), texts=("read this", fill("huge", 4000)), tokens=4007)
     )
@@ -224,7 +224,7 @@ def test_what_exceeds_may_be_truncated() -> None:
 
 
 def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None:
-    """Also where only a shorter last message makes it fit, and that is allowed."""
+    """One example is a request that fits only with a shorter last message, if that is allowed."""
     policy = replace(POLICY, context_window=4000, completion_reserve=1000)
     for tokens, on_exceeded in ((3500, OnExceeded.ERROR), (9000, OnExceeded.TRUNCATE)):
         before = conversation(user("task"), user(fill("last", tokens)))
@@ -244,7 +244,7 @@ def test_a_memo_changes_nothing() -> None:
 
 
 def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
-    """What stands in for a summary is a function of the cut: while it stands, the text stays."""
+    """The text that replaces a summary is a function of the cut. As long as the cut stays, the text stays."""
     messages = session(30)
     texts: dict[object, set[str]] = {}
     for stop in range(1, len(messages) + 1):
@@ -257,7 +257,7 @@ def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
 
 
 def parallel(sizes: Sequence[int]) -> tuple[Message, ...]:
-    """One step: a call for each size, and results of so many tokens, in lines that differ."""
+    """One step: a call for each size, and results of this many tokens, in lines that differ."""
     calls = [call(f"p{number}", "read") for number in range(len(sizes))]
     texts = [
         "".join(f"{number}: line {line} of what was read\n" for line in range(size // 7))
@@ -267,9 +267,9 @@ def parallel(sizes: Sequence[int]) -> tuple[Message, ...]:
 
 
 def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
-    """Each result keeps something and says what is missing of it; in later requests it is byte for byte the same.
+    """Each result keeps some text and says what is missing. In later requests it is the same byte for byte.
 
-    So it is until a cut is due: high water is above what such a step is shortened to here.
+    This holds until a cut is due. Here high water is above the size of such a shortened step.
     """
     step = parallel([3000, 80, 1500, 9000, 2000, 3000])
     later = (assistant("Now I know.", call("n")), result("n", "fine"), assistant("And this.", call("m")), result("m"))
@@ -295,7 +295,7 @@ def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
 
 
 def test_what_stands_before_a_step_that_is_too_long_keeps_a_summary_of_its_full_size() -> None:
-    """The results give way, not all that the session has come to know."""
+    """The results are shortened, and not the summary of the whole session."""
     policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(4000))
     planned, outcome = run(conversation(*session(16), *parallel([9000, 9000])), policy)
     assert planned.request is not None
@@ -305,7 +305,7 @@ def test_what_stands_before_a_step_that_is_too_long_keeps_a_summary_of_its_full_
 
 
 def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() -> None:
-    """Several large results at once fit after each gave what it could; other words are left alone."""
+    """Several large results fit together after each was shortened as far as possible. Other messages stay."""
     results = [result(str(number), fill(f"out {number}", 290)) for number in range(8)]
     calls = [call(str(number)) for number in range(8)]
     before = conversation(user("go"), assistant(fill("said", 120), *calls), *results)
@@ -320,7 +320,7 @@ def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() ->
 
 
 def test_the_same_request_has_the_same_plan() -> None:
-    """Asked for again, nothing is worked out anew; a plan for anything else is another one."""
+    """If the same plan is asked for again, no work is done. A plan for anything else is computed."""
     before = conversation(*session(20, result_tokens=600))
     states = KeptStates()
     first = plan(before, POLICY, count=count, states=states)
@@ -345,7 +345,7 @@ def test_the_same_request_has_the_same_plan() -> None:
     st.sampled_from([None, 1, 300]),
 )
 def test_a_short_transcript_without_tools_is_planned_as_any_other(said, window, max_tokens) -> None:
-    """What is seen at a glance is what all rules would have made of it."""
+    """The quick decision is the one that all rules would have made."""
     before = conversation(*(make("word " * length) for make, length in said), fixed_tokens=7)
     policy = replace(POLICY, context_window=window)
     quick = plan(before, policy, count=count, request_max_tokens=max_tokens)
@@ -358,7 +358,7 @@ def test_a_short_transcript_without_tools_is_planned_as_any_other(said, window, 
 
 
 def test_what_can_be_acted_on_is_looked_at() -> None:
-    """Calls, results and images, and what is long for its window."""
+    """That is: calls, results, images, and texts that are long for the window."""
     window = replace(POLICY, context_window=4000)
     assert plan(conversation(user("Hello.")), window, count=count).is_empty
     for messages in (session(1), [user("word " * 3000)], [user("x") for _ in range(make_plan.FEW_MESSAGES + 1)]):

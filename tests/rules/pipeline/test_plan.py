@@ -1,4 +1,4 @@
-"""The plan: what is asked for, what stood before a cut, and what neither depends on."""
+"""The plan: what it asks for, what was forwarded before a cut, and what has no effect on either."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ from rules.window.state import Window
 
 SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
 DEAR = Prices(1, 0.001, 4)
-"""What the cache holds costs next to nothing: no cut pays before the room is full."""
+"""Reading from the cache costs almost nothing, so no cut pays before the room is full."""
 POLICIES = pytest.mark.parametrize(
     "policy",
     [replace(POLICY, prices=DEAR), replace(SUMMARIZE, prices=DEAR), replace(POLICY, prices=Prices(), high_water=0.9)],
@@ -54,7 +54,7 @@ def plan_of(messages: Sequence[Message], policy: Policy = POLICY) -> Plan:
 
 
 def forward(planned: Plan, policy: Policy = POLICY) -> Conversation:
-    """What is forwarded by a plan, each summary named by its key."""
+    """The messages that a plan forwards. Each summary is named by its key."""
     key = planned.request.key if planned.request else ""
     return apply(planned, policy, count=count, summary=Summary(f"Summary {key}.", by_model=True)).conversation
 
@@ -66,7 +66,7 @@ def grow(messages: Sequence[Message], policy: Policy) -> Iterator[tuple[Plan, Pl
 
 
 def test_without_a_cut_nothing_is_put_off() -> None:
-    """There is nothing that stood before."""
+    """No earlier window exists."""
     assert plan_of(session(2)).put_off() is None
 
 
@@ -76,7 +76,7 @@ def test_without_a_cut_nothing_is_put_off() -> None:
 def test_a_cut_put_off_forwards_what_was_forwarded(
     messages: tuple[Message, ...], strategy: OverflowStrategy, role: SummaryRole
 ) -> None:
-    """Byte for byte what the request before it sent, and then what is new: no upstream's cache is lost."""
+    """First come the bytes of the previous request, then the new messages. So no upstream's cache is lost."""
     policy = replace(POLICY, overflow_strategy=strategy, summary_role=role)
     put_off = 0
     for before, after in grow(messages, policy):
@@ -91,14 +91,14 @@ def test_a_cut_put_off_forwards_what_was_forwarded(
 
 
 def test_a_cut_put_off_asks_for_nothing_ahead() -> None:
-    """The text that is wanted is that of the cut put off."""
+    """The text that is wanted is that of the cut that was put off."""
     for _, after in grow(LONG, SUMMARIZE):
         earlier = after.put_off()
         assert earlier is None or earlier.prefetch is None
 
 
 def test_a_summary_is_asked_for_ahead_under_the_key_of_its_cut() -> None:
-    """Every cut that waited until the room was full was announced, by the request that it makes then."""
+    """Every cut that waited until the room was full was announced, with the same request that the cut makes."""
     made = 0
     for before, after in grow(LONG, replace(SUMMARIZE, prices=DEAR)):
         if before.window.cuts != after.window.cuts:
@@ -108,7 +108,7 @@ def test_a_summary_is_asked_for_ahead_under_the_key_of_its_cut() -> None:
 
 
 def test_a_summary_that_was_not_asked_for_ahead_is_asked_for_behind_what_was_forwarded() -> None:
-    """The cut is put off until its text is there; what stood before it has a prefix that ends at the cut."""
+    """The cut is put off until its text is there. What is forwarded then has a prefix that ends at the cut."""
     made = 0
     for before, after in grow(LONG, SUMMARIZE):
         assert before.prefetch is None
@@ -125,7 +125,7 @@ def test_a_summary_that_was_not_asked_for_ahead_is_asked_for_behind_what_was_for
 
 @POLICIES
 def test_the_prefix_of_a_cut_is_what_is_forwarded_before_it(policy: Policy) -> None:
-    """Behind it stands what the client sent from there on, and before it whatever the upstream has in its cache."""
+    """After the prefix is what the client sent from there on. The prefix itself is in the upstream's cache."""
     found = 0
     for _, after in grow(LONG, policy):
         at, sent = after.window.next_cut, forward(after, policy)
@@ -137,7 +137,7 @@ def test_the_prefix_of_a_cut_is_what_is_forwarded_before_it(policy: Policy) -> N
 
 
 def test_the_prefix_ends_at_its_own_place() -> None:
-    """A message that was said twice may be one object (the codec remembers them): each place is its own."""
+    """Equal messages may be one object, because the codec remembers them. Each position is still separate."""
     again = assistant("I will look again.")
     messages = (system(), user("task"), again, user("go"), again, user("on"), again)
     planned = plan_of(messages)
@@ -149,7 +149,7 @@ def test_the_prefix_ends_at_its_own_place() -> None:
 
 
 def test_a_prefix_may_end_where_an_image_was_removed() -> None:
-    """The question for a summary is asked behind what was forwarded, whatever stands behind it."""
+    """The question for a summary follows the forwarded messages, whatever comes after them."""
     messages = screenshots(8, as_user=True)
     planned = plan_of(messages)
     sent = remove_images(planned.conversation, range(10)).conversation
@@ -162,7 +162,7 @@ def test_a_prefix_may_end_where_an_image_was_removed() -> None:
 
 
 def test_a_prefix_that_is_not_there_is_not_found() -> None:
-    """What was forwarded without the message at the cut has no prefix that ends there."""
+    """If the message at the cut is not forwarded, no prefix ends there."""
     planned = plan_of(LONG)
     assert planned.find_prefix(conversation(*session(3)), 10) is None
 
@@ -171,7 +171,7 @@ def test_a_prefix_that_is_not_there_is_not_found() -> None:
 def test_no_more_is_forwarded_than_was_reserved(
     messages: tuple[Message, ...], role: SummaryRole, policy: Policy
 ) -> None:
-    """However long the summary came out, and whoever speaks it."""
+    """The length of the summary and its role do not matter."""
     policy = replace(policy, summary_role=role, context_window=1600)
     planned = plan_of((*HEAD, *messages), policy)
     summary = Summary(fill("very long", 900), by_model=True)
@@ -184,7 +184,7 @@ def test_no_more_is_forwarded_than_was_reserved(
 
 
 def rewrite(message: Message) -> Message:
-    """The same words on another wire: other key order, content in parts, a `cache_control` on the last."""
+    """The same messages written differently: key order, content in parts, `cache_control` on the last one."""
     wire = write(message)
     if isinstance(wire["content"], str):
         part = {"cache_control": {"type": "ephemeral"}, "text": wire["content"], "type": "text"}
@@ -194,7 +194,7 @@ def rewrite(message: Message) -> Message:
 
 @given(marked=st.sets(st.integers(0, 121)), policy=st.sampled_from([POLICY, SUMMARIZE]))
 def test_key_order_and_a_moved_cache_mark_move_nothing(marked: set[int], policy: Policy) -> None:
-    """Neither the cut nor the names of summaries depend on how the words were written down."""
+    """Neither the cut nor the keys of summaries depend on how the messages are written."""
     plain = plan_of(LONG, policy)
     moved = [rewrite(one) if index in marked else one for index, one in enumerate(LONG)]
     assert all(moved[index].raw != LONG[index].raw for index in marked)
@@ -208,7 +208,7 @@ def test_key_order_and_a_moved_cache_mark_move_nothing(marked: set[int], policy:
 
 @given(messages=valid_transcripts(), extra=st.integers(0, 120))
 def test_a_timestamp_and_a_tool_more_rename_no_summary(messages: tuple[Message, ...], extra: int) -> None:
-    """The head's size is rounded, and its text enters no name."""
+    """The head's size is rounded, and its text is in no key."""
     body = (user("Mend the build."), *messages, *LONG[2:40])
     morning = plan(conversation(system("9:00"), *body, fixed_tokens=1), POLICY, count=count)
     evening = plan(conversation(system("21:00:00 UTC"), *body, fixed_tokens=1 + extra), POLICY, count=count)
@@ -223,7 +223,7 @@ def test_a_timestamp_and_a_tool_more_rename_no_summary(messages: tuple[Message, 
     max_tokens=st.sampled_from([100, 200]),
 )
 def test_thresholds_rename_no_summary(high: float, low: float, prices: Prices, max_tokens: int) -> None:
-    """Another policy makes other cuts; one that both make has one name, so its summary is found."""
+    """Another policy makes other cuts. A cut that both policies make has one key, so its summary is found."""
     policy = replace(POLICY, high_water=high, low_water=low, prices=prices, summary_max_tokens=max_tokens)
     planned = plan_of(LONG, policy)
     for stop in range(4, len(LONG), 2):
@@ -242,7 +242,7 @@ def _name(planned: Plan, at: int) -> str:
 
 @given(stops=st.lists(st.integers(1, len(LONG)), min_size=2, max_size=6), policy=st.sampled_from([POLICY, SUMMARIZE]))
 def test_remembered_folds_change_no_plan(stops: list[int], policy: Policy) -> None:
-    """Plans with and without kept states are equal, whatever came before; so after a restart, too."""
+    """Plans with and without kept states are equal, whatever came before. So they are equal after a restart, too."""
     known = KeptStates()
     for stop in stops:
         before = conversation(*LONG[:stop])
@@ -250,7 +250,7 @@ def test_remembered_folds_change_no_plan(stops: list[int], policy: Policy) -> No
 
 
 def test_an_open_step_that_fills_up_is_put_off_to_what_stood_before_it() -> None:
-    """A digest made anew while its step is open still knows the window without it."""
+    """A digest that is replaced while its step is open still knows the window without it."""
     calls = [call(f"{number}") for number in range(3)]
     results = [result(f"{number}", fill(f"out {number}", 290)) for number in range(3)]
     before = (*session(14, call_tokens=10, result_tokens=100), assistant(fill("look", 1400), *calls))

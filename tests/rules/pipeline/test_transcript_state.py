@@ -1,4 +1,4 @@
-"""What was found of a transcript before: it saves time, and changes nothing else."""
+"""The state of a transcript saves time, and changes nothing else."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,7 +66,7 @@ POLICY_CHANGES = st.sampled_from(POLICIES)
 
 @dataclass
 class Kept:
-    """All that may be remembered from request to request."""
+    """Everything that may be kept from one request to the next."""
 
     results: dict[ResultKey, Shortened] = field(default_factory=dict)
     states: KeptStates = field(default_factory=KeptStates)
@@ -84,7 +84,7 @@ def run(messages: Sequence[Message], policy: Policy, kept: Kept | None = None) -
 
 
 def check(messages: Sequence[Message], policy: Policy, kept: Kept) -> None:
-    """The same comes out with what was kept and without; and what goes out has the bytes of this very request."""
+    """The result is the same with and without what was kept, and has the bytes of this very request."""
     planned, outcome = run(messages, policy, kept)
     assert (planned, outcome) == run(messages, policy)
     assert outcome.decisions or outcome.conversation is planned.original
@@ -98,7 +98,7 @@ def check(messages: Sequence[Message], policy: Policy, kept: Kept) -> None:
 def test_what_was_kept_changes_nothing(
     trunk: tuple[Message, ...], branches: list[tuple[int, tuple[Message, ...], Policy]]
 ) -> None:
-    """Longer transcripts, rewound ones and parallel branches, in any order, under policies that change."""
+    """Transcripts become longer, are rewound and branch in any order, with policies that change."""
     kept = Kept()
     head = (system(), user("Mend the build."))
     for stop, branch, policy in branches:
@@ -109,14 +109,14 @@ def test_what_was_kept_changes_nothing(
 
 @pytest.mark.parametrize("policy", POLICIES[1:3], ids=["summaries", "prune"])
 def test_a_growing_session_is_as_it_would_be_anew(policy: Policy) -> None:
-    """Request by request, while the cut moves and with it the first result that is compared."""
+    """The cut moves request by request, and with it the first result that is compared."""
     kept, messages = Kept(), rereading(40)
     for stop in range(2, len(messages) + 1, 2):
         check(messages[:stop], policy, kept)
 
 
 def test_a_policy_that_changes_is_told_apart() -> None:
-    """The same transcript under each policy, and then under each again."""
+    """The same transcript is planned with each policy, and then with each policy again."""
     kept, messages = Kept(), rereading(8)
     for policy in POLICIES * 2:
         check(messages, policy, kept)
@@ -142,27 +142,27 @@ CHANGES: dict[str, Callable[[Message], Message]] = {
 def test_another_message_of_the_same_digest_is_another(
     messages: tuple[Message, ...], index: int, change: str, policy: Policy
 ) -> None:
-    """Digests leave out what a message costs and whether it is an error; here they are wrong besides."""
+    """A digest does not include a message's tokens or its error mark. In this test, digests are also wrong."""
     messages = (user("Mend the build."), *messages)
     index = min(index, len(messages) - 1)
     other = (*messages[:index], CHANGES[change](messages[index]), *messages[index + 1 :])
     kept = Kept()
     for transcript in (messages, other, messages):
-        # What became of single results is kept by their digests, and is not what this is about.
+        # The outcomes for single results are cached by digest, and this test is not about them.
         kept.results.clear()
         check(transcript, policy, kept)
 
 
 @given(messages=valid_transcripts(), policy=POLICY_CHANGES)
 def test_a_volatile_head_keeps_what_was_found(messages: tuple[Message, ...], policy: Policy) -> None:
-    """Another time of day in the system prompt, and one more such message."""
+    """The system prompt has another time of day, and one more message of this kind comes."""
     kept, body = Kept(), (user("Mend the build."), *messages, *rereading(4)[2:])
     for heads in (["9:00"], ["9:01"], ["9:02", "More."], ["9:03", "More."]):
         check((*map(system, heads), *body), policy, kept)
 
 
 def test_a_call_that_was_made_long_before_is_found() -> None:
-    """A result of the legacy kind has the last call of its name, be that in what was seen before."""
+    """A legacy result has the last call of its name, even if that call is in the part that was seen before."""
     policy = replace(POLICY, tools=(ToolRule("run", SPARE),))  # exempt by the arguments of that call
     kept, text = Kept(), listing(1)
     made = assistant(None, call("c", "run"))
@@ -177,7 +177,7 @@ def test_a_call_that_was_made_long_before_is_found() -> None:
 
 
 def test_what_was_not_allowed_is_worked_out_next_time() -> None:
-    """Work that was broken off leaves nothing behind that is wrong."""
+    """Work that was broken off leaves nothing wrong behind."""
     kept, messages = Kept(), rereading(20)
     for stop in range(2, len(messages) + 1, 4):
         before = conversation(*messages[:stop])
@@ -191,7 +191,7 @@ def test_what_was_not_allowed_is_worked_out_next_time() -> None:
 
 
 def test_a_comparison_that_was_not_allowed_leaves_the_rest_of_the_state() -> None:
-    """The results are compared anew, and nothing else is."""
+    """Only the results are compared again."""
     kept, messages, policy = Kept(), rereading(20), replace(POLICY, result_budget=Budget(4000))
     before, work = conversation(*messages), Work(count, kept.results)
     planned = plan(before, policy, count=count, work=work, states=kept.states)
@@ -205,7 +205,7 @@ def test_a_comparison_that_was_not_allowed_leaves_the_rest_of_the_state() -> Non
 
 
 def test_a_plan_is_carried_out_whoever_has_the_state_now() -> None:
-    """Other requests may come between the plan and its application: longer ones, others that end the same, none."""
+    """Between the plan and its application come longer requests, requests with the same end, or none."""
     kept, messages = Kept(), rereading(20)
     other = (*messages[:5], result("c1", listing(9)), *messages[6:])
     assert len(other) == len(messages)
@@ -223,7 +223,7 @@ def test_a_plan_is_carried_out_whoever_has_the_state_now() -> None:
 
 
 def test_counters_do_not_share_states() -> None:
-    """One cache serves several vocabularies, each under its own number."""
+    """One cache serves several vocabularies, each with its own number."""
     states, messages = KeptStates(), session(60)
     counts = (count, lambda text: 2 * count(text))
     for _ in range(2):
@@ -235,7 +235,7 @@ def test_counters_do_not_share_states() -> None:
 
 
 def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two messages more: one result is looked at; none more: none; a rewound transcript, all."""
+    """For two new messages, one result is read. For none, none is read; for a rewound transcript, all are."""
     looked: dict[str, list[Any]] = {"edit": [], "compare": []}
     edit_one, add_result = incremental.edit_one, View._add_result
 
@@ -259,7 +259,7 @@ def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.Monk
 
 
 def test_a_state_is_taken_for_its_own_beginning_alone() -> None:
-    """By a transcript that has not grown by too much, of the same policy, counted the same way."""
+    """The transcript must not have grown by too much, and must have the same policy and counter."""
     messages, work = session(60), Work(count)
     cheaper = replace(POLICY, low_water=0.3)
     for asked, policy, asking, is_found in (
@@ -280,7 +280,7 @@ def test_a_state_is_taken_for_its_own_beginning_alone() -> None:
 
 
 def test_the_longest_known_beginning_is_taken() -> None:
-    """Of several that are kept; in one search, whatever the transcript's length."""
+    """There are several kept states. One search finds it, whatever the length of the transcript."""
 
     class Counted(KeptStates):
         keys, searches = 0, 0
@@ -304,7 +304,7 @@ def test_the_longest_known_beginning_is_taken() -> None:
 
 
 def test_sessions_of_one_script_keep_their_states() -> None:
-    """Side by side, with the same words at the same places: only what the model answers is different."""
+    """They run side by side, with the same text in the same places. Only the model's answers differ."""
     states, work, head = KeptStates(), Work(count), (system(), user("Mend the build."))
     sessions = [
         (*head, *(turn for number in range(5) for turn in (assistant(f"{name} {number}"), user("Go on."))))
@@ -320,7 +320,7 @@ def test_sessions_of_one_script_keep_their_states() -> None:
 
 
 def test_what_a_state_weighs_grows_with_what_it_holds() -> None:
-    """Never less than the bytes of the messages in it and their texts, once for each part that holds them."""
+    """It is at least the bytes of its messages and their texts, once for each part that holds them."""
     kept, messages, weights = Kept(), rereading(40), []
     for stop in (20, 40, 80):
         run(messages[:stop], POLICY, kept)

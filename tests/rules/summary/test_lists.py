@@ -26,14 +26,14 @@ def test_the_users_rows_are_outside_the_quotation() -> None:
 
 
 def test_without_anything_to_quote_there_is_no_quotation() -> None:
-    """Nor is there a title without rows."""
+    """There is no title without rows, either."""
     empty = replace(WORD, rows=())
     assert write_lists("Told:\n", (SAID, empty), max_tokens=999, count=count).endswith("- three\n")
     assert write_lists("Told:\n", (empty,), max_tokens=999, count=count) == "Told:\n"
 
 
 def test_the_newest_rows_stay() -> None:
-    """Of the user's rows, the first one stays, too. A line in place of the others says how many there were."""
+    """The first of the user's rows stays, too. A line in place of the others says how many there were."""
     many = replace(SAID, rows=tuple(f"wish {number}, at some length" for number in range(50)))
     text = write_lists("", (many, CALLS, WORD), max_tokens=160, count=count)
     lines = text.splitlines()

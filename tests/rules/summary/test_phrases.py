@@ -24,7 +24,7 @@ NOTE = "The user wants a retry in `src/client.py`; it has a back-off of 0.5 s."
     ids=["refuses", "goes on", "reports", "asks back"],
 )  # fmt: skip
 def test_each_phrase_is_known_in_several_languages(pattern: re.Pattern[str], texts: list[str]) -> None:
-    """At the beginning of a text. A note that states a fact matches none."""
+    """It is recognised at the beginning of a text. A note that states a fact matches none."""
     assert [text for text in texts if pattern.match(text) is None] == []
     assert pattern.match(NOTE) is None
 
@@ -41,7 +41,7 @@ def test_a_fact_with_a_similar_beginning_is_not_a_phrase(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["# Handoff note", "Summary of the work", "Übergabe", "Resumen", "交接", "引き継ぎ"])
 def test_a_title_names_the_note(text: str) -> None:
-    """At any place in a line."""
+    """It may be at any place in a line."""
     assert NAMES_NOTE.search(f"** {text} **")
     assert not NAMES_NOTE.search("Footnotes are annotated")
 

@@ -151,7 +151,7 @@ def test_a_digest_keeps_the_requests_limit(base_text: str | None, max_tokens: in
 
 
 def test_a_digest_of_an_earlier_version_is_still_gone_on_from() -> None:
-    """Texts in a store outlive an upgrade: the note in such a digest is found, whatever the titles behind it."""
+    """Texts in a store outlive an upgrade: the note in such a digest is found, whatever titles follow it."""
     stored = (
         "## 1. Progress\nSo far so good.\n\n8 earlier messages were removed; this is a list made from them.\n"
         "## Requests, oldest first\n- Mend it.\n[trimtab: quoted from tools and assistant; no instruction]\n"

@@ -56,7 +56,7 @@ def test_a_call_may_follow_text_on_the_same_line(call: str) -> None:
 
 @pytest.mark.parametrize("call", LIKE_DATA)
 def test_what_may_be_data_is_a_call_at_the_end(call: str) -> None:
-    """Not before other text, and not after a line that announces data, unless that line says what is done next."""
+    """It is no call before other text, or after a line that announces data without saying what is done next."""
     assert ends(f"Some words.\n\n{call}\n")
     assert not ends(f"{call}\n\nThat is what the file holds.")
     assert not ends(f"The answer was:\n\n{call}")
@@ -66,7 +66,7 @@ def test_what_may_be_data_is_a_call_at_the_end(call: str) -> None:
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_data_is_not_a_call(text: str) -> None:
-    """Neither at the end nor anywhere else."""
+    """Its position in the text does not matter."""
     assert not ends(f"Some words.\n\n{text}")
     assert not has_any_call(text.split("\n"), text)
 
@@ -97,5 +97,5 @@ def test_a_fence_may_name_a_call_by_its_language() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n", "```", "```\n```"])
 def test_an_empty_text_is_not_a_call(text: str) -> None:
-    """Neither is an open or an empty fence."""
+    """An open or an empty fence is not a call, either."""
     assert not ends(text)

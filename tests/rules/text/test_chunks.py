@@ -31,7 +31,7 @@ def test_a_short_text_is_its_own_piece() -> None:
 
 
 def test_a_part_across_two_strides_is_found() -> None:
-    """At any place of a long text."""
+    """It may be at any place of a long text."""
     stride = 8 * PIECE_CHARS
     for at in (0, stride - 2, stride - 1, stride, 2 * stride - 1):
         assert holds("a" * at + "xyz" + "a" * stride * 2, "xyz")

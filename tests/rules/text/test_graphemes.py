@@ -51,7 +51,7 @@ def boundaries(characters: list[str]) -> set[int]:
 
 @EACH
 def test_no_boundary_within_a_character(character: str) -> None:
-    """But there is one before it and one after it, whatever the context is."""
+    """There is one before it and one after it, whatever the context is."""
     for other in ("a", " ", "漢", "\U0001f600", character):
         text = other + character + other
         found = {at for at in range(len(text) + 1) if is_boundary(text, at)}
@@ -93,7 +93,7 @@ def test_flags_are_paired_from_the_first_one_on(flags: int) -> None:
 @pytest.mark.parametrize("character", [one for one in CHARACTERS.values() if one != "\r\n"])
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
 def test_no_text_is_cut_within_a_character(character: str, shift: int) -> None:
-    """Neither head and tail, nor the pieces of a long line, nor the head of a JSON string."""
+    """Tested are head and tail, the pieces of a long line, and the head of a JSON string."""
     line = "x" * shift + character * 900
     whole = {"x" * shift + character * number for number in range(901)}
     pieces = split_units(line, 240).texts

@@ -102,7 +102,7 @@ CHARACTERS = [
 @pytest.mark.parametrize("character", CHARACTERS)
 @given(st.integers(0, 5), st.integers(60, 400))
 def test_head_and_tail_are_whole_characters(character: str, shift: int, limit: int) -> None:
-    """Neither begins nor ends within a grapheme cluster."""
+    """They do not begin or end within a grapheme cluster."""
     text = "x" * shift + character * 2000
     head, marker, tail = truncate_text(text, limit, count).partition("\n[trimtab: ")
     assert marker

@@ -43,7 +43,7 @@ def test_a_pointer_says_where_the_text_stands() -> None:
 
 
 def test_the_line_of_coverage_explains_a_doubt_if_there_is_one() -> None:
-    """And says nothing of doubts otherwise."""
+    """Without doubts, the line does not mention them."""
     assert markers.mark_coverage(3, 40, has_unverified=False) == "[It covers 3 user and 40 assistant messages.]"
     told = "[It covers 3 user and 40 assistant messages. [unverified]: not found in them; check it.]"
     assert markers.mark_coverage(3, 40, has_unverified=True) == told
@@ -66,12 +66,12 @@ def test_a_text_with_a_marker_of_truncation_is_recognised(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a\nb", "[trimtab: x", "omitted (40 tokens)", markers.mark_pruned(9)])
 def test_other_texts_are_not_taken_for_truncated(text: str) -> None:
-    """Nor is a result that was pruned."""
+    """A result that was pruned is not, either."""
     assert not markers.tells_omission(text)
 
 
 def test_every_marker_can_be_taken_out_of_a_text() -> None:
-    """What a marker names was said by nobody."""
+    """Nobody has said what a marker names."""
     written = (markers.mark_gap("9 lines", 40, markers.READ_PART), markers.mark_pruned(9))
     assert markers.strip_markers(f"a {' '.join(written)} b").split() == ["a", "b"]
 

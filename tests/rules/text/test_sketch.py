@@ -12,7 +12,7 @@ def test_candidates_are_the_same_on_every_machine() -> None:
 
 
 def test_texts_that_share_most_lines_share_most_of_their_sketches() -> None:
-    """At whatever place a line differs. Texts without a common line share nothing."""
+    """The differing line may be anywhere. Texts without a common line share nothing."""
     lines = [f"{number}: a line that is long enough to count" for number in range(100)]
     sketch = set(sketch_text("\n".join(lines)).lines)
     assert len(sketch) == SKETCH_LINES

@@ -1,4 +1,4 @@
-"""Which family a model is of."""
+"""Which family a model belongs to."""
 
 import re
 from itertools import product
@@ -12,7 +12,7 @@ from rules.tokens.images import AreaCost, PatchCost, TileCost
 
 
 def _globs(*models: str) -> list[str]:
-    """The globs of the rows that the models are found in."""
+    """The globs of the rows that match the models."""
     rows = [glob for model in models for glob, family in FAMILIES if family is find_family(model)]
     assert len(rows) == len(models)
     return rows
@@ -95,12 +95,12 @@ def test_a_model_is_found_by_its_name(model: str, glob: str) -> None:
     ],
 )
 def test_an_unknown_name_is_of_the_generic_family(model: str) -> None:
-    """Nothing is known of it, and characters that globs are made of mean nothing in it."""
+    """Its costs are not known. The special characters of globs have no meaning in a name."""
     assert find_family(model) is GENERIC
 
 
 def test_a_very_long_name_is_found_by_its_beginning() -> None:
-    """Its length costs next to nothing: the globs see the first of it only."""
+    """The globs see only its beginning, so its length costs next to nothing."""
     assert _globs("gpt-4o-mini-" + "x" * 10**6, "a/" * 10**6 + "gpt-4.1") == ["gpt-4o-mini*", "gpt-4.1*"]
     assert find_family("x" * 10**6 + "claude") is GENERIC
 
@@ -114,12 +114,12 @@ def _names(glob: str) -> list[str]:
 
 @pytest.mark.parametrize("row", FAMILIES, ids=lambda row: row[0])
 def test_every_row_can_be_reached(row: tuple[str, Family]) -> None:
-    """None is shadowed by the rows above it."""
+    """No row is shadowed by the rows above it."""
     assert any(find_family(name) is row[1] for name in _names(row[0]))
 
 
 def test_what_is_known_of_families() -> None:
-    """Vocabulary, form of the tools, what reasoning changes, and the arithmetic of images."""
+    """Tested are the vocabulary, the form of the tools, the effect of reasoning, and the arithmetic of images."""
     early, gpt = find_family("gpt-4"), find_family("gpt-4.1-mini")
     assert (early.vocabulary, early.costs.nested_comments, early.costs.priming_tokens) == (CL100K, False, 3)
     assert (gpt.vocabulary, gpt.costs.nested_comments, gpt.costs.images) == (O200K, True, PatchCost(1.62))
@@ -134,7 +134,7 @@ def test_what_is_known_of_families() -> None:
 
 @pytest.mark.parametrize("row", FAMILIES, ids=lambda row: row[0])
 def test_only_openais_models_read_typescript(row: tuple[str, Family]) -> None:
-    """And only they count by their own vocabulary, one to one; others are told by a ratio to o200k_base."""
+    """Only they count by their own vocabulary, with ratio 1. All others have a ratio to o200k_base."""
     glob, family = row
     is_openai = glob.startswith(("gpt", "chatgpt", "codex", "o"))
     assert family.costs.reads_typescript is is_openai
@@ -144,7 +144,7 @@ def test_only_openais_models_read_typescript(row: tuple[str, Family]) -> None:
 
 @given(st.text(max_size=300))
 def test_every_name_is_of_a_family(model: str) -> None:
-    """Which a router's prefix does not change."""
+    """A router's prefix does not change it."""
     family = find_family(model)
     assert family in {GENERIC, *(known for _, known in FAMILIES)}
     assert find_family(f"gpt-4o/{model}") is family

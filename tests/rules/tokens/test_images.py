@@ -1,4 +1,4 @@
-"""What images cost, and how large they are by their first bytes."""
+"""The cost of images, and their size as read from their first bytes."""
 
 import math
 import struct
@@ -39,14 +39,14 @@ SIDES = st.integers(1, 3000) | st.integers(1, 2**32 - 1)
     ],
 )
 def test_images_cost_what_their_makers_publish(cost: ImageCost, size: Size | None, low: bool, tokens: int) -> None:  # noqa: FBT001
-    """The examples of OpenAI's and Anthropic's guides to vision, and the bounds where the size is not known."""
+    """These are the examples in OpenAI's and Anthropic's guides to vision, and the bounds if the size is unknown."""
     assert cost.count(size, low_detail=low) == tokens
 
 
 @pytest.mark.parametrize("cost", COSTS)
 @given(width=SIDES, height=SIDES, low=st.booleans())
 def test_no_image_costs_more_than_one_of_unknown_size(cost: ImageCost, width: int, height: int, low: bool) -> None:  # noqa: FBT001
-    """However long or thin it is: what is not known is a bound. And none is free."""
+    """However long or thin an image is, the cost of an unknown size is a bound. No image is free."""
     assert 0 < cost.count(Size(width, height), low_detail=low) <= cost.count(None, low_detail=low)
     assert cost.count(None, low_detail=low) <= cost.count(None, low_detail=False)
 
@@ -54,7 +54,7 @@ def test_no_image_costs_more_than_one_of_unknown_size(cost: ImageCost, width: in
 @pytest.mark.parametrize("cost", COSTS)
 @given(width=st.integers(1, 3000), height=st.integers(1, 3000))
 def test_an_image_turned_costs_the_same(cost: ImageCost, width: int, height: int) -> None:
-    """Width and height are alike."""
+    """Width and height count alike."""
     turned = cost.count(Size(height, width), low_detail=False)
     assert cost.count(Size(width, height), low_detail=False) == turned
 
@@ -99,7 +99,7 @@ IMAGES = [
 
 @pytest.mark.parametrize(("image", "needed"), IMAGES)
 def test_the_size_stands_in_the_first_bytes(image: bytes, needed: int) -> None:
-    """It is read from as many as it takes, whatever follows; from fewer it is not guessed."""
+    """It is read from as many bytes as it takes, whatever follows. From fewer bytes it is not guessed."""
     assert read_size(image) == read_size(image + b"\xff" * 100) == Size(640, 480)
     assert read_size(image[:needed]) in {Size(640, 480), None}
     assert all(read_size(image[:length]) is None for length in range(min(needed, 300)))
@@ -122,7 +122,7 @@ def test_the_size_stands_in_the_first_bytes(image: bytes, needed: int) -> None:
     ],
 )
 def test_what_is_no_image_has_no_size(head: bytes) -> None:
-    """Other formats, sides of nothing, segments that lead nowhere."""
+    """Examples are other formats, sides of zero, and segments that lead nowhere."""
     assert read_size(head) is None
 
 
@@ -139,7 +139,7 @@ def test_any_bytes_have_a_size_or_none(begun: bytes, length: int, junk: bytes) -
 
 @pytest.mark.parametrize("segment", [b"\xff", b"\xff\xe0\x00\x02"])
 def test_a_jpeg_of_nothing_but_segments_is_given_up(segment: bytes) -> None:
-    """Fill bytes or empty segments by the thousand stand in no image; as many as may be are passed over."""
+    """No image has thousands of fill bytes or empty segments. Up to the bound, they are skipped."""
     most = b"\xff\xd8" + segment * (MAX_SEGMENTS - 1) + _frame(0xC0)
     assert read_size(most) == Size(640, 480)
     assert read_size(b"\xff\xd8" + segment * 100 * MAX_SEGMENTS + _frame(0xC0)) is None

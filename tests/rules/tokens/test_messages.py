@@ -1,4 +1,4 @@
-"""What a message costs, and what stands around the messages."""
+"""The cost of a message, and of what is around the messages."""
 
 from itertools import pairwise
 from typing import Any
@@ -52,7 +52,7 @@ JSON = GENERIC.costs
 
 
 def test_a_message_costs_its_frame_and_its_texts() -> None:
-    """Without text only the frame is paid; each text adds its own tokens, texts outside the content too."""
+    """A message without text costs its frame. Each text adds its own tokens, also a text outside the content."""
     assert count_message(assistant(), count_words) == FRAME
     assert count_message(user("one two three"), count_words) == FRAME + 3
     assert count_message(user("one two three"), count_words, extra_texts=["four five"]) == FRAME + 5
@@ -69,24 +69,24 @@ def test_a_message_costs_its_frame_and_its_texts() -> None:
     ],
 )
 def test_a_name_costs_itself_and_a_token(wire: dict[str, Any], tokens: int) -> None:
-    """One that repeats the role saves the token; a tool result goes by the name in its call."""
+    """A name that repeats the role saves the token. For a tool result, the name in its call counts."""
     assert count_message(read(wire), count_words) == FRAME + tokens
 
 
 def test_media_cost_what_they_were_found_to_cost() -> None:
-    """A message with an image costs the image, too."""
+    """A message with an image costs the image as well."""
     assert count_message(user("one", IMAGE), count_words) == FRAME + 1 + MEDIA_TOKENS
 
 
 @pytest.mark.parametrize("costs", [GPT, REASONING, JSON])
 def test_a_call_is_a_message_to_its_function(costs: Costs) -> None:
-    """Its frame, its name, its arguments; its name again, with `functions.`, where it is answered."""
+    """It costs its frame, its name and its arguments. Its name counts again, with `functions.`, in the answer."""
     one = count_message(assistant(None, call("1", "run it", "a b c")), count_words, costs)
     assert one == FRAME + costs.call_tokens + 2 + 3 + 2
 
 
 def test_calls_made_together_are_one_call() -> None:
-    """They are read as the JSON of all of them; each costs more than nothing, less than a call of its own twice."""
+    """They are read as one JSON text. Each further call costs something, but less than twice a single call."""
     calls = [call(str(number), "run", '{"path":"src/part.py"}') for number in range(6)]
     tokens = [count_message(assistant(None, *calls[:number]), count) for number in range(7)]
     alone = tokens[1] - tokens[0]
@@ -97,7 +97,7 @@ def test_calls_made_together_are_one_call() -> None:
 
 @given(st.lists(st.builds(ToolCall, st.just("1"), st.text(max_size=3), st.text(max_size=9)), max_size=200))
 def test_a_message_costs_no_less_than_its_frame(calls: list[ToolCall]) -> None:
-    """However many calls there are, and whatever stands in them."""
+    """The law holds for any number of calls, whatever they contain."""
     assert count_message(Message(Role.ASSISTANT, tool_calls=tuple(calls)), count) >= FRAME
 
 
@@ -112,7 +112,7 @@ def _count_around(costs: Costs, **around: Any) -> int:
 
 @pytest.mark.parametrize("costs", [GPT, REASONING, JSON])
 def test_without_anything_around_only_the_priming_is_paid(costs: Costs) -> None:
-    """A choice among no tools is none."""
+    """A choice without any tools is not a choice."""
     assert _count_around(costs) == costs.priming_tokens
     assert _count_around(costs, choice=NO_CHOICE) == _count_around(costs, choice="run") == costs.priming_tokens
 
@@ -130,12 +130,12 @@ def test_without_anything_around_only_the_priming_is_paid(costs: Costs) -> None:
     ],
 )
 def test_functions_are_read_as_the_family_reads_them(costs: Costs, choice: str | None, tokens: int) -> None:
-    """As TypeScript or as JSON; who must be called is told to some models in more words."""
+    """They are read as TypeScript or as JSON. For some models, the name of a required function takes more words."""
     assert _count_around(costs, functions=[FUNCTION], functions_json="json", choice=choice) == tokens
 
 
 def test_models_before_gpt_4o_read_less_of_a_schema() -> None:
-    """The descriptions within objects cost them nothing."""
+    """They do not read the descriptions inside objects, which so cost nothing."""
     inner = {"type": "object", "properties": {"a": {"type": "string", "description": "deep " * 20}}}
     functions = [{"name": "run", "parameters": {"properties": {"x": inner}}}]
     early = Costs(reads_typescript=True, nested_comments=False)
@@ -144,7 +144,7 @@ def test_models_before_gpt_4o_read_less_of_a_schema() -> None:
 
 
 def test_a_large_schema_is_counted_to_its_end() -> None:
-    """What bounds hostile schemas goes by the size of the JSON: an honest one of megabytes loses nothing."""
+    """The bound for hostile schemas depends on the size of the JSON. So an honest schema of megabytes fits."""
     properties = {f"property_{number}": {"type": "string", "description": "d" * 200} for number in range(6000)}
     functions = [{"name": "run", "parameters": {"properties": properties}}]
     json = orjson.dumps(functions).decode()
@@ -155,7 +155,7 @@ def test_a_large_schema_is_counted_to_its_end() -> None:
 
 @pytest.mark.parametrize("costs", [GPT, JSON])
 def test_other_tools_and_the_response_format_cost_their_text(costs: Costs) -> None:
-    """Each tool that is no function its JSON, in any family; a response format all of its texts."""
+    """A tool that is no function costs its JSON, in any family. A response format costs all of its texts."""
     bare = _count_around(costs)
     two = _count_around(costs, others=["abc", "de"])
     assert two == bare + costs.tools_tokens + 5 + 2 * OTHER_TOOL_TOKENS
@@ -176,12 +176,12 @@ def test_other_tools_and_the_response_format_cost_their_text(costs: Costs) -> No
     ],
 )
 def test_a_system_message_shares_the_frame_of_the_tools(first: Message, costs: Costs, tokens: int) -> None:
-    """They stand behind it, on a line of their own, where the family reads them as TypeScript and does not reason."""
+    """They follow it after a line break, if the family reads them as TypeScript and does not reason."""
     assert count_shared_frame(first, len, costs) == tokens
 
 
 def test_only_the_end_of_a_system_message_is_counted_for_its_line_break() -> None:
-    """However long it is."""
+    """The length of the message does not matter."""
     seen: list[int] = []
 
     def spy(text: str) -> int:
@@ -194,7 +194,7 @@ def test_only_the_end_of_a_system_message_is_counted_for_its_line_break() -> Non
 
 
 def test_audio_and_files_cost_by_their_size() -> None:
-    """Far less than their base64 text would as text, and more the longer they are; waves less than what is packed."""
+    """They cost far less than their base64 as text, and more the longer they are. Waves cost less than packed audio."""
     for length in (6_400, 640_000):
         assert count_audio(length, is_wave=True) < count_audio(length, is_wave=False) < length // 50
         assert count_file(length) < length // 10
@@ -204,6 +204,6 @@ def test_audio_and_files_cost_by_their_size() -> None:
 
 
 def test_results_cost_their_frame_and_their_texts() -> None:
-    """One of the legacy kind a little less, and its name."""
+    """A legacy result costs a little less, and its name."""
     assert count_message(result("1", "one two"), count_words) == FRAME + 2
     assert count_message(function_result("one two"), count_words) == FRAME + 2 + FUNCTION_TOKENS + NAME_TOKENS + 1

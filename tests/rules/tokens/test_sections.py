@@ -1,4 +1,4 @@
-"""What a request is made of."""
+"""A request's tokens by section."""
 
 from dataclasses import fields, replace
 
@@ -31,7 +31,7 @@ POLICY = Policy(context_window=4000, completion_reserve=400, summary_min_steps=2
 
 @given(transcripts(), st.integers(0, 100), st.integers(0, 100))
 def test_the_sections_add_up_to_the_request(messages, tools, rest) -> None:
-    """Nothing is left out and nothing counted twice."""
+    """Nothing is left out, and nothing is counted twice."""
     talk = conversation(*messages, fixed_tokens=tools + rest)
     sections = count_sections(talk, count, format_tokens=rest)
 
@@ -41,7 +41,7 @@ def test_the_sections_add_up_to_the_request(messages, tools, rest) -> None:
 
 
 def test_each_message_belongs_to_its_speaker() -> None:
-    """Developers are system, functions are tools."""
+    """Developers count as system, and functions as tools."""
     messages = (
         system(),
         system(role="developer"),
@@ -59,7 +59,7 @@ def test_each_message_belongs_to_its_speaker() -> None:
 
 
 def test_retrieved_memory_stands_apart() -> None:
-    """Text between memory tags, with attributes or without, in whatever message."""
+    """It is the text between memory tags, with or without attributes, in any message."""
     block = '<relevant_context source="x">' + fill("memory", 50) + "</relevant_context>"
     talk = conversation(system("Be careful.\n" + block), user("<relevant_context>a</relevant_context> Hello."))
     sections = count_sections(talk, count, format_tokens=0)
@@ -70,7 +70,7 @@ def test_retrieved_memory_stands_apart() -> None:
 
 
 def test_a_summary_of_trimtabs_own_stands_apart() -> None:
-    """Within the user message that it stands in, and without the words that the user said."""
+    """It is counted without the user's own words in the same message."""
     talk = conversation(*session(40, call_tokens=40, result_tokens=60), user("Really?"), *session(12)[2:])
     policy = replace(POLICY, keep_user_tokens=400)
     planned = plan(talk, policy, count=count)
@@ -83,7 +83,7 @@ def test_a_summary_of_trimtabs_own_stands_apart() -> None:
 
 
 def test_tags_that_are_never_closed_are_read_in_one_pass() -> None:
-    """A hundred thousand of them hold no block without a closing one, and with one a single block."""
+    """A hundred thousand opening tags have no block without a closing tag, and a single block with one."""
     opened = "<relevant_context>" * 100_000
     assert list(find_blocks(opened, "relevant_context")) == []
     assert list(find_blocks(opened + "</relevant_context> x", "relevant_context")) == [opened + "</relevant_context>"]
@@ -92,7 +92,7 @@ def test_tags_that_are_never_closed_are_read_in_one_pass() -> None:
 
 
 def test_a_longer_name_is_another_tag() -> None:
-    """Attributes and line breaks may follow a name, but no letters."""
+    """Attributes and line breaks may follow a name, but letters may not."""
     assert list(find_blocks("<rule>a</rule> <rules>b</rules> <ruler/>", "rule")) == ["<rule>a</rule>"]
     blocks = ['<rule a="1">b</rule>', "<rule\n>c</rule>"]
     assert list(find_blocks("".join(blocks), "rule")) == blocks

@@ -18,7 +18,7 @@ TEXT = {"type": "string"}
 
 
 def _render(parameters: Any, *, nested_comments: bool = True, **function: Any) -> str:
-    """What stands for one function `f`."""
+    """The text for one function `f`."""
     text = render_tools([{"name": "f", "parameters": parameters, **function}], nested_comments=nested_comments)
     assert text.startswith(HEAD)
     assert text.endswith("\n\n" + TAIL)
@@ -30,7 +30,7 @@ def _refer(name: str) -> Schema:
 
 
 def _type(schema: Any, **definitions: Any) -> str:
-    """The type that stands for one property's schema."""
+    """The type for one property's schema."""
     text = _render({"properties": {"a": schema}, "$defs": definitions})
     return text.removeprefix("type f = (_: { a?: ").removesuffix(" }) => any;")
 
@@ -75,7 +75,7 @@ def _type(schema: Any, **definitions: Any) -> str:
     ],
 )
 def test_a_schema_is_a_type(schema: Any, rendered: str) -> None:
-    """What is no type that is known reads `any`."""
+    """An unknown type becomes `any`."""
     assert _type(schema) == rendered
 
 
@@ -101,13 +101,13 @@ def test_a_schema_is_a_type(schema: Any, rendered: str) -> None:
     ],
 )
 def test_a_reference_is_what_it_refers_to(schema: Any, definitions: dict[str, Any], rendered: str) -> None:
-    """What stands beside it goes before; one that leads to what it stands in, or nowhere, reads `any`."""
+    """Keys next to it take precedence. A reference to what contains it, or to nothing, becomes `any`."""
     assert _type(schema, **definitions) == rendered
 
 
 @pytest.mark.parametrize(("length", "rendered"), [(MAX_DEPTH - 1, "string"), (500, "any")])
 def test_a_chain_of_references_is_followed_so_far(length: int, rendered: str) -> None:
-    """Beyond the limit it reads `any`, however long it is."""
+    """Beyond the limit it becomes `any`, however long the chain is."""
     chain = {f"X{number}": _refer(f"X{number + 1}") for number in range(length)}
     assert _type(_refer("X0"), **chain, **{f"X{length}": TEXT}) == rendered
 
@@ -161,12 +161,12 @@ def test_a_chain_of_references_is_followed_so_far(length: int, rendered: str) ->
     ],
 )
 def test_a_function_is_a_type_of_its_parameters(parameters: Any, lines: list[str]) -> None:
-    """In one line where there is no comment; titles are read at the top only, descriptions everywhere."""
+    """Without a comment, it takes one line. Titles are read only at the top, descriptions everywhere."""
     assert _render(parameters) == "\n".join(lines)
 
 
 def test_descriptions_stand_above_their_functions() -> None:
-    """Line by line; several functions stand in one namespace."""
+    """They are written line by line. Several functions are in one namespace."""
     functions = [{"name": "f", "description": "  Does it.\n  Well. "}, {"name": "g", "description": None}]
     body = "// Does it.\n// Well.\ntype f = () => any;\n\ntype g = () => any;\n\n"
     assert render_tools(functions) == HEAD + body + TAIL
@@ -174,7 +174,7 @@ def test_descriptions_stand_above_their_functions() -> None:
 
 
 def test_early_models_read_no_comments_within_objects() -> None:
-    """Their objects are never in one line."""
+    """Their objects are never on one line."""
     inner = {"type": "object", "properties": {"b": {"description": "A b.", **TEXT}}}
     parameters = {"properties": {"a": {"description": "An a.", **inner}}}
     text = _render(parameters, nested_comments=False)
@@ -183,7 +183,7 @@ def test_early_models_read_no_comments_within_objects() -> None:
 
 
 def _double(kind: str, name: str) -> Schema:
-    """A schema that refers twice to another."""
+    """A schema that refers twice to another one."""
     other = _refer(name)
     if kind == "properties":
         return {"type": "object", "properties": {"a": other, "b": {"description": "Deep.", **other}}}
@@ -235,9 +235,9 @@ HOSTILE: dict[str, Any] = {
 @pytest.mark.parametrize("parameters", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("nested_comments", [True, False])
 def test_no_schema_is_read_for_ever(parameters: Any, nested_comments: bool) -> None:  # noqa: FBT001
-    """References multiply what they refer to up to a bound; only what stands in the schema itself goes beyond it.
+    """References multiply their target up to a bound. Only text that the schema itself contains may exceed it.
 
-    The bound is of the text and of the work: of types rendered, which have some length each.
+    The bound is on the text and on the number of rendered types.
     """
     for functions in (1, 20):
         named = [{"name": "f", "parameters": parameters} for _ in range(functions)]
@@ -249,14 +249,14 @@ def test_no_schema_is_read_for_ever(parameters: Any, nested_comments: bool) -> N
 
 
 def test_a_schema_that_refers_to_itself_is_short() -> None:
-    """As honest ones do, in several places: filters of filters, say. It is no place to be read as a million types."""
+    """Honest schemas do so in several places, for example in filters of filters. They do not become a million types."""
     places = {key: {"type": "array", "items": _refer("F")} for key in ("and", "or", "nor", "not")}
     parameters = {"properties": {"a": _refer("F")}, "$defs": {"F": {"type": "object", "properties": places}}}
     assert len(_render(parameters)) < 100
 
 
 def test_the_bound_is_the_callers() -> None:
-    """Of all functions together, so that many small ones cannot go beyond it, either."""
+    """It is a bound on all functions together, so that many small ones cannot exceed it, either."""
     parameters = {"properties": {str(number): TEXT for number in range(100)}}
     functions = [{"name": "f", "parameters": parameters}] * 10
     whole, half = (render_tools(functions, max_chars=chars).count("string") for chars in (100_000, 10_000))
@@ -265,7 +265,7 @@ def test_the_bound_is_the_callers() -> None:
 
 
 def test_types_of_a_list_are_rendered_once_for_each_kind() -> None:
-    """In the order in which they come first; so no list multiplies what stands beside it."""
+    """They are in the order in which they first occur. So no list multiplies what is next to it."""
     assert _type({"type": ["object", "null", "object", 1], "properties": {"b": TEXT}}) == "{ b?: string } | null"
     schema: Schema = TEXT
     for _ in range(6):
@@ -275,7 +275,7 @@ def test_types_of_a_list_are_rendered_once_for_each_kind() -> None:
 
 @pytest.mark.parametrize("kind", ["anyOf", "properties"])
 def test_a_small_body_yields_a_short_text(kind: str) -> None:
-    """What is counted of tools that refer to each other in a chain is hardly more than they have bytes."""
+    """If tools refer to each other in a chain, what is counted is only a few times as long as their JSON."""
     function = {"name": "f", "parameters": {"properties": {"a": _refer("0")}, "$defs": CHAIN[kind]}}
     text = orjson.dumps([function]).decode()
     costs = find_family("gpt-4o").costs
@@ -297,7 +297,7 @@ SCHEMAS = st.recursive(
 
 @given(st.lists(st.fixed_dictionaries({}, optional={"name": ODD, "description": ODD, "parameters": SCHEMAS}) | ODD))
 def test_whatever_stands_in_the_place_of_a_function_is_rendered(values: list[Any]) -> None:
-    """A block for each, and nothing is raised."""
+    """Each gets a block, and nothing is raised."""
     text = render_tools(list(map(as_schema, values)))
     assert text.startswith(HEAD)
     assert text.endswith(TAIL)

@@ -30,7 +30,7 @@ HEAD = (system("You are careful."), user("Mend the build."))
 
 
 def cuts_of(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Cuts, Sums, Window]:
-    """What could follow after these messages, their sums, and the window without a cut."""
+    """The windows that could follow these messages, their sums, and the window without a cut."""
     sums = Sums(count_leading(messages))
     for message in messages:
         sums.add(message)
@@ -39,7 +39,7 @@ def cuts_of(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Cuts,
 
 @given(messages=valid_transcripts(), prune_stop=st.integers(0, 60))
 def test_a_window_costs_what_is_forwarded_of_each_message(messages: tuple[Message, ...], prune_stop: int) -> None:
-    """Behind the head; results before a place count as placeholders, images as lines."""
+    """The cost is that after the head. Results before a place count as placeholders, and images as lines."""
     messages = (*HEAD, *messages)
     cuts, sums, window = cuts_of(messages)
     stop = min(prune_stop, len(messages))
@@ -57,7 +57,7 @@ def test_a_window_costs_what_is_forwarded_of_each_message(messages: tuple[Messag
 
 
 def test_a_cut_leaves_low_water_at_most() -> None:
-    """With its summary and with what comes until it is applied, unless the newest step alone is longer."""
+    """Low water includes the summary and the growth until it is applied, unless the newest step alone is longer."""
     for steps in range(20, 60):
         messages = (*HEAD, *session(steps)[2:])
         cuts, sums, window = cuts_of(messages)
@@ -71,7 +71,7 @@ def test_a_cut_leaves_low_water_at_most() -> None:
 
 
 def test_what_is_carried_over_a_cut_is_reserved_for() -> None:
-    """As a share of low water: the cut costs so much more, and leaves so much less of what stood before."""
+    """The reserve is a share of low water. The cut costs that much more, and leaves that much less from before."""
     for steps in range(20, 60):
         places = []
         for share in (0.0, 0.1, 0.3):
@@ -89,7 +89,7 @@ def test_what_is_carried_over_a_cut_is_reserved_for() -> None:
 
 
 def test_without_enough_steps_no_model_is_asked() -> None:
-    """A digest stands for little; so it does where the policy asks for none."""
+    """A digest suffices for a few steps. It is also used if the policy asks no model."""
     messages = session(20)
     few, many = 2 + 2 * 2, 2 + 2 * 3
     for policy, at, kind in (
@@ -105,7 +105,7 @@ def test_without_enough_steps_no_model_is_asked() -> None:
 
 
 def test_between_head_and_open_step_there_is_nothing_to_cut() -> None:
-    """However long the open step is."""
+    """The length of the open step does not matter."""
     messages = (*HEAD, assistant(None, call("a")), result("a", fill("long", 5000)))
     cuts, _, window = cuts_of(messages)
     assert cuts.find_cut(window, 0.0) is None
@@ -114,7 +114,7 @@ def test_between_head_and_open_step_there_is_nothing_to_cut() -> None:
 
 
 def test_a_window_cut_down_to_the_open_step_takes_what_is_left_of_the_room() -> None:
-    """For its digest, up to a summary's length; and it is cut no further than there."""
+    """Its digest gets the rest, up to the length of a summary. It is not cut any further."""
     for tokens in (100, 2000, 3200, 3600, 5000):
         messages = (*session(30), assistant(None, call("a")), result("a", fill("long", tokens)))
         cuts, sums, window = cuts_of(messages)
@@ -127,7 +127,7 @@ def test_a_window_cut_down_to_the_open_step_takes_what_is_left_of_the_room() -> 
 
 
 def test_results_of_the_newest_turns_are_not_pruned() -> None:
-    """As many turns as the policy protects, unless they alone fill the room."""
+    """The policy says how many turns are protected. If they alone fill the room, they are not."""
     turns = [message for number in range(4) for message in (user(f"turn {number}"), *session(3)[2:])]
     messages = (*HEAD, *turns)
     starts = [index for index, message in enumerate(messages) if message.role == "user"][1:]

@@ -1,4 +1,4 @@
-"""The replayed cut: what it keeps to, what moves it and what does not."""
+"""The replayed cut: its laws, what moves it, and what does not."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,13 +41,13 @@ POLICY = Policy(
     anchor_share=0.06,
 )
 WHOLE = replace(POLICY, on_exceeded=OnExceeded.ERROR)
-"""Nothing is shortened: what does not fit is for others to judge."""
+"""Nothing is shortened: messages that do not fit are left as they are."""
 DEAR = replace(POLICY, prices=Prices(1, 0.001, 4))
-"""What the cache holds costs next to nothing: no cut pays before the room is full."""
+"""Reading from the cache costs almost nothing, so no cut pays before the room is full."""
 ROOM = LIMIT - LIMIT // HEAD_STEPS
-"""What a short head leaves."""
+"""The room that a short head leaves."""
 AHEAD = int(ROOM * (1 - PREFETCH_GAP))
-"""From here on the next cut is fixed."""
+"""From this size on, the next cut is fixed."""
 STRATEGIES = st.sampled_from(OverflowStrategy)
 
 
@@ -73,13 +73,13 @@ def moves(states: Sequence[Window]) -> int:
 
 
 def behind_head(messages: Sequence[Message], window: Window, stop: int) -> int:
-    """What is forwarded of the first `stop` messages, the first of which is the task, while no result is pruned."""
+    """The forwarded tokens of the first `stop` messages after the task, while no result is pruned."""
     cut = window.cut
     return (cut.tokens if cut else 0) + sum(message.tokens for message in messages[cut.at if cut else 1 : stop])
 
 
 def test_below_high_water_nothing_is_cut() -> None:
-    """Only the task is found. At high water a cut that costs nothing is made, which nothing announced."""
+    """Only the task is found. At high water, a cut that costs nothing is made without announcement."""
     messages = (user("task"), *chat(60, 30))
     states = fold_all(messages)
     high = int(ROOM * POLICY.high_water)
@@ -90,7 +90,7 @@ def test_below_high_water_nothing_is_cut() -> None:
 
 
 def test_a_cut_that_does_not_pay_is_fixed_near_the_limit() -> None:
-    """Between high water and there it is left open; then it is fixed, and its summary asked for ahead."""
+    """From high water to there it is left open. Then it is fixed, and its summary is asked for ahead."""
     messages = (user("task"), *chat(60, 30))
     first, states = 0, fold_all(messages, DEAR)
     while not states[first].cuts:
@@ -105,7 +105,7 @@ def test_a_cut_that_does_not_pay_is_fixed_near_the_limit() -> None:
 
 @pytest.mark.parametrize("strategy", [OverflowStrategy.SUMMARIZE, OverflowStrategy.AUTO_COMPACT])
 def test_the_cut_is_the_one_that_was_fixed(strategy: OverflowStrategy) -> None:
-    """Once fixed, the next cut stays the same until it is applied and forgotten."""
+    """It stays the same until it is applied. After that it is no longer fixed."""
     states = fold_all(chat(60, 60), replace(DEAR, overflow_strategy=strategy))
     applied = 0
     for before, after in pairwise(states):
@@ -122,9 +122,9 @@ def test_the_cut_is_the_one_that_was_fixed(strategy: OverflowStrategy) -> None:
 @pytest.mark.parametrize("prices", [FREE, DEAR.prices])
 @pytest.mark.parametrize("low_water", [0.3, 0.4, 0.5])
 def test_a_cut_leaves_about_low_water(low_water: float, prices: Prices) -> None:
-    """With its summary and what is carried over, what stays is at most low water, and less by a message or two.
+    """With its summary and the text carried over, at most low water stays, or less by a message or two.
 
-    A cut that was fixed ahead leaves low water at the limit; what came beyond it stays, too.
+    A cut that was fixed ahead leaves low water at the limit. What came after that stays, too.
     """
     messages = (user("task"), *chat(60, 30))
     states = fold_all(messages, replace(POLICY, low_water=low_water, keep_user_tokens=0, prices=prices))
@@ -139,7 +139,7 @@ def test_a_cut_leaves_about_low_water(low_water: float, prices: Prices) -> None:
 
 
 def test_prune_comes_first_where_it_leaves_low_water() -> None:
-    """Where placeholders free enough no summary is asked for; later the summary takes the placeholders, too."""
+    """If placeholders free enough, no summary is asked for. A later summary covers the placeholders as well."""
     states = fold_all(session(80, call_tokens=2, result_tokens=280))
     first = next(state for state in states if state.cuts or state.prune_stop)
     assert first.prune_stop > 2
@@ -150,7 +150,7 @@ def test_prune_comes_first_where_it_leaves_low_water() -> None:
 
 
 def test_a_summary_is_asked_for_ahead_unless_pruning_is_expected_to_do() -> None:
-    """Of a chat every summary was, when its cut was fixed; of large results none before they are pruned."""
+    """In a chat it is, as soon as the cut is fixed. With large results it is not, until they are pruned."""
     states = fold_all(chat(100, 30), DEAR)
     for before, after in pairwise(states):
         if before.cuts != after.cuts:
@@ -166,7 +166,7 @@ def test_a_summary_is_asked_for_ahead_unless_pruning_is_expected_to_do() -> None
 @pytest.mark.parametrize("prices", [FREE, Prices(), Prices(1, 0.02, 4), DEAR.prices])
 @pytest.mark.parametrize("tokens", [(20, 20), (10, 40), (5, 60)])
 def test_only_near_the_limit_a_cut_is_announced(tokens: tuple[int, int], prices: Prices) -> None:
-    """Then always, as a request that does not fit must not wait; before that never, as it may not come to be made."""
+    """Near the limit it always is, because a request that does not fit must not wait. Before that it never is."""
     messages = session(120, call_tokens=tokens[0], result_tokens=tokens[1])[1:]
     states = fold_all(messages, replace(POLICY, prices=prices, overflow_strategy=OverflowStrategy.SUMMARIZE))
     for stop, (before, after) in enumerate(pairwise(states)):
@@ -178,7 +178,7 @@ def test_only_near_the_limit_a_cut_is_announced(tokens: tuple[int, int], prices:
 
 
 def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:
-    """The reserve, the frame, kept user messages and system messages between make up the cut's size."""
+    """The cut's size is the sum of the reserve, the frame, kept user messages, and system messages in between."""
     messages = [user("task"), *chat(2, 50), system(fill("note", 30)), *chat(30, 50)]
     cut = fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)).cuts[0]
     cut = replace(cut, made_at=0)
@@ -192,7 +192,7 @@ def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:
 
 @pytest.mark.parametrize(("budget", "kept"), [(0, 0), (53, 0), (54, 1), (110, 2), (100_000, 5)])
 def test_user_messages_are_kept_up_to_their_budget(budget: int, kept: int) -> None:
-    """The newest ones stay, up to the budget and to a quarter of what low water leaves, oldest first."""
+    """The newest ones stay, oldest first, up to the budget and to a quarter of low water."""
     policy = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE, keep_user_tokens=budget)
     cut = fold((user("task"), *chat(30, 50)), policy).cuts[0]
     assert len(cut.kept) == kept
@@ -201,7 +201,7 @@ def test_user_messages_are_kept_up_to_their_budget(budget: int, kept: int) -> No
 
 
 def test_the_last_user_message_is_kept_whatever_it_costs() -> None:
-    """Where no newer user message stands behind the cut, the newest before it is kept beyond any budget."""
+    """If no newer user message follows the cut, the newest one before it is kept, whatever the budget is."""
     messages = (user("task"), assistant("yes"), user(fill("now this", 300)), *session(60, call_tokens=40)[2:])
     for strategy in (OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE):
         policy = replace(POLICY, keep_user_tokens=0, overflow_strategy=strategy)
@@ -215,23 +215,23 @@ def test_the_last_user_message_is_kept_whatever_it_costs() -> None:
     [(1, CutKind.SUMMARISE), (2, CutKind.SUMMARISE), (3, CutKind.SUMMARISE), (4, None), (5, None)],
 )
 def test_too_few_steps_are_not_worth_a_summary(min_steps: int, kind: CutKind | None) -> None:
-    """Below `min_steps` steps before the cut no model is asked; nothing is cut while the request still fits."""
+    """With fewer than `min_steps` steps before the cut, no model is asked. Nothing is cut while the request fits."""
     policy = replace(POLICY, summary_min_steps=min_steps)
-    # Four words of equal length, the newest of which is more than a cut may leave.
+    # Four messages of equal length. The newest one is larger than what a cut may leave.
     messages = (user("task"), *chat(2, 640))
     window = fold(messages, policy)
     assert (window.cut.kind if window.cut else None) == kind
 
 
 def test_over_the_limit_too_few_steps_are_cut_without_a_model() -> None:
-    """What does not fit must give way, if only to a digest."""
+    """Messages that do not fit must give way, even if only a digest replaces them."""
     window = fold((user("task"), *chat(2, 900)), replace(POLICY, summary_min_steps=100))
     assert [cut.kind for cut in window.cuts] == [CutKind.DIGEST]
 
 
 @given(messages=transcripts(), fixed_tokens=st.integers(0, 100))
 def test_error_never_cuts(messages: tuple[Message, ...], fixed_tokens: int) -> None:
-    """Under `error` nothing is cut and nothing pruned."""
+    """With `error`, nothing is cut and nothing is pruned."""
     messages = (user("Begin."), *messages)
     window = fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.ERROR), fixed_tokens=fixed_tokens)
     assert (window.cuts, window.prune_stop) == ((), 0)
@@ -239,7 +239,7 @@ def test_error_never_cuts(messages: tuple[Message, ...], fixed_tokens: int) -> N
 
 @given(messages=transcripts())
 def test_prune_never_asks_and_summarize_never_prunes(messages: tuple[Message, ...]) -> None:
-    """Under `prune` every cut is a digest; under `summarize` no result becomes a placeholder."""
+    """With `prune` every cut is a digest. With `summarize` no result becomes a placeholder."""
     messages = (user("Begin."), *messages)
     by_prune = fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE), limit=1000)
     assert {cut.kind for cut in by_prune.cuts} <= {CutKind.DIGEST}
@@ -248,7 +248,7 @@ def test_prune_never_asks_and_summarize_never_prunes(messages: tuple[Message, ..
 
 @pytest.mark.parametrize("strategy", [OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE])
 def test_results_of_the_newest_turns_are_protected(strategy: OverflowStrategy) -> None:
-    """Nothing behind the start of the newest turns is pruned, while those turns alone stay below prefetch."""
+    """Nothing after the start of the newest turns is pruned, as long as those turns alone stay below prefetch."""
     turns = [(user(f"turn {number}"), *session(2, call_tokens=2, result_tokens=280)[2:]) for number in range(12)]
     messages = [message for turn in turns for message in turn]
     pruned = 0
@@ -263,14 +263,14 @@ def test_results_of_the_newest_turns_are_protected(strategy: OverflowStrategy) -
 
 
 def test_one_long_turn_is_pruned_after_all() -> None:
-    """A session of one single turn, too large for its room, is not protected from itself."""
+    """If a single turn is the whole session and too large for its room, its results are pruned."""
     window = fold(session(80, call_tokens=2, result_tokens=280), replace(POLICY, protect_turns=2))
     assert window.prune_stop > 2
 
 
 @given(messages=transcripts(), strategy=STRATEGIES, limit=st.sampled_from([600, 1200, LIMIT]))
 def test_cuts_fall_between_steps(messages: tuple[Message, ...], strategy: OverflowStrategy, limit: int) -> None:
-    """No cut parts a call from its results, none reaches into the last step, and each is behind the one before."""
+    """No cut separates a call from its results, or reaches into the last step. Each cut is after the previous one."""
     messages = (user("Begin."), *messages)
     window = fold(messages, replace(POLICY, overflow_strategy=strategy), limit=limit)
     places = [cut.at for cut in window.cuts]
@@ -284,7 +284,7 @@ def test_cuts_fall_between_steps(messages: tuple[Message, ...], strategy: Overfl
 def test_a_volatile_head_does_not_move_the_cut(
     messages: tuple[Message, ...], extra: int, strategy: OverflowStrategy
 ) -> None:
-    """A tool more or less, or a longer system prompt, leaves all decisions while the rounded head is the same."""
+    """A small tool or a longer system prompt changes no decision while the rounded head is the same."""
     policy = replace(POLICY, overflow_strategy=strategy)
     body = (user("task"), assistant("ready"), *messages)
     plain = fold((system("It is 9:00."), *body), policy, fixed_tokens=10)
@@ -293,21 +293,21 @@ def test_a_volatile_head_does_not_move_the_cut(
 
 
 def test_a_head_that_grows_a_lot_moves_the_cut() -> None:
-    """Beyond the rounding the head does count."""
+    """Growth beyond the rounding does count."""
     messages = session(60)
     assert fold(messages, fixed_tokens=10) != fold(messages, fixed_tokens=10 + 3 * LIMIT // HEAD_STEPS)
 
 
 @pytest.mark.parametrize("strategy", OverflowStrategy)
 def test_a_head_that_leaves_no_room_is_not_cut_behind(strategy: OverflowStrategy) -> None:
-    """Where less than a sixteenth of the limit is left, nothing is cut in vain, at any step."""
+    """If less than a sixteenth of the limit is left, nothing is cut at any step."""
     policy = replace(POLICY, overflow_strategy=strategy)
     head = int(LIMIT * (1 - LEAST_ROOM_SHARE)) + 1
     assert fold(session(200), policy, fixed_tokens=head) == Window(task=1)
 
 
 def test_a_large_head_is_cut_behind_only_where_nothing_else_would_fit() -> None:
-    """Where less than a quarter is left, every state either is the one before or follows one that was over the room."""
+    """If less than a quarter of the limit is left, a state changes only after one that was over the room."""
     head = int(LIMIT * (1 - MIN_ROOM_SHARE)) + 1
     messages = session(60, call_tokens=4, result_tokens=16)
     room = Room.measure(messages, head, LIMIT)
@@ -329,7 +329,7 @@ def test_a_large_head_is_cut_behind_only_where_nothing_else_would_fit() -> None:
 )
 @pytest.mark.parametrize("fixed_tokens", [0, 1500, 2300])
 def test_a_move_pays_for_many_steps(strategy: OverflowStrategy, fixed_tokens: int) -> None:
-    """Each move frees a tenth of the room at least, so that even a large head does not make every step a move."""
+    """Each move frees at least a tenth of the room. So even with a large head, most steps make no move."""
     messages = session(90, call_tokens=4, result_tokens=16)
     states = fold_all(messages, replace(POLICY, overflow_strategy=strategy), fixed_tokens=fixed_tokens)
     grain = LIMIT // HEAD_STEPS
@@ -340,7 +340,7 @@ def test_a_move_pays_for_many_steps(strategy: OverflowStrategy, fixed_tokens: in
 
 
 def test_a_huge_step_is_cut_before() -> None:
-    """A step that fills the room alone has everything before it give way; later its result becomes a placeholder."""
+    """If a step fills the room alone, everything before it is cut. Later its result becomes a placeholder."""
     huge = (assistant("look", call("1")), result("1", fill("huge", 2800)))
     messages = (user("task"), *chat(4, 50), *huge)
     assert fold(messages, WHOLE).cuts[-1].at == 9
@@ -348,7 +348,7 @@ def test_a_huge_step_is_cut_before() -> None:
 
 
 def test_a_step_that_is_too_long_shares_what_is_left() -> None:
-    """The largest results give way first; what stands before the step stays if it is little, else it is cut."""
+    """The largest results are shortened first. What is before the step stays if it is little. Otherwise it is cut."""
     sizes = (100, 2000, 300, 2000)
     calls = [call(str(number)) for number in range(len(sizes))]
     step = (assistant("look", *calls), *(result(str(number), fill("x", size)) for number, size in enumerate(sizes)))
@@ -367,7 +367,7 @@ def test_a_step_that_is_too_long_shares_what_is_left() -> None:
 
 
 def test_a_summary_of_its_full_size_is_cut_for_only_if_it_fits() -> None:
-    """Behind long words of the user, which stay verbatim, there is less room: then for as much as there is."""
+    """After long messages of the user, which stay verbatim, there is less room. Then the summary gets the rest."""
     room = LIMIT - LIMIT // HEAD_STEPS
     for words in range(room // 2, room, 40):
         messages = (user("task"), assistant("Yes."), user(fill("words", words)), *session(2)[2:])
@@ -380,7 +380,7 @@ def test_a_summary_of_its_full_size_is_cut_for_only_if_it_fits() -> None:
 
 
 def test_results_that_the_model_has_not_seen_are_not_cut_for_words_behind_them() -> None:
-    """A reminder behind the newest results belongs to the same request: they share what is left, and none is cut."""
+    """A reminder after the newest results is part of the same request. They share what is left, and none is cut."""
     step = (assistant("look", call("1")), result("1", fill("x", 4000)))
     for words in ((user("Remember the rules."),), (system("Remember."), user("Go on."))):
         window = fold((user("task"), *chat(2, 50), *step, *words))
@@ -389,7 +389,7 @@ def test_results_that_the_model_has_not_seen_are_not_cut_for_words_behind_them()
 
 
 def test_the_last_messages_own_text_gives_way_only_if_the_results_are_not_enough() -> None:
-    """Results of one step first; then, with them, the user's words behind them, but no answer and no earlier words."""
+    """First the results of the step are shortened, then the user's text after them too. No earlier text is."""
     step = (assistant("look", call("1")), result("1", fill("x", 3000)))
     window = fold((user("task"), *step, user(fill("also", 900))))
     assert [cap.at for cap in window.caps] == [2]
@@ -399,7 +399,7 @@ def test_the_last_messages_own_text_gives_way_only_if_the_results_are_not_enough
 
 
 def test_words_before_a_system_reminder_are_the_last_ones() -> None:
-    """A reminder behind them belongs to the same request: they are shortened, not cut away, and nothing is refused."""
+    """A reminder after them is part of the same request. They are shortened, not cut, and nothing is refused."""
     step = (assistant("look", call("1")), result("1", fill("x", 300)))
     for before in ((), step):
         for reminders in ((system("Remember."),), (system("Remember."), system("And this."))):
@@ -411,7 +411,7 @@ def test_words_before_a_system_reminder_are_the_last_ones() -> None:
 
 
 def test_a_task_that_does_not_fit_leaves_a_quarter_of_the_limit() -> None:
-    """It is shortened from the first request on, to the same size however the conversation goes on."""
+    """It is shortened from the first request on, to the same size however the conversation continues."""
     task = user(fill("a whole book", 9000))
     windows = [fold((system(), task, *chat(turns, 60))) for turns in (0, 1, 5, 9)]
     caps = {window.caps for window in windows}
@@ -420,13 +420,13 @@ def test_a_task_that_does_not_fit_leaves_a_quarter_of_the_limit() -> None:
     assert cap.at == 1
     assert LIMIT * 0.6 < cap.tokens <= LIMIT * 0.75
     assert fold((system(), task), WHOLE).caps == ()
-    # Behind a head that leaves less than that, it has what the limit holds.
+    # If the head leaves less than that, the task gets the rest of the limit.
     window = fold((system(fill("rules", 2700)), task))
     assert [cap.tokens for cap in window.caps] == [LIMIT // HEAD_STEPS * 2]
 
 
 def test_a_digest_shrinks_with_what_is_left() -> None:
-    """When the open step leaves little, the digest is reserved just that, and replaced while the step is open."""
+    """If the open step leaves little, the digest's reserve is only that. It is replaced while the step is open."""
     calls = [call("1"), call("2")]
     messages = (user("task"), *chat(4, 100), assistant("look", *calls), result("1", fill("x", 2660)))
     first = fold(messages, WHOLE)
@@ -437,7 +437,7 @@ def test_a_digest_shrinks_with_what_is_left() -> None:
 
 
 def test_words_that_no_answer_has_followed_are_one_request() -> None:
-    """A reminder behind a huge message leaves it the user's last word: it is shortened, and not put into a list."""
+    """A huge message before a reminder is still the user's newest one: it is shortened, and not listed in a digest."""
     huge = user(fill("what was asked", 9000))
     for before in ((user("task"), assistant("yes")), (user("task"),), (user("task"), *chat(2, 60))):
         for behind in ((user("Remember."),), (user("Remember."), system("And this."), user("And that."))):
@@ -449,14 +449,14 @@ def test_words_that_no_answer_has_followed_are_one_request() -> None:
 
 
 def test_of_many_words_without_an_answer_only_the_newest_stay() -> None:
-    """A transcript of the user's messages alone can be cut, too."""
+    """A transcript of only user messages can be cut, too."""
     window = fold((user("task"), *(user(fill(str(number), 200)) for number in range(60))))
     assert window.cuts
     assert window.caps == ()
 
 
 def test_a_task_that_just_fits_does_not_end_the_session() -> None:
-    """It goes out whole while all fits the window; then, if it leaves no room for a cut, it is shortened for good."""
+    """It goes out whole while everything fits the window. Once it leaves no room for a cut, it stays shortened."""
     policy = replace(POLICY, completion_reserve=800, context_window=LIMIT + 800)
     for tokens in range(int(LIMIT * 0.85), LIMIT + 400, 60):
         messages = (user(fill("a long task", tokens)), *chat(40, 60))

@@ -36,14 +36,14 @@ def cut_in_two(policy: Policy) -> tuple[Cuts, Window, Window]:
 
 
 def test_what_costs_nothing_pays_at_once() -> None:
-    """And anything else only after a wait."""
+    """Anything else pays only after a wait."""
     cuts, window, chosen = cut_in_two(POLICY)
     assert Economics(Prices(0.0, 0.0, 0.0)).pays(cuts, window, chosen)
     assert not Economics(POLICY.prices).pays(cuts, window, chosen)
 
 
 def test_a_cut_pays_once_waiting_has_cost_a_share_of_its_price() -> None:
-    """What stays is read anew, the summary is written, and its call reads the cache."""
+    """What stays is read without the cache, the summary is written, and the call for it reads the cache."""
     cuts, window, chosen = cut_in_two(POLICY)
     prices = POLICY.prices
     fresh = cuts.size(chosen) - cuts.open_tokens
@@ -60,7 +60,7 @@ def test_a_cut_pays_once_waiting_has_cost_a_share_of_its_price() -> None:
 
 @pytest.mark.parametrize("output", [1.0, 8.0])
 def test_a_digest_is_written_for_nothing(output: float) -> None:
-    """No model is asked, so what a completion costs is no matter."""
+    """No model is asked, so the price of a completion does not matter."""
     policy = replace(POLICY, summary_min_steps=99, prices=replace(POLICY.prices, output=output))
     cuts, window, chosen = cut_in_two(policy)
     economics, gain = Economics(policy.prices), cuts.size(window) - cuts.size(chosen)

@@ -1,4 +1,4 @@
-"""Images as lines: what is saved, where they stand, and what is written."""
+"""Images as lines: what is saved, where they are, and what is written."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ def sum_up(messages: Sequence[Message]) -> ImageSums:
 
 
 def test_an_image_becomes_its_line_and_the_rest_stays() -> None:
-    """In its own place; texts, other parts, and the client's bytes are as they were."""
+    """The line is in its place. Texts, other parts and the client's bytes are unchanged."""
     before = user("Look.", IMAGE, FILE)
     outcome = remove_images(conversation(before, user("Go on.")), [0, 1])
     after = outcome.conversation.messages[0]
@@ -49,7 +49,7 @@ def test_an_image_becomes_its_line_and_the_rest_stays() -> None:
 
 
 def test_images_of_users_and_tools_alone_are_removed() -> None:
-    """What the system or the model has said is never touched; nothing to do is the same object."""
+    """Messages of the system and the model are never touched. With nothing to do, the same object is returned."""
     spoken = read({"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "x"}}]})
     system = read({"role": "system", "content": [{"type": "image_url", "image_url": {"url": "x"}}]})
     before = conversation(spoken, system, user("Go."), user("Read.", FILE))
@@ -68,7 +68,7 @@ def test_a_removed_image_is_not_removed_again(messages: tuple[Message, ...]) -> 
 
 @given(number=st.integers(0, 6), excess=st.integers(0, 600))
 def test_the_oldest_images_go_first_and_no_more_than_must(number: int, excess: int) -> None:
-    """As many as save the excess; all of them if that is not enough."""
+    """Only as many as save the excess are removed, or all of them if that is not enough."""
     message = user("Look.", *[IMAGE] * number)
     short = drop_images(message, excess)
     gone = min(-(-excess // SAVING), number)
@@ -79,7 +79,7 @@ def test_the_oldest_images_go_first_and_no_more_than_must(number: int, excess: i
 
 @given(messages=transcripts(), first=st.integers(0, 40), second=st.integers(0, 40), spared=st.integers(-1, 40))
 def test_sums_are_those_of_the_messages(messages: tuple[Message, ...], first: int, second: int, spared: int) -> None:
-    """What any span saves and holds; what is spared saves nothing."""
+    """The law holds for what any span saves and contains. What is spared saves nothing."""
     sums = sum_up(messages)
     start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
     savings = [saving_tokens(message) for message in messages]
@@ -93,7 +93,7 @@ def test_sums_are_those_of_the_messages(messages: tuple[Message, ...], first: in
 
 @given(messages=transcripts(), number=st.integers(0, 5))
 def test_the_newest_images_are_found(messages: tuple[Message, ...], number: int) -> None:
-    """From the place on so many stand at least, and less without its own message."""
+    """From that place on there are at least that many. Without the message at that place there are fewer."""
     sums = sum_up(messages)
     at = sums.find_newest(number)
     total = sums.number(0, len(messages))
@@ -104,7 +104,7 @@ def test_the_newest_images_are_found(messages: tuple[Message, ...], number: int)
 
 @given(messages=transcripts(), start=st.integers(0, 40), tokens=st.integers(1, 500))
 def test_a_stop_saves_what_is_wanted(messages: tuple[Message, ...], start: int, tokens: int) -> None:
-    """And one before does not; if all do not, it stands behind the last."""
+    """One place earlier does not. If all images together save less, all of them are before the place."""
     sums, start = sum_up(messages), min(start, len(messages))
     stop = sums.find_stop(start, tokens)
     if sums.saved(start, len(messages)) >= tokens:
@@ -114,7 +114,7 @@ def test_a_stop_saves_what_is_wanted(messages: tuple[Message, ...], start: int, 
 
 
 def test_a_message_that_was_shortened_saves_less() -> None:
-    """In every span that holds it, and in no other."""
+    """The law holds in every span that contains it, and in no other span."""
     sums = sum_up((user("One.", IMAGE), shown("a", IMAGE, IMAGE), user("Two.", IMAGE)))
     assert sums.shorten(1, SAVING) == SAVING
     assert sums.shorten(1, SAVING) == 0
@@ -123,6 +123,6 @@ def test_a_message_that_was_shortened_saves_less() -> None:
 
 
 def test_a_transcript_without_images_weighs_nothing() -> None:
-    """Most have none."""
+    """Most transcripts have no images."""
     assert sum_up((assistant(fill("a", 50), call("c")), user("b"))).size_bytes == 0
     assert sum_up(screenshots(10)).size_bytes > 0

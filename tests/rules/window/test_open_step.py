@@ -13,7 +13,7 @@ from rules.window.prune import PLACEHOLDER_TOKENS
 
 
 def open_step(messages: Sequence[Message]) -> OpenStep:
-    """What no answer has followed of a transcript; its first user message is the task."""
+    """The unanswered messages of a transcript, whose first user message is the task."""
     step = OpenStep()
     task = next((index for index, message in enumerate(messages) if message.role == "user"), None)
     for index, message in enumerate(messages):
@@ -23,7 +23,7 @@ def open_step(messages: Sequence[Message]) -> OpenStep:
 
 @given(messages=transcripts(), excess=st.integers(1, 4000), start=st.integers(0, 20))
 def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, ...], excess: int, start: int) -> None:
-    """Or nothing, if the messages cannot spare it; each keeps a placeholder's size, and only open ones give way."""
+    """Nothing is, if messages cannot spare it. Each keeps a placeholder's size, and only open ones are shortened."""
     step = open_step(messages)
     caps = step.share(excess, start)
     assert (caps is None) == (step.spare_tokens(start) < excess)
@@ -42,7 +42,7 @@ def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, 
 
 @given(messages=transcripts(), excess=st.integers(1, 4000))
 def test_the_largest_give_way_first(messages: tuple[Message, ...], excess: int) -> None:
-    """No message is shortened below the level at which a longer one stays, but for what it cannot spare."""
+    """All shortened messages have one level, except for those that cannot spare that much."""
     caps = {cap.at: cap.tokens for cap in open_step(messages).share(excess, 0) or ()}
     levels = [tokens for at, tokens in caps.items() if tokens > least_tokens(messages[at])]
     assert len(set(levels)) <= 1
@@ -58,7 +58,7 @@ def test_results_give_way_before_the_last_words() -> None:
 
 
 def test_an_answer_leaves_nothing_open() -> None:
-    """What the model has seen is not shortened any more; neither is the task, nor what stands before the open step."""
+    """Messages that the model has seen are not shortened any more. The task and earlier messages are not, either."""
     seen = (user("go"), assistant(None, call("1")), result("1", fill("x", 500)), assistant("I see."))
     assert open_step(seen).share(1, 0) is None
     assert open_step((user(fill("task", 500)),)).share(1, 0) is None
@@ -67,7 +67,7 @@ def test_an_answer_leaves_nothing_open() -> None:
 
 
 def test_attachments_stay() -> None:
-    """An image is not text: what it costs is left to its message."""
+    """An image is not text, so its cost stays."""
     message = user(fill("words", 500), IMAGE)
     assert least_tokens(message) == PLACEHOLDER_TOKENS + MEDIA_TOKENS
     assert least_tokens(user("short")) == user("short").tokens
@@ -76,7 +76,7 @@ def test_attachments_stay() -> None:
 
 
 def test_what_could_be_spared_is_known_at_every_message_of_a_step_of_thousands() -> None:
-    """It takes as long at its end as at its beginning: a step of many results took the square of their number."""
+    """The last message takes as long as the first. Once the time grew with the square of the number of results."""
 
     def ask(results: int) -> int:
         step = open_step([user("task"), assistant(None, call("c")), *[result("c", fill("r", 30))] * results])

@@ -32,7 +32,7 @@ from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results
 
 
 def test_results_in_the_span_become_placeholders() -> None:
-    """Results in [start, stop) give way to a line that says how much stood there; nothing else is touched."""
+    """The line says how many tokens were there. Nothing else is touched."""
     before = conversation(*session(4), fixed_tokens=3)
     outcome = prune_tool_results(before, start=4, stop=8, count=count)
     changed = [
@@ -50,7 +50,7 @@ def test_results_in_the_span_become_placeholders() -> None:
 
 
 def test_what_is_no_longer_than_a_placeholder_stays() -> None:
-    """A result of at most that many tokens is left alone."""
+    """A result of at most that many tokens stays unchanged."""
     before = conversation(result("1", fill("short", PLACEHOLDER_TOKENS - 4)))
     assert prune_tool_results(before, start=0, stop=1, count=count).conversation is before
     longer = conversation(result("1", fill("long", PLACEHOLDER_TOKENS - 3)))
@@ -58,7 +58,7 @@ def test_what_is_no_longer_than_a_placeholder_stays() -> None:
 
 
 def test_media_and_several_texts_go_too() -> None:
-    """The placeholder is all that is left of a result of several parts, of the legacy kind as well."""
+    """A result of several parts becomes only the placeholder, and so does a legacy result."""
     plain = result("1", fill("a", 60), fill("b", 60))
     with_image = replace(plain, media=(Media(IMAGE, MEDIA_TOKENS),), tokens=plain.tokens + MEDIA_TOKENS)
     outcome = prune_tool_results(conversation(with_image, function_result(fill("c", 60))), start=0, stop=2, count=count)
@@ -69,7 +69,7 @@ def test_media_and_several_texts_go_too() -> None:
 
 @given(messages=transcripts())
 def test_a_pruned_result_costs_at_most_a_placeholder(messages: tuple[Message, ...]) -> None:
-    """The fold reserves that much for each."""
+    """The fold reserves that much for each of them."""
     outcome = prune_tool_results(conversation(*messages), start=0, stop=len(messages), count=count)
     results = [message for message in outcome.conversation.messages if message.role in {"tool", "function"}]
     assert all(message.tokens <= PLACEHOLDER_TOKENS for message in results)
@@ -77,7 +77,7 @@ def test_a_pruned_result_costs_at_most_a_placeholder(messages: tuple[Message, ..
 
 @given(messages=transcripts(), start=st.integers(0, 30), size=st.integers(0, 30))
 def test_spans_side_by_side_prune_as_one(messages: tuple[Message, ...], start: int, size: int) -> None:
-    """A placeholder is a function of its result alone: pruning further on changes no earlier placeholder."""
+    """A placeholder is a function of its result alone. So pruning more changes no earlier placeholder."""
     start, stop = min(start, len(messages)), min(start + size, len(messages))
     first = prune_tool_results(conversation(*messages), start=0, stop=start, count=count).conversation
     both = prune_tool_results(first, start=start, stop=stop, count=count).conversation
@@ -89,7 +89,7 @@ GREEN = "".join(f"\x1b[32mstep {number} of the build was done\x1b[0m\n" for numb
 
 
 def prune_after_the_rules_on_results(*messages: Message, known: KeptStates | None = None) -> list[str]:
-    """The results' texts, pruned once they were paired, tidied and truncated."""
+    """The results' texts, pruned after they were paired, tidied and truncated."""
     short = plan(
         conversation(*messages), POLICY, count=count, states=KeptStates() if known is None else known
     ).conversation
@@ -99,7 +99,7 @@ def prune_after_the_rules_on_results(*messages: Message, known: KeptStates | Non
 
 @pytest.mark.parametrize("text", [GREEN, GREEN * 20, listing(1, lines=90), listing(2, lines=5)])
 def test_a_placeholder_names_the_size_that_the_client_sent(text: str) -> None:
-    """Whatever tidying and truncation left of it, and wherever the result stood."""
+    """Tidying, truncation and the position of the result have no effect on it."""
     first, other = result("a", text, name="x"), result("b", listing(3, lines=60))
     head = (system(), user(), assistant(None, call("a"), call("b")))
     expected = [
@@ -107,9 +107,9 @@ def test_a_placeholder_names_the_size_that_the_client_sent(text: str) -> None:
         for message in (first, other)
     ]
     assert prune_after_the_rules_on_results(*head, first, other) == expected
-    # A result that the client put elsewhere is moved behind its call.
+    # A result that the client put elsewhere is moved after its call.
     assert prune_after_the_rules_on_results(*head, first, user(), other) == expected
-    # What was remembered of the transcript when it was shorter is no other.
+    # The placeholders kept from the shorter transcript are the same.
     known = KeptStates()
     assert prune_after_the_rules_on_results(*head, first, known=known)[:1] == expected[:1]
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_a_placeholder_names_the_size_that_the_client_sent(text: str) -> None:
 
 
 def test_a_placeholder_of_any_size_keeps_its_bound() -> None:
-    """However large a result was, by a real vocabulary."""
+    """It does not matter how large a result was. A real vocabulary counts."""
     truth = count_pieces(load_encoding("o200k_base"))
     short = replace(result("1", fill("what is left", 60)), saved_tokens=10**12, edited=True)
     (pruned,) = prune_tool_results(conversation(short), start=0, stop=1, count=truth).conversation.messages

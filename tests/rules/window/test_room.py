@@ -1,4 +1,4 @@
-"""What the head leaves of the limit."""
+"""The room that the head leaves."""
 
 import pytest
 from hypothesis import given
@@ -14,13 +14,13 @@ GRAIN = LIMIT // HEAD_STEPS
 
 @pytest.mark.parametrize(("fixed_tokens", "grains"), [(0, 0), (1, 1), (GRAIN, 1), (GRAIN + 1, 2), (2 * LIMIT, 32)])
 def test_the_head_is_rounded_up(fixed_tokens: int, grains: int) -> None:
-    """To a sixteenth of the limit; a head beyond the limit leaves less than nothing."""
+    """It is rounded to a sixteenth of the limit. If the head exceeds the limit, the room is negative."""
     left = LIMIT - grains * GRAIN
     assert Room.measure((), fixed_tokens, LIMIT) == Room(LIMIT, leading=0, early=left, tokens=left)
 
 
 def test_the_head_is_leading_system_messages_and_the_task() -> None:
-    """The first user message counts wherever it stands, from where it comes; later system messages do not."""
+    """The first user message counts from its place on, wherever it is. Later system messages do not count."""
     head, task = system(fill("rules", GRAIN - 4)), user(fill("task", GRAIN - 4))
     room = Room.measure((head, assistant("Hello."), task, system(fill("note", 900)), user("more")), 0, LIMIT)
     assert room == Room(LIMIT, leading=1, early=LIMIT - GRAIN, tokens=LIMIT - 2 * GRAIN)
@@ -30,12 +30,12 @@ def test_the_head_is_leading_system_messages_and_the_task() -> None:
 def test_a_longer_transcript_leaves_the_same_room(
     messages: tuple[Message, ...], more: tuple[Message, ...], fixed_tokens: int
 ) -> None:
-    """What follows the first user message does not count."""
+    """Messages after the first user message do not count."""
     messages = (*messages, user("task"))
     assert Room.measure((*messages, *more), fixed_tokens, LIMIT) == Room.measure(messages, fixed_tokens, LIMIT)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 15])
 def test_a_limit_below_any_rounding_leaves_what_is_left(limit: int) -> None:
-    """Nothing is divided by nothing."""
+    """Nothing is divided by zero."""
     assert Room.measure((), 3, limit).tokens == limit - 3

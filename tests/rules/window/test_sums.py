@@ -1,4 +1,4 @@
-"""Running sums: each is what adding up by hand would give."""
+"""Running sums: each is what adding up from the start would give."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from rules.window.sums import MAX_OPEN_WORDS, Sums
 
 
 def sum_up(messages: Sequence[Message]) -> Sums:
-    """The sums of a transcript, its leading system messages in the head."""
+    """The sums of a transcript. Its leading system messages are in the head."""
     sums = Sums(count_leading(messages))
     for message in messages:
         sums.add(message)
@@ -36,14 +36,14 @@ def sum_up(messages: Sequence[Message]) -> Sums:
 
 
 def behind_head(messages: Sequence[Message]) -> list[int]:
-    """What each message costs behind the head: nothing for the leading ones and the first user message."""
+    """The cost of each message after the head: 0 for the leading ones and the first user message."""
     task = next((index for index, message in enumerate(messages) if message.role == "user"), None)
     leading = count_leading(messages)
     return [0 if index < leading or index == task else one.tokens for index, one in enumerate(messages)]
 
 
 def test_the_head_costs_nothing() -> None:
-    """Leading system messages and the first user message enter as nothing, wherever that stands; later ones count."""
+    """Leading system messages and the first user message count as 0, wherever the latter is. Later ones count."""
     messages = (system(), assistant("Hello."), user("task"), system("note"), user("more"))
     sums = Sums(1)
     assert [sums.add(message) for message in messages] == behind_head(messages)
@@ -53,9 +53,9 @@ def test_the_head_costs_nothing() -> None:
 
 @given(messages=transcripts(), first=st.integers(0, 40), second=st.integers(0, 40))
 def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: int) -> None:
-    """Tokens, system messages and steps of any span; what is behind a point with results as placeholders.
+    """Spans are added up for tokens, system messages and steps, and the rest after a point with placeholders.
 
-    Images go with the results.
+    Images are removed together with results.
     """
     start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
     sums, tokens = sum_up(messages), behind_head(messages)
@@ -73,7 +73,7 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
 
 @given(messages=transcripts(), tokens=st.integers(0, 4000))
 def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], tokens: int) -> None:
-    """The oldest one behind which that much stays at most; the open one if even that is too long."""
+    """It is the oldest one after which at most that much stays, or the open one if even that is too long."""
     messages = (user(), *messages)
     sums, costs = sum_up(messages), behind_head(messages)
     begins = [step.start for step in split_steps(messages)]
@@ -83,7 +83,7 @@ def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], 
 
 
 def _find_open_step(messages: Sequence[Message]) -> int:
-    """The step of the first result that no answer has followed; else of the newest words since the last answer."""
+    """The step of the first unanswered result; without one, the newest user messages after the last answer."""
     begins = [step.start for step in split_steps(messages)]
     steps = list(zip(begins, [*begins[1:], len(messages)], strict=True))
     newest = next((rank for rank in range(len(steps) - 1, -1, -1) if messages[begins[rank]].role == "assistant"), -1)
@@ -98,7 +98,7 @@ def _find_open_step(messages: Sequence[Message]) -> int:
 @given(messages=valid_transcripts(), share=st.floats(0, 1))
 @example(messages=(user("One.", IMAGE), user("Two.", IMAGE)), share=0.0)
 def test_a_shortened_message_costs_less_in_every_sum(messages: tuple[Message, ...], share: float) -> None:
-    """As if it had been added at that size, whichever message of the open step it is."""
+    """The sums are as if it had been added with that size, for any message of the open step."""
     messages = (user(), assistant("Yes."), *messages)
     sums = sum_up(messages)
     behind = [index for index in range(sums.open_step, len(messages)) if messages[index].role in {"user", "tool"}]
@@ -116,7 +116,7 @@ def test_a_shortened_message_costs_less_in_every_sum(messages: tuple[Message, ..
 
 
 def test_results_open_no_step_unless_they_are_first() -> None:
-    """A step begins with any message but a result; what a transcript begins with opens one in any case."""
+    """A step begins with any message except a result. The first message of a transcript always begins one."""
     messages = (function_result(fill("first", 90)), assistant(None, call("1")), result("1", fill("second", 90)))
     sums = sum_up(messages)
     assert sums.steps(0, 3) == 2
@@ -131,7 +131,7 @@ def test_sums_hold_a_few_numbers_per_message() -> None:
 
 @given(sizes=st.lists(st.integers(1, 60), max_size=30), at=st.integers(0, 60), budget=st.integers(0, 400))
 def test_the_newest_user_messages_are_found_within_their_budget(sizes: list[int], at: int, budget: int) -> None:
-    """As by walking back from the cut; the last one of all is among them whatever it costs."""
+    """The result is that of walking back from the cut. The very last user message is included, whatever it costs."""
     sums = Sums(0)
     messages = [message for size in sizes for message in (user(fill("u", size)), assistant("a"))]
     for message in messages:

@@ -186,5 +186,5 @@ def _read_rare(values: Values) -> Iterator[tuple[float, int]]:
 
 
 def _rarity(holders: int, records: int) -> float:
-    """From 1 if one record has it to about 0 if all have it."""
+    """A number from 1, if only one record has it, down to about 0, if all have it."""
     return log((records + 1) / holders) / log(records + 1)

@@ -21,7 +21,7 @@ before."""
 FRAMES_LOOKED_AT = 400  # lines after the start of a traceback; chosen: longer than usual tracebacks
 _TRACEBACK = "Traceback (most recent call last)"
 RARE_SCORE = 3.0
-"""Score of a line with a unique shape in a text whose other lines have all the same shape. Chosen."""
+"""Score of a line with a unique shape in a text whose other lines all have one shape. Chosen."""
 
 
 def score_log(texts: Sequence[str]) -> dict[int, float]:

@@ -37,7 +37,7 @@ MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": 
 
 @pytest.fixture(autouse=True)
 def _answers_questions(upstream: FakeUpstream) -> None:
-    """These tests are about the questions for models."""
+    """Let the fake upstream answer questions for models, because these tests are about them."""
     upstream.answers_questions = True
 
 
@@ -84,7 +84,7 @@ async def test_a_list_of_models_is_well(asking, upstream) -> None:
     ],
 )
 async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expected) -> None:
-    """And does not show the key."""
+    """The advice does not show the key."""
     _tell(upstream, status, b"no, PLANTED")
     for answer in (await _ask(asking, upstream, key), await _ask(asking, upstream, api_key=key)):
         level, found, advice = expected
@@ -121,7 +121,7 @@ async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(as
 
 
 def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> None:
-    """Not for an upstream on this machine, nor for one that gets no credential."""
+    """There is no warning for an upstream on this machine, or for one that gets no credential."""
     others = "a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED}, b: {base_url: 'http://b'}"
     others += ", c: {base_url: 'http://localhost', api_key: k}"
     text = f"upstream: {{base_url: 'http://main/v1'}}\nupstreams: {{{others}}}"
@@ -138,7 +138,7 @@ def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> Non
     "body", [b"", b"hello", b"[" * 9000, b"\xff\x00", b'{"data": 5}', b"[]", b'{"data": [{"id": 5}]}']
 )
 async def test_an_answer_that_is_no_list_is_a_warning(asking, upstream, body) -> None:
-    """For example a web page that base_url leads to."""
+    """An example is a web page that base_url leads to."""
     _tell(upstream, 200, body)
     finding = (await _ask(asking, upstream)).finding
 
@@ -173,7 +173,7 @@ async def test_nobody_there_is_an_error(asking) -> None:
 
 @pytest.mark.parametrize("says", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 async def test_a_server_that_hangs_is_left(asking, monkeypatch, says) -> None:
-    """Before its answer, or in the middle of it."""
+    """It may hang before its answer, or in the middle of it."""
     monkeypatch.setattr(checks, "TIMEOUT_SECONDS", 0.2)
     gone = asyncio.Event()
 
@@ -193,7 +193,7 @@ async def test_a_server_that_hangs_is_left(asking, monkeypatch, says) -> None:
 
 @pytest.mark.parametrize("says", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 async def test_a_server_that_speaks_no_http_is_an_error(asking, says) -> None:
-    """Or closes the connection in the middle."""
+    """So is a server that closes the connection in the middle of its answer."""
 
     async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(says)
@@ -223,7 +223,7 @@ async def test_a_free_address_is_well() -> None:
 
 
 async def test_an_address_in_use_is_an_error(upstream, start_proxy) -> None:
-    """Unless a running trimtab uses it."""
+    """There is no error if a running trimtab uses the address."""
     level, said = await _check_listen(upstream.url.removeprefix("http://").removesuffix("/v1"))
     assert (level, said) == ("error", "not available: address already in use")
     proxy = await start_proxy()
@@ -277,7 +277,7 @@ async def test_a_store_is_written_to(tmp_path: Path, monkeypatch) -> None:
     ids=["no folder", "another program's file", "no server", "no sentinel", "no cluster"],
 )
 async def test_a_store_that_fails_says_why(tmp_path: Path, url: str, subject: str, reason: str) -> None:
-    """In the finding itself, without a password."""
+    """The finding itself says why, without a password."""
     with closing(sqlite3.connect(tmp_path / "file")) as other:
         other.execute("CREATE TABLE theirs (id)")
     finding = await _check_stored(url.format(folder=tmp_path))
@@ -290,7 +290,7 @@ async def test_a_store_that_fails_says_why(tmp_path: Path, url: str, subject: st
     ("allowed", "level"), [(264, "ok"), (263, "warning"), (resource.RLIM_INFINITY, "ok"), (1 << 20, "ok")]
 )
 def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allowed: int, level: str) -> None:
-    """Two files for each request, and some others."""
+    """The limit must suffice for two files for each request, and some others."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
     finding = check_open_files(load_config(settings=("limits.max_concurrent_requests=100",), environment={}))
 
@@ -334,7 +334,7 @@ def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers,
     ],
 )
 def test_it_is_said_how_many_processes_there_would_be(monkeypatch, settings, level, found) -> None:
-    """And how many `auto` gives here, by cores and memory; several need a store that they share."""
+    """So is the number that `auto` gives here, by cores and memory. Several processes need a store that they share."""
     for module in (cores, checks):
         monkeypatch.setattr(module, "count_cores", lambda *_: 3)
     finding = check_workers(load_config(settings=settings, environment={}))

@@ -31,7 +31,7 @@ async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ..
 
 
 async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
-    """Configured, learned, discovered, from the store, or the default."""
+    """It is configured, learned, discovered, from the store, or the default."""
     store = open_store(load_config(environment={}), lambda _: None, log)
     for model in ("told", "kept"):
         await Records(store).append(ModelName(upstream.url, model, "auto"), 0, Record(1.3, 4096, calibrated=True))
@@ -62,7 +62,7 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
 
 
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
-    """If the upstream reports no window."""
+    """The catalogue counts if the upstream reports no window."""
     monkeypatch.setattr(
         "proxy.state.models.facts.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
     )
@@ -192,7 +192,7 @@ async def test_the_command_ends_with_1_when_something_will_fail(upstream) -> Non
     ],
 )
 async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> None:
-    """And with a message."""
+    """There is also a message."""
     status, out, said = await _run(*arguments, TWO_LINES="sk-PLANTED\nX: y", HOME=str(tmp_path))
 
     assert (status, out) == (2, b"")

@@ -84,7 +84,7 @@ async def test_an_answer_without_usage_is_counted_as_we_count(upstream: FakeUpst
 
 
 async def test_a_question_behind_a_conversation_keeps_its_messages(upstream: FakeUpstream, asker: Asker) -> None:
-    """What was forwarded is sent byte for byte, tools too, and the question follows it."""
+    """The forwarded messages and the tools are sent byte for byte, and the question follows them."""
     tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
     request = read_messages([{"role": "user", "content": "hello"}], model="m", tools=tools)
     before = load_compactor("m", vocabulary="heuristic").plan(request, Policy()).original
@@ -102,7 +102,7 @@ async def test_a_request_with_a_prescribed_form_cannot_be_asked_behind(asker: As
 
 
 async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
-    """By `Retry-After` in seconds or as a date; without it, one second, doubled each time."""
+    """`Retry-After` gives seconds or a date. Without it, the first pause is one second; each further one is doubled."""
     busy = [web.Response(status=429, headers={"Retry-After": "7"}), web.Response(status=503)]
     busy.append(web.Response(status=529, headers={"Retry-After": formatdate(0, usegmt=True)}))
     _answer_in_turn(upstream, *busy, completion("8443"))
@@ -244,7 +244,7 @@ async def test_a_question_is_changed_a_few_times_at_most(upstream: FakeUpstream,
 
 
 async def test_calls_at_once_are_bounded(upstream: FakeUpstream, asker: Asker) -> None:
-    """Of ten questions, no more are in flight than the gate allows."""
+    """If ten questions are asked, no more are in flight than the gate allows."""
     under_way, most, full = 0, 0, asyncio.Event()
 
     async def answer(_: Recorded, __: web.BaseRequest) -> web.Response:

@@ -45,7 +45,7 @@ async def _evaluate(upstream: FakeUpstream, file: Path, *arguments: str | Path, 
 async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
     """A summary with half of the facts recalls half of them, the other arms none. The whole session does not fit."""
     examinee.told = FACTS
-    # Without pruning each summary is one question, behind what was forwarded.
+    # Without pruning each summary is one question, after the forwarded messages.
     result = await _evaluate(upstream, file, "--yes", "--set", "defaults.overflow_strategy=summarize")
     assert result.exit_code == 0, result.output
     told = orjson.loads(result.stdout)
@@ -119,7 +119,7 @@ async def _start(
 async def test_an_interrupt_ends_it_and_tells_what_was_spent(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """Without a traceback; calls in flight are cancelled."""
+    """There is no traceback, and calls in flight are cancelled."""
     waiting = asyncio.Event()
 
     async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -201,7 +201,7 @@ async def test_an_operators_key_goes_in_the_users_place(upstream: FakeUpstream, 
 
 
 async def test_a_busy_upstream_is_waited_for(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """By `Retry-After`, for questions and for summaries. The result is the same."""
+    """`Retry-After` sets the pause, for questions and for summaries. The result is the same."""
     examinee.told, seen = FACTS, set[bytes]()
 
     def override(_: str, recorded: Recorded) -> web.Response | None:
@@ -280,7 +280,7 @@ async def test_a_judge_that_grades_nothing_leaves_nothing_measured(
 async def test_wrong_use_is_named_before_anything_is_asked(
     upstream: FakeUpstream, file: Path, content: bytes, arguments: tuple[str, ...], status: int, told: str
 ) -> None:
-    """With status 2 if the command was wrong, 1 if there is nothing to measure."""
+    """The status is 2 if the command was wrong, and 1 if there is nothing to measure."""
     _write(file, content)
     result = await _evaluate(upstream, file, "--yes", *(each.format(file=file) for each in arguments))
     assert (result.exit_code, result.stdout) == (status, "")

@@ -50,7 +50,7 @@ def test_each_line_of_an_answer_is_a_question() -> None:
     ],
 )
 def test_questions_are_found_in_whatever_a_model_puts_around_them(written: str) -> None:
-    """Code fences, lists, indents, thinking, a cut-off end, and repetition."""
+    """Around them are code fences, lists, indents, thinking, a cut-off end, or a repetition."""
     assert read_questions(written, PART)[0] == QUESTION
     assert len(read_questions(written, PART)) == (2 if "jobs" in written and "think" not in written else 1)
 

@@ -30,7 +30,7 @@ def test_money_is_named_where_the_catalogue_knows_the_price() -> None:
     [("no-such-model", OPENAI), ("gpt-4o", "http://127.0.0.1:8000/v1"), ("gpt-4o", "https://gateway.example.com/v1")],
 )
 def test_money_is_not_guessed(model: str, base_url: str) -> None:
-    """Neither for an unknown model, nor for a model at a server with unknown prices."""
+    """There is no price for an unknown model, or for a model at a server with unknown prices."""
     items = [Item("a", "gpt-4o", OPENAI, Tokens(1, 10, 1)), Item("b", model, base_url, Tokens(1, 10, 1))]
     assert find_dollars(items) is None
 

@@ -44,7 +44,7 @@ def _parts(rehearsal: Rehearsal, questions: int) -> list[Part]:
 
 
 async def test_questions_come_from_every_depth(rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner) -> None:
-    """As many as requested, oldest first, with one call for each part."""
+    """There are as many as requested, oldest first, with one call for each part."""
     parts = _parts(rehearsal, 12)
     questions = await examiner.make_questions(parts)
     assert len(questions) == 12

@@ -166,9 +166,10 @@ async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_b
 async def test_what_is_measured_is_what_the_proxy_forwards(
     upstream: FakeUpstream, examinee: Examinee, client: PatientClient, start_proxy
 ) -> None:
-    """The session's requests, sent through the proxy one by one, have the same summaries asked for and end the same.
+    """If the session's requests go through the proxy one by one, the same summaries are asked for.
 
-    The last one is sent twice: a cut is put off until its summary is there, which a rehearsal takes for granted.
+    The last request is the same, too. It is sent twice: a cut is put off until its summary is there, which a rehearsal
+    takes for granted.
     """
     examinee.told = "The harbour is closed."
     examinee.override = lambda kind, _recorded: completion() if kind == "answer" else None  # without usage

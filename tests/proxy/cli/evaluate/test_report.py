@@ -58,7 +58,7 @@ def test_the_table_shows_each_arm_by_what_was_measured() -> None:
 
 
 def test_words_of_the_session_are_shown_on_demand_alone() -> None:
-    """And then without control characters."""
+    """They are shown without control characters."""
     assert "port?" not in _print()
     assert "answer" not in _print().replace("answers", "")
     assert b"8443" not in RESULT.write_json(details=False)

@@ -39,7 +39,7 @@ async def test_a_window_that_is_configured_is_asked_of_nobody(upstream: FakeUpst
 
 
 async def test_a_window_that_nobody_names_is_asked_of_the_upstream(upstream: FakeUpstream) -> None:
-    """As the proxy asks, with the user's key."""
+    """The request is like the proxy's own, with the user's key."""
     upstream.models = orjson.dumps({"data": [{"id": "m", "max_model_len": 20_000}]})
     view = await find_view(_config(upstream), "m", None, "user-key")
     assert (view.policy.context_window, view.window_from) == (20_000, "discovered")
@@ -68,7 +68,7 @@ async def test_servers_are_those_of_the_configuration(upstream: FakeUpstream) ->
 
 
 async def test_the_estimate_is_what_is_asked_at_most(upstream: FakeUpstream, examinee: Examinee) -> None:
-    """A call for each summary, part, answer and grade; an arm that does not fit costs nothing."""
+    """There is a call for each summary, part, answer and grade. An arm that does not fit costs nothing."""
     setup = await _prepare(_config(upstream))
     arms = setup.make_arms({})
     items = {item.what: item.tokens for item in setup.estimate(arms)}

@@ -28,7 +28,7 @@ SHA256 = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
 }
-"""Of openai's own rank files. Source: tiktoken_ext/openai_public.py."""
+"""SHA-256 of OpenAI's own rank files. Source: tiktoken_ext/openai_public.py."""
 CODE = "def read(path):\n    with open(path) as file:\n        return [line.strip() for line in file]\n\n"
 LOG = "2024-05-01 12:00:00,123 ERROR worker-7 GET /v1/items/93 500 in 0.12s; retrying\r\n"
 PROSE = "Der schnelle braune Fuchs springt über den faulen Hund; it doesn't mind. 我喜欢猫。 "
@@ -45,7 +45,7 @@ def packed() -> bytes:
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_the_packed_vocabulary_is_openais_own(vocabulary: str) -> None:
-    """The rank file rebuilt from the wheel's is openai's, byte for byte; the wheel's stays under a megabyte."""
+    """The rank file rebuilt from the wheel's equals OpenAI's byte for byte. The wheel's is smaller than a megabyte."""
     packed = _pack(vocabulary)
     ranks = read_ranks(packed)
     text = b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
@@ -56,7 +56,7 @@ def test_the_packed_vocabulary_is_openais_own(vocabulary: str) -> None:
 
 @pytest.mark.parametrize("damage", ["empty", "cut short", "flipped", "not xz"])
 def test_a_damaged_file_is_named_as_such(packed: bytes, damage: str) -> None:
-    """Damage raises VocabularyError, so that the shell can fall back; it never yields a wrong vocabulary."""
+    """Damage raises VocabularyError, so that the shell can fall back. It never gives a wrong vocabulary."""
     middle = len(packed) // 2
     damaged = {
         "empty": b"",
@@ -71,13 +71,13 @@ def test_a_damaged_file_is_named_as_such(packed: bytes, damage: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x02\x02ab", b"\x01\x01abc", b"\xff" * 10])
 def test_lengths_that_do_not_add_up_are_damage(content: bytes) -> None:
-    """A content whose length bytes and tokens do not fit each other is refused, not read as something else."""
+    """If the length bytes do not match the tokens, the content is refused."""
     with pytest.raises(VocabularyError):
         read_ranks(lzma.compress(content))
 
 
 def test_a_content_that_adds_up_is_read_in_order() -> None:
-    """One length byte per token, then the tokens: their ranks are their places."""
+    """There is one length byte for each token, then the tokens. The rank of a token is its position."""
     assert read_ranks(lzma.compress(b"\x01\x02\x01abbc")) == {b"a": 0, b"bb": 1, b"c": 2}
 
 
@@ -93,7 +93,7 @@ def test_a_missing_file_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @given(st.text(max_size=300) | st.sampled_from([CODE, LOG, PROSE]).map(lambda text: text * 7))
 def test_counts_are_tiktokens_own(count: CountTokens, encoding: tiktoken.Encoding, text: str) -> None:
-    """Below the size of a piece the count is exact, the first time and every time after."""
+    """Below the size of a piece, the count is exact: the first time and every time after."""
     expected = len(encoding.encode_ordinary(text))
 
     assert [count(text), count(text), make_counter(count_pieces(encoding))(text)] == [expected] * 3
@@ -101,7 +101,7 @@ def test_counts_are_tiktokens_own(count: CountTokens, encoding: tiktoken.Encodin
 
 @pytest.mark.parametrize("size", [63, 64, PIECE_CHARS - 1, PIECE_CHARS])
 def test_counts_are_exact_up_to_a_piece(count: CountTokens, encoding: tiktoken.Encoding, size: int) -> None:
-    """At the bounds of memo and piece alike."""
+    """The law holds at the bounds of the memo and of a piece."""
     text = (CODE * 400)[:size]
 
     assert len(text) == size
@@ -114,7 +114,7 @@ def test_counts_are_exact_up_to_a_piece(count: CountTokens, encoding: tiktoken.E
 def test_longer_texts_are_counted_within_a_thousandth(
     count: CountTokens, encoding: tiktoken.Encoding, unit: str
 ) -> None:
-    """Cutting a text into pieces costs next to nothing."""
+    """Cutting a text into pieces hardly changes its count."""
     text = unit * (200_000 // len(unit))
 
     assert count(text) == pytest.approx(len(encoding.encode_ordinary(text)), rel=0.001)
@@ -122,18 +122,18 @@ def test_longer_texts_are_counted_within_a_thousandth(
 
 @pytest.mark.parametrize("unit", [" ", "a", "\n", "=", "猫", "0", "\U0001f600"])
 def test_a_million_of_one_character_is_counted(count: CountTokens, unit: str) -> None:
-    """What makes the tokenizer panic or crawl is cut before it gets there."""
+    """Text on which the tokenizer panics or becomes very slow is cut before."""
     assert 0 < count(unit * 1_000_000) <= 3_000_000
 
 
 def test_special_tokens_are_plain_text(count: CountTokens) -> None:
-    """A text that names a special token is counted as the text that it is."""
+    """A text that names a special token is counted as plain text."""
     assert count("<|endoftext|>") > 1
     assert count("<|endoftext|>" * 10) > 10
 
 
 def test_a_lone_surrogate_does_not_raise(count: CountTokens) -> None:
-    """A text that has no UTF-8 is counted all the same."""
+    """A text that has no UTF-8 form is counted all the same."""
     assert count("\ud800") > 0
     assert count("a\ud800b" * 50) > 0
 
@@ -148,7 +148,7 @@ def test_pieces_join_to_the_text(text: str) -> None:
 
 
 def test_no_text_has_no_tokens(count: CountTokens) -> None:
-    """The empty text costs nothing, by either way."""
+    """The empty text costs nothing, in both ways of counting."""
     assert (count(""), count_by_heuristic("")) == (0, 0)
 
 
@@ -157,13 +157,13 @@ def test_no_text_has_no_tokens(count: CountTokens) -> None:
     [("abcd" * 100, 100), ("猫" * 140, 100), ("ねこ" * 70, 100), ("고양" * 70, 100), ("猫abcd" * 14, 24)],
 )
 def test_the_heuristic_counts_wide_characters_apart(text: str, tokens: int) -> None:
-    """Four characters a token; of Chinese, Japanese and Korean 1.4."""
+    """A token has four characters, or 1.4 Chinese, Japanese or Korean ones."""
     assert count_by_heuristic(text) == tokens
 
 
 @pytest.mark.parametrize("unit", [CODE, LOG, PROSE, "我喜欢猫。它们很可爱。"])
 def test_the_heuristic_is_near(count: CountTokens, unit: str) -> None:
-    """Within a factor of two of the tokenizer on everyday texts."""
+    """For everyday texts, it is within a factor of two of the tokenizer."""
     text = unit * 20
 
     assert count(text) / 2 < count_by_heuristic(text) < count(text) * 2

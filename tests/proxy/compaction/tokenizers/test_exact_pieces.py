@@ -22,7 +22,7 @@ from rules.conversation import CountTokens
 
 SMALL_PIECE = 200
 READ_CHARS = 40_000
-"""Of each recorded tool output."""
+"""Characters that are read of each recorded tool output."""
 
 WORDS = (
     "the",
@@ -83,7 +83,7 @@ def encodings(encoding: tiktoken.Encoding) -> dict[str, tiktoken.Encoding]:
 
 @pytest.fixture(params=VOCABULARIES)
 def vocabulary(request: pytest.FixtureRequest, encodings: dict[str, tiktoken.Encoding]) -> tiktoken.Encoding:
-    """Each in turn."""
+    """Each vocabulary in turn."""
     return encodings[request.param]
 
 
@@ -101,7 +101,7 @@ def _split_small(text: str, size: int = SMALL_PIECE) -> tuple[list[str], bool]:
 
 @given(TEXTS)
 def test_cuts_at_boundaries_cost_nothing(encodings: dict[str, tiktoken.Encoding], text: str) -> None:
-    """The sum over the pieces is the count of the whole, by either vocabulary."""
+    """The sum over the pieces is the count of the whole, for both vocabularies."""
     pieces, is_exact = _split_small(text)
 
     assert "".join(pieces) == text
@@ -116,7 +116,7 @@ def test_cuts_at_boundaries_cost_nothing(encodings: dict[str, tiktoken.Encoding]
 @example("\u2167299 9\u300714")
 @given(SHORT_TEXTS)
 def test_every_boundary_is_one(encodings: dict[str, tiktoken.Encoding], text: str) -> None:
-    """Not only those where a piece happens to end."""
+    """All boundaries are tested, not only those where a piece happens to end."""
     for encoding in encodings.values():
         count = count_pieces(encoding)
         for at in range(1, len(text)):
@@ -125,7 +125,7 @@ def test_every_boundary_is_one(encodings: dict[str, tiktoken.Encoding], text: st
 
 
 def test_everyday_text_is_cut_at_boundaries_only() -> None:
-    """Words, digits and line breaks have them everywhere."""
+    """Words, digits and line breaks have boundaries everywhere."""
     for unit in (
         "The quick brown fox, 42 times; it doesn't. ",
         "a\n",
@@ -137,7 +137,7 @@ def test_everyday_text_is_cut_at_boundaries_only() -> None:
 
 
 def _recorded_texts() -> Iterator[str]:
-    """Beginnings of the tool outputs, and what was said in some conversations of each kind."""
+    """Beginnings of the tool outputs, and messages of some conversations of each kind."""
     for file in sorted((DATA / "tool_outputs").iterdir()):
         if file.name != "index.jsonl":
             with file.open(encoding="utf-8", errors="replace", newline="") as lines:
@@ -149,7 +149,7 @@ def _recorded_texts() -> Iterator[str]:
 
 @needs_data
 def test_recorded_texts_are_counted_exactly(vocabulary: tiktoken.Encoding) -> None:
-    """Tool outputs and conversations, in pieces as they are and in small ones."""
+    """Tool outputs and conversations are cut into pieces of the usual size, and into small ones."""
     count_piece = count_pieces(vocabulary)
     count = make_counter(count_piece)
     exact = 0
@@ -175,7 +175,7 @@ def test_recorded_texts_are_counted_exactly(vocabulary: tiktoken.Encoding) -> No
     ],
 )
 def test_hostile_texts_are_counted_in_short_pieces(vocabulary: tiktoken.Encoding, text: str) -> None:
-    """None reaches the tokenizer in a length that it chokes on."""
+    """No piece is so long that the tokenizer becomes very slow."""
     sizes: list[int] = []
     count_piece = count_pieces(vocabulary)
 

@@ -1,4 +1,4 @@
-"""Faster tokenizers: used where they agree with tiktoken, passed over where they do not."""
+"""Faster tokenizers: used if they agree with tiktoken, else skipped."""
 
 import sys
 from collections.abc import Callable
@@ -21,20 +21,20 @@ Load = Callable[[str], CountTokens]
 
 @pytest.fixture(scope="module")
 def counts(encoding: tiktoken.Encoding) -> dict[str, CountTokens]:
-    """What tiktoken counts, by each vocabulary."""
+    """The counts of tiktoken, by vocabulary."""
     encodings = {name: encoding if name == "o200k_base" else load_encoding(name) for name in VOCABULARIES}
     return {name: count_pieces(each) for name, each in encodings.items()}
 
 
 @pytest.fixture(autouse=True)
 def _none_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is installed where the tests run."""
+    """Hide the engines that are installed where the tests run."""
     for module in (BPE_OPENAI, BINDINGS):
         monkeypatch.setitem(sys.modules, module, None)
 
 
 def _install(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
-    """Modules that stand for the engine's, whose counts `load` makes."""
+    """Put modules in the place of the engine's. `load` makes their counters."""
     bindings = ModuleType(BINDINGS)
     bindings.tokenizer_for_encoding = lambda vocabulary: SimpleNamespace(count=load(vocabulary))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, BPE_OPENAI, ModuleType(BPE_OPENAI))
@@ -57,14 +57,14 @@ def _fail_later(error: Exception) -> Load:
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_the_self_test_expects_what_tiktoken_counts(vocabulary: str, counts: dict[str, CountTokens]) -> None:
-    """Each of its texts, by each vocabulary; some have lone surrogates, which engines refuse."""
+    """The law holds for each text and vocabulary. Some texts have lone surrogates, which engines refuse."""
     assert [counts[vocabulary](text) for text, _ in SELF_TEST] == [expected[vocabulary] for _, expected in SELF_TEST]
     assert any(any("\ud800" <= char <= "\udfff" for char in text) for text, _ in SELF_TEST)
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_where_none_is_installed_nothing_is_said(vocabulary: str) -> None:
-    """They are optional."""
+    """Engines are optional."""
     log = ListLog()
 
     assert find_engine(vocabulary, log) is None
@@ -75,7 +75,7 @@ def test_where_none_is_installed_nothing_is_said(vocabulary: str) -> None:
 def test_one_that_agrees_is_used(
     monkeypatch: pytest.MonkeyPatch, vocabulary: str, counts: dict[str, CountTokens]
 ) -> None:
-    """For the vocabulary that it was asked for, and the log says so."""
+    """It is used for the requested vocabulary, and the log says so."""
     _install(monkeypatch, counts.__getitem__)
     log = ListLog()
     count = find_engine(vocabulary, log)
@@ -86,7 +86,7 @@ def test_one_that_agrees_is_used(
 
 
 def test_one_that_disagrees_is_refused(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
-    """Be it on one text only, or because it counts by the other vocabulary."""
+    """It may disagree on one text only, or it may count by the other vocabulary."""
     count, log = counts["o200k_base"], ListLog()
     last = SELF_TEST[-1][0]
     for load in (lambda _: counts["cl100k_base"], lambda _: lambda text: count(text) + (text == last)):
@@ -104,7 +104,7 @@ def test_one_that_disagrees_is_refused(monkeypatch: pytest.MonkeyPatch, counts: 
 def test_one_that_raises_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[Exception], Load], error: Exception
 ) -> None:
-    """While it loads or while it counts; what it says is not logged."""
+    """It may raise when it is loaded, or when it counts. The text of its error is not logged."""
     _install(monkeypatch, make(error))
     log = ListLog()
 
@@ -119,7 +119,7 @@ def test_one_that_raises_is_passed_over(
 
 
 def _plant_before(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
-    """A second engine in the table, which is preferred."""
+    """Put a second engine into the table, before the first one."""
     monkeypatch.setattr(optional, "_ENGINES", (("planted", load), *optional._ENGINES))
 
 
@@ -136,7 +136,7 @@ def _plant_before(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
 def test_if_one_cannot_be_used_the_next_is(
     monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens], load: Load, said: list[str]
 ) -> None:
-    """Whatever the matter is with the one before; of one that is not installed nothing is said."""
+    """The reason does not matter. Nothing is logged of an engine that is not installed."""
     _install(monkeypatch, counts.__getitem__)
     _plant_before(monkeypatch, load)
     log = ListLog()
@@ -149,7 +149,7 @@ def test_if_one_cannot_be_used_the_next_is(
 
 
 def test_the_first_that_agrees_is_enough(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
-    """Those behind it are not even loaded."""
+    """The engines after it are not even loaded."""
     _install(monkeypatch, lambda _: pytest.fail("it is loaded"))
     _plant_before(monkeypatch, counts.__getitem__)
     log = ListLog()
@@ -159,7 +159,7 @@ def test_the_first_that_agrees_is_enough(monkeypatch: pytest.MonkeyPatch, counts
 
 
 def test_another_package_of_that_name_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has nothing of what an engine has."""
+    """It has none of the engine's functions."""
     for module in (BPE_OPENAI, BINDINGS):
         monkeypatch.setitem(sys.modules, module, ModuleType(module))
     log = ListLog()
@@ -169,7 +169,7 @@ def test_another_package_of_that_name_is_no_engine(monkeypatch: pytest.MonkeyPat
 
 
 def test_lone_surrogates_are_repaired(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
-    """What the engine refuses to count is counted as tiktoken counts it; all else reaches it as it is."""
+    """If the engine refuses a text, the text is repaired and counted as by tiktoken. Other texts are not changed."""
     seen: list[str] = []
 
     def load(vocabulary: str) -> CountTokens:
@@ -189,7 +189,7 @@ def test_lone_surrogates_are_repaired(monkeypatch: pytest.MonkeyPatch, counts: d
 
 
 def test_compactors_count_by_the_engine(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
-    """In pieces, as by tiktoken; the vocabulary of tiktoken's is not even loaded."""
+    """Texts are counted in pieces, as by tiktoken. tiktoken's vocabulary is not even loaded."""
     sizes: list[int] = []
 
     def load(vocabulary: str) -> CountTokens:

@@ -1,4 +1,4 @@
-"""How texts are cut into words."""
+"""How texts are split into words."""
 
 from functools import cache
 
@@ -21,14 +21,14 @@ TEXTS = st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=40).map(
 
 @cache
 def _encodings(vocabulary: str) -> tuple[tiktoken.Encoding, tiktoken.Encoding]:
-    """Ours, and one with the published pattern."""
+    """The encoding with our pattern, and the one with the published pattern."""
     return load_encoding(vocabulary), load_encoding(vocabulary, is_published=True)
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @given(text=TEXTS)
 def test_the_tokens_are_those_of_the_published_pattern(vocabulary: str, text: str) -> None:
-    """One by one, for words, signs and runs of white space in any order."""
+    """Tokens are equal one by one, for words, signs and runs of white space in any order."""
     ours, published = _encodings(vocabulary)
 
     assert ours.encode_ordinary(text) == published.encode_ordinary(text)
@@ -38,7 +38,7 @@ def test_the_tokens_are_those_of_the_published_pattern(vocabulary: str, text: st
 @pytest.mark.parametrize("behind", ["", "x", "\n", "'s", "\u00a0"])
 @pytest.mark.parametrize("unit", [" ", "\t", "\n", " \n", "a", "'s", "7", "=", "/", "e\u0301"])
 def test_so_they_are_for_a_whole_piece_of_one_thing(vocabulary: str, unit: str, behind: str) -> None:
-    """As long as a piece gets; and what stands behind a run of white space decides where it ends."""
+    """The piece has the largest size. The text after a run of white space decides where the run ends."""
     ours, published = _encodings(vocabulary)
     text = unit * (PIECE_CHARS // len(unit) - 8) + behind
 
@@ -47,7 +47,7 @@ def test_so_they_are_for_a_whole_piece_of_one_thing(vocabulary: str, unit: str, 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_only_white_space_is_stepped_through(vocabulary: str) -> None:
-    """All words are one group, in which nothing looks ahead and nothing keeps what it has."""
+    """All words are one group, which has no look-ahead and no possessive quantifier."""
     words, blanks = join_pattern(vocabulary).rsplit(r")|\s+(?!\S)|", maxsplit=1)
 
     assert words.startswith("(?:")

@@ -1,4 +1,4 @@
-"""Files of certificates and keys, as the configuration names them."""
+"""The certificate and key files that the configuration names."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from proxy.config.load import load_config
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """The `upstream` section with the names of files, each of which is at hand."""
+    """The `upstream` section with the names of files, all of which exist."""
     monkeypatch.chdir(tmp_path)
     authority = Authority(tmp_path)
     certificate, key = authority.issue("me")
@@ -73,7 +73,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     ],
 )
 def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(keys, problem, write) -> None:
-    """With the key's name and line, like any other; nobody is asked for a passphrase."""
+    """The message has the key's name and line, like any other. Nobody is asked for a passphrase."""
     with pytest.raises(ConfigError) as caught:
         load_config(write(**keys), environment={})
     assert str(caught.value) == problem
@@ -91,19 +91,19 @@ def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(keys, prob
     ],
 )
 def test_files_that_fit_are_read_at_once(keys, write) -> None:
-    """What TLS is spoken with does not change with the files; without any, it is the system's own."""
+    """Later changes of the files do not change the TLS settings. Without files, the system's own are used."""
     assert (load_config(write(**keys) if keys else "", environment={}).upstream.tls is not None) == bool(keys)
 
 
 def test_a_variable_that_is_set_to_nothing_is_no_file() -> None:
-    """As for keys."""
+    """An empty variable means the same for keys."""
     text = "upstream: {ca_file: '${X:-}', client_cert_file: '${X:-}', client_key_file: '${X:-}', proxy: '${X:-}'}"
     upstream = load_config(text, environment={}).upstream
     assert (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file, upstream.proxy) == (None,) * 4
 
 
 def test_a_home_directory_is_found(write, tmp_path, monkeypatch) -> None:
-    """`~` is the user's."""
+    """`~` is the user's home directory."""
     text = write(ca_file="ca")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_config(text.replace("ca_file: ", "ca_file: ~/"), environment={}).upstream.tls is not None
@@ -111,6 +111,6 @@ def test_a_home_directory_is_found(write, tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("file", ["~nobody-of-this-name/x", '"a\\0b"', '"\\ud800"'])
 def test_a_name_that_no_file_can_have_is_told(file: str) -> None:
-    """Whatever the system thinks of it."""
+    """The message does not depend on the system's own error."""
     with pytest.raises(ConfigError, match=r"\Aupstream\.ca_file \(line 1\): .*cannot be read: \w"):
         load_config(f"upstream: {{ca_file: {file}}}", environment={})

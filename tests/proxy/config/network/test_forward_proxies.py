@@ -1,4 +1,4 @@
-"""Which proxy stands between us and an upstream."""
+"""Which proxy is between trimtab and an upstream."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ A, B, C = "http://a:1", "http://b:2", "http://c:3"
 
 
 def _find(base_url: str, environment: dict[str, str], setting: str | None = None) -> tuple[str | None, str | None]:
-    """The proxy's address, and what decided."""
+    """The proxy's address, and the setting that decided."""
     route = find_route(base_url, setting, environment)
     return (None, route.told_by) if route.proxy is None else (route.proxy.url, route.proxy.told_by)
 
@@ -41,12 +41,12 @@ def _find(base_url: str, environment: dict[str, str], setting: str | None = None
     ],
 )
 def test_the_environment_names_the_proxy(base_url, environment, found) -> None:
-    """By the upstream's scheme, in small letters first; NO_PROXY and this machine's own addresses go past it."""
+    """The upstream's scheme decides; lower case counts first. NO_PROXY and addresses of this machine are exempt."""
     assert _find(base_url, environment) == found
 
 
 def test_the_configuration_wins() -> None:
-    """Over the whole environment, also for an upstream on this machine."""
+    """It overrides the whole environment, also for an upstream on this machine."""
     environment = {"HTTPS_PROXY": "socks5://x", "NO_PROXY": "*"}
     assert _find(HTTPS, environment, A) == (A, "upstream.proxy")
     assert _find("http://127.0.0.1:1", environment, A) == (A, "upstream.proxy")
@@ -84,19 +84,19 @@ def test_the_configuration_wins() -> None:
     ],
 )
 def test_no_proxy_names_hosts_suffixes_networks_and_ports(host, entry, exempt) -> None:
-    """Whole labels count, letters' case does not."""
+    """Whole labels are compared, without regard to case."""
     assert is_exempt(host, 443, entry) is exempt
 
 
 @given(st.text(), st.integers(1, 65_535))
 def test_any_no_proxy_is_read(text: str, port: int) -> None:
-    """Whatever stands there, there is an answer; `*` is always yes."""
+    """Every text has an answer; `*` always means yes."""
     assert isinstance(is_exempt("api.example.com", port, text), bool)
     assert is_exempt("api.example.com", port, f"{text},*")
 
 
 def test_a_password_is_kept_apart() -> None:
-    """It is decoded, goes into the header for the proxy, and is not in any text of the address."""
+    """It is decoded and sent only in the header for the proxy. No text of the address contains it."""
     proxy = read_proxy("http://me:P%40SS@a:1", "HTTPS_PROXY")
 
     assert proxy.authorization == "Basic bWU6UEBTUw=="
@@ -127,14 +127,14 @@ def test_a_password_is_kept_apart() -> None:
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused(address: str, words: str) -> None:
-    """By a sentence that says what to write, and not what was written."""
+    """The message says what to write, and does not repeat what was written."""
     with pytest.raises(UnusableProxyError, match=words) as caught:
         read_proxy(address, "x")
     assert "PLANTED" not in str(caught.value)
 
 
 def test_a_proxy_of_the_environment_that_cannot_be_used_is_named() -> None:
-    """By its variable, if an upstream goes by it, and to nobody who stays on this machine."""
+    """The message names its variable if an upstream would use it. Upstreams on this machine are not affected."""
     environment = {"ALL_PROXY": "socks5://me:PLANTED@a:1"}
     with pytest.raises(ConfigError, match=r"\AALL_PROXY: SOCKS proxies are not supported; ") as caught:
         load_config(environment=environment)
@@ -147,7 +147,7 @@ def test_a_proxy_of_the_environment_that_cannot_be_used_is_named() -> None:
 
 
 def test_each_upstream_has_its_own() -> None:
-    """Named ones, too."""
+    """Named upstreams have theirs, too."""
     text = f"upstream: {{proxy: '{A}'}}\nupstreams: {{x: {{base_url: '{HTTPS}'}}, y: {{proxy: direct}}}}"
     config = load_config(text, environment={"HTTPS_PROXY": B})
 
@@ -163,7 +163,7 @@ def test_each_upstream_has_its_own() -> None:
     "value", ["none", "'a:1'", "'socks5://me:PLANTED@a:1'", "'http://me:PLANTED@a b'", "5", "true"]
 )
 def test_a_setting_that_is_no_proxy_is_told_by_its_line(value: str) -> None:
-    """Without what it holds."""
+    """The message does not contain its value."""
     with pytest.raises(ConfigError, match=r"\Aupstream\.proxy \(line 2\): \S") as caught:
         load_config(f"upstream:\n  proxy: {value}", environment={})
     assert "PLANTED" not in str(caught.value)

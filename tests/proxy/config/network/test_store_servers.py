@@ -51,7 +51,7 @@ def test_a_url_says_who_is_asked_and_how(store: str, servers: StoreServers) -> N
     ],
 )
 def test_a_wrong_url_is_refused_by_check_with_what_it_must_be(store: str, words: str) -> None:
-    """Without its password."""
+    """The message does not contain its password."""
     with pytest.raises(ConfigError) as caught:
         load_config(settings=[f"store={store}"], environment={})
     assert words in str(caught.value)
@@ -59,6 +59,6 @@ def test_a_wrong_url_is_refused_by_check_with_what_it_must_be(store: str, words:
 
 
 def test_the_servers_are_not_shown_with_their_password() -> None:
-    """A value that is printed by mistake tells nothing."""
+    """If the value is printed by mistake, it shows no password."""
     servers = read_servers("redis+sentinel://:planted@h/main?sentinel_password=planted")
     assert "planted" not in repr(servers)

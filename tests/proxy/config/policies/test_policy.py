@@ -1,4 +1,4 @@
-"""The numbers that the rules get of a policy's keys."""
+"""The values that the rules get from a policy's keys."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def _fitted(window_tokens: int = DEFAULT_CONTEXT_WINDOW, economy: Economy = Econ
 
 
 def test_a_policy_is_what_the_rules_need() -> None:
-    """Every number arrives under its name; a window that is not known is 128,000 tokens."""
+    """Every number arrives under its name. An unknown window is 128,000 tokens."""
     text = """{context_window: 9000, completion_reserve: 10, high_water: 0.7, low_water: 0.3, overflow_strategy: prune,
     on_exceeded: forward, max_tool_result_tokens: 99, max_tool_result_bytes: 999, protect_turns: 1, keep_user_tokens: 5,
     anchors: 0.2, keep_images: 4, instruction_files: [RULES.md], summary: {max_tokens: 77, min_steps: 3, role: pair}}"""
@@ -59,7 +59,7 @@ def test_a_policy_is_what_the_rules_need() -> None:
 
 @given(window_tokens=WINDOWS, economy=st.sampled_from(Economy))
 def test_what_is_auto_is_fitted_to_window_and_economy(window_tokens: int, economy: Economy) -> None:
-    """Waters, the tokens of a summary, the share of the index. All else has a default of its own."""
+    """That is: the waters, the tokens of a summary and the share of the index. Other keys have fixed defaults."""
     budgets = find_budgets(economy, window_tokens)
 
     assert PolicyConfig(economy=economy).to_policy(Prices(), window_tokens=window_tokens) == Policy(
@@ -75,12 +75,12 @@ def test_what_is_auto_is_fitted_to_window_and_economy(window_tokens: int, econom
 
 @pytest.mark.parametrize("share", ["0", "0.0", "'0'"])
 def test_nothing_is_carried_over_a_cut_if_the_share_is_zero(share: str) -> None:
-    """Of shares, this one alone may be nothing."""
+    """Of all shares, only this one may be zero."""
     assert _load(f"defaults: {{anchors: {share}}}").defaults.to_policy(Prices()).anchor_share == 0
 
 
 def test_a_window_that_is_not_known_is_the_default() -> None:
-    """What is auto goes by that."""
+    """Values that are `auto` depend on this default."""
     assert PolicyConfig().to_policy(Prices()) == PolicyConfig().to_policy(
         Prices(), window_tokens=DEFAULT_CONTEXT_WINDOW
     )
@@ -88,14 +88,14 @@ def test_a_window_that_is_not_known_is_the_default() -> None:
 
 
 def test_waters_that_are_set_are_those() -> None:
-    """Both, in a number or in text, whatever is fitted."""
+    """Both are used as they are set, as numbers or as texts."""
     for text in ("{high_water: 0.7, low_water: 0.1}", "{high_water: '0.7', low_water: '0.1', economy: frugal}"):
         assert _waters(_load(f"defaults: {text}").defaults) == (0.7, 0.1)
 
 
 @given(share=SHARES, window_tokens=WINDOWS)
 def test_one_water_that_is_set_has_the_other_in_proportion(share: float, window_tokens: int) -> None:
-    """As the fitted ones stand to each other, as long as the room holds it; low below high in any case."""
+    """The other one has the ratio of the fitted waters, as far as the room allows. Low water is always lower."""
     fitted_high, fitted_low = _fitted(window_tokens)
 
     high, low = _waters(PolicyConfig(high_water=share), window_tokens)
@@ -124,7 +124,7 @@ def test_one_water_that_is_set_has_the_other_in_proportion(share: float, window_
 def test_a_profile_sets_its_waters_over_the_defaults(
     defaults: str, profile: str, expected: tuple[float, float]
 ) -> None:
-    """Key by key; what it leaves open, and the window it names, count as if they stood in one place."""
+    """Each key is set by itself. A key or a window that the profile does not set comes from the defaults."""
     config = _load(f"{{defaults: {defaults}, profiles: {{p: {profile}}}}}")
 
     assert _waters(config.over_defaults(config.profiles["p"])) == expected
@@ -132,7 +132,7 @@ def test_a_profile_sets_its_waters_over_the_defaults(
 
 @pytest.mark.parametrize("text", ["{}", "{low_water: 0.2}", "{high_water: 0.9}", "{economy: careful}"])
 def test_a_percentage_of_the_environment_replaces_a_high_water_that_is_auto(text: str) -> None:
-    """Low water keeps the share of it that the fitted one has, in the profiles, too."""
+    """Low water keeps its fitted ratio to high water, in profiles too."""
     config = _load(f"{{defaults: {text}, profiles: {{p: {text}}}}}", TRIMTAB_AUTOCOMPACT_PCT="50")
 
     for settings in (config.defaults, config.over_defaults(config.profiles["p"])):
@@ -141,7 +141,7 @@ def test_a_percentage_of_the_environment_replaces_a_high_water_that_is_auto(text
 
 
 def test_numbers_of_the_rules_are_in_our_tokens() -> None:
-    """A summary's maximum is of the model's own; the window and the reserve stay as they are."""
+    """A summary's maximum is given in the model's own tokens. The window and the reserve are not converted."""
     settings = PolicyConfig()
     policy = settings.to_policy(Prices(), token_ratio=2.0, window_tokens=64_000)
 

@@ -14,7 +14,7 @@ def _load(text: str) -> SummaryConfig:
 
 
 def test_every_key_is_read() -> None:
-    """And a window that is not known does not change what is set."""
+    """An unknown window does not change what is set."""
     text = """{model: m, request: inline, max_tokens: 100, instructions: Keep names., wait_seconds: 0, min_steps: 1,
     role: pair, timeout_seconds: 3, temperature: 0}"""
 
@@ -54,13 +54,13 @@ def test_a_summary_grows_with_the_window_unless_its_size_is_set(window_tokens: i
     ],
 )
 def test_a_key_of_another_kind_is_named(text: str, problem: str) -> None:
-    """With what would do."""
+    """The message says what would be right."""
     assert find_problems(f"defaults: {{summary: {text}}}") == [f"defaults.summary.{problem}"]
 
 
 @pytest.mark.parametrize("instructions", ["", "x" * 4001])
 def test_instructions_are_words_of_a_bounded_length(instructions: str) -> None:
-    """They are a part of every prompt. None at all is null, not an empty text."""
+    """They are part of every prompt. To set none, write null, not an empty text."""
     assert _load("{}").instructions is None
     assert len(_load(f"{{instructions: {'x' * 4000}}}").instructions or "") == 4000
     (problem,) = find_problems(f"defaults: {{summary: {{instructions: '{instructions}'}}}}")

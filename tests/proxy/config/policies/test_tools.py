@@ -1,4 +1,4 @@
-"""What the configuration says of tool results."""
+"""The configuration's keys for tool results."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 def policy(defaults: str, *, token_ratio: float = 1.0) -> Policy:
-    """The defaults as the rules get them."""
+    """The defaults in the form that the rules get."""
     return load_config(f"defaults: {defaults}", environment={}).defaults.to_policy(Prices(), token_ratio=token_ratio)
 
 
@@ -25,7 +25,7 @@ def policy(defaults: str, *, token_ratio: float = 1.0) -> Policy:
     ],
 )
 def test_tidying_is_a_switch_or_a_mapping_of_switches(text: str, expected: Tidying | None) -> None:
-    """Where all are off nothing is tidied; a tool's entry is written the same way."""
+    """If all switches are off, nothing is tidied. A tool's entry is written the same way."""
     assert policy(f"{{tidy: {text}}}").tidying == expected
     assert policy(f"{{tools: {{x: {{tidy: {text}}}}}}}").tools[0].treatment.tidying == expected
 
@@ -44,21 +44,21 @@ def test_tidying_is_a_switch_or_a_mapping_of_switches(text: str, expected: Tidyi
     ],
 )
 def test_switches_are_laid_over_the_others(defaults: str, own: str, expected: Tidying | None) -> None:
-    """Of a model, a profile or a tool: what they do not set is as it is without them, each switch by itself."""
+    """The switches of a model, a profile or a tool override others one by one. Switches that are not set stay."""
     text = f"{{tidy: {defaults}, tools: {{x: {{tidy: {own}}}}}}}"
     assert policy(text).tools[0].treatment.tidying == expected
     text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tidy: {own}}}], profiles: {{p: {{tidy: {own}}}}}}}"
     config = load_config(text, environment={})
     for found in (config.policy_for("m"), config.over_defaults(config.profiles["p"])):
         assert found.to_policy(Prices()).tidying == expected
-    # And a tool's over the model's.
+    # A tool's switches override the model's.
     text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tools: {{x: {{tidy: {own}}}}}}}]}}"
     (tool,) = load_config(text, environment={}).policy_for("m").to_policy(Prices()).tools
     assert tool.treatment.tidying == expected
 
 
 def test_what_a_tools_entry_does_not_set_is_the_policys() -> None:
-    """Budgets are counted by our vocabulary, whatever the model's ratio; globs keep the order in which they stand."""
+    """Budgets are in our tokens, whatever the model's ratio. Globs keep their order."""
     text = """{max_tool_result_tokens: 1000, max_tool_result_bytes: 5000, truncation: head_tail, dedupe: false, tools: {
       "z*": {}, "a*": {max_tool_result_tokens: 200, tidy: false}, "b": {exclude: true, truncation: salient},
       "c": {exclude: ["*.md", "x"]}, "*": {max_tool_result_bytes: 300, dedupe: true}}}"""
@@ -78,7 +78,7 @@ def test_what_a_tools_entry_does_not_set_is_the_policys() -> None:
 
 
 def test_a_models_tools_replace_the_defaults() -> None:
-    """All of them; without any of its own it has the defaults'."""
+    """All tools of the defaults are replaced. A model without tools has those of the defaults."""
     config = load_config(
         "defaults: {tools: {a: {dedupe: false}}}\nmodels: [{match: x, tools: {b: {}}}, {match: y, dedupe: false}]",
         environment={},
@@ -112,7 +112,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("text", "expected"), MISTAKES.items(), ids=MISTAKES.keys())
 def test_mistakes_are_told_with_their_place(text: str, expected: str) -> None:
-    """What stands there, and what may."""
+    """The message has the value and what is allowed."""
     with pytest.raises(ConfigError) as caught:
         load_config(f"defaults:\n  {text}", environment={})
     assert str(caught.value) == expected
@@ -120,7 +120,7 @@ def test_mistakes_are_told_with_their_place(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(("text", "value"), [("false", False), ("true", True), ("no", False), ("${X:-off}", False)])
 def test_a_switch_may_be_text(text: str, *, value: bool) -> None:
-    """The environment gives texts; every switch takes the same ones, those that stand for more, too."""
+    """Variables give texts. Every switch accepts the same texts, also a switch that may be a section."""
     policy = load_config(
         f"defaults: {{dedupe: '{text}', tidy: '{text}', tools: {{a: {{exclude: '{text}', tidy: '{text}'}}}}}}",
         environment={},

@@ -1,4 +1,4 @@
-"""Limits: what each of several workers gets."""
+"""Limits: the part that each of several workers gets."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from proxy.config.sections.limits import MIN_MEMORY_BYTES, LimitsConfig
     held_bytes=st.none() | st.integers(1024, 2**40),
 )
 def test_workers_together_take_on_what_the_configuration_says(workers, requests, memory_bytes, held_bytes) -> None:
-    """Rounded up for requests; never less than a process needs to work, and one alone takes on all."""
+    """Numbers of requests are rounded up, and are never less than a process needs. A single process gets everything."""
     limits = LimitsConfig(
         max_concurrent_requests=requests, max_memory_bytes=memory_bytes, max_held_bytes=held_bytes
     ).divide(workers)

@@ -1,4 +1,4 @@
-"""An upstream of the configuration: which environment counts for it, and how long its certificates count."""
+"""An upstream of the configuration: which environment applies to it, and which certificates."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ PROXIED = {"HTTPS_PROXY": "http://proxy.test:3128"}
 
 
 def test_the_environment_counts_only_when_it_is_asked() -> None:
-    """`check` and tests read a configuration by itself; the upstream that is asked stays as it is."""
+    """`check` and tests read a configuration without it. The original upstream object does not change."""
     upstream = UpstreamConfig(base_url=URL)
     routed = upstream.routed_by(PROXIED)
 
@@ -26,20 +26,20 @@ def test_the_environment_counts_only_when_it_is_asked() -> None:
 
 @pytest.mark.parametrize(("setting", "url"), [("http://other.test:1", "http://other.test:1"), ("direct", None)])
 def test_what_is_configured_wins_over_the_environment(setting: str, url: str | None) -> None:
-    """With and without it."""
+    """The result is the same with and without an environment."""
     upstream = UpstreamConfig(base_url=URL, proxy=setting)
     for route in (upstream.route, upstream.routed_by(PROXIED).route):
         assert (route.proxy.url if route.proxy is not None else None) == url
 
 
 def test_a_proxy_of_the_environment_that_cannot_be_used_is_refused() -> None:
-    """It is not passed over."""
+    """Such a proxy is not skipped."""
     with pytest.raises(UnusableProxyError, match="HTTPS_PROXY"):
         UpstreamConfig(base_url=URL).routed_by({"HTTPS_PROXY": "socks5://proxy.test:1"})
 
 
 def test_certificates_are_those_that_were_read(tmp_path: Path) -> None:
-    """A file that changes or goes changes nothing for who has read it."""
+    """If a file changes or disappears, the certificates that were read stay in use."""
     upstream = UpstreamConfig(base_url=URL, ca_file=str(Authority(tmp_path).ca_file))
     Path(str(upstream.ca_file)).unlink()
 
@@ -49,7 +49,7 @@ def test_certificates_are_those_that_were_read(tmp_path: Path) -> None:
 
 
 def test_authorities_of_the_environment_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    """OpenSSL passes over them without a word."""
+    """OpenSSL skips such files silently."""
     upstream = UpstreamConfig(base_url=URL)
     fault = upstream.routed_by({"SSL_CERT_FILE": str(tmp_path / "missing.pem")}).trust_fault
 
@@ -69,7 +69,7 @@ def test_authorities_of_the_environment_that_cannot_be_read_are_told(tmp_path: P
     ],
 )
 def test_whose_credential_an_upstream_is_shown(fields: dict[str, Any], main: str, named: str) -> None:
-    """A client's reaches no named upstream unless that is said; copies say the same."""
+    """A client's credential reaches a named upstream only if the configuration says so. Copies behave the same."""
     upstream = UpstreamConfig(base_url=URL, **fields)
     config = Config(upstream=upstream, upstreams={"other": upstream})
 
@@ -91,13 +91,13 @@ def test_whose_credential_an_upstream_is_shown(fields: dict[str, Any], main: str
     ],
 )
 def test_a_credential_is_bare_on_the_way_to_another_machine_without_tls(base_url: str, *, bares: bool) -> None:
-    """Whosever it is; where none is shown there is nothing to read."""
+    """It does not matter whose credential it is. If none is sent, nothing can be read."""
     for fields in ({}, {"api_key": "k"}):
         assert UpstreamConfig(base_url=base_url, **fields).bares_credential is bares
     assert not UpstreamConfig(base_url=base_url).named().bares_credential
 
 
 def test_no_key_and_no_password_is_shown() -> None:
-    """Nor in a log line of a careless day."""
+    """Printing an upstream does not show them either."""
     upstream = UpstreamConfig(base_url=URL, api_key="PLANTED", proxy="http://user:PLANTED@proxy.test:1")
     assert "PLANTED" not in f"{upstream!r} {upstream} {upstream.route!r} {upstream.route}"

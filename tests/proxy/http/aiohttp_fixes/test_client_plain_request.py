@@ -98,7 +98,7 @@ async def test_a_new_connection_that_is_refused_is_told_as_aiohttp_tells_it() ->
     ids=["hangs up", "speaks no HTTP"],
 )
 async def test_what_is_no_answer_is_told_as_aiohttp_tells_it(answer: bytes, error: type[Exception]) -> None:
-    """And the connection is not used again."""
+    """The connection is not used again."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

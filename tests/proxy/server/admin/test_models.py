@@ -1,4 +1,4 @@
-"""What `/trimtab/api/models` shows, and of whom nothing."""
+"""What `/trimtab/api/models` shows, and which models it hides."""
 
 import orjson
 import pytest
@@ -27,12 +27,12 @@ def _list(**windows: int) -> bytes:
 
 
 async def _settle(proxy: Proxy) -> None:
-    """Wait until nothing more is being learned."""
+    """Wait until nothing is being learned."""
     await proxy.services.models.settle()
 
 
 async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeUpstream, start_proxy) -> None:
-    """Those that were asked, the latest first, then those that the upstream has told of."""
+    """Models that were requested come first, the latest at the top. Models that an upstream has listed follow."""
     upstream.models = _list(told=8192, asked=4096)
     proxy = await start_proxy("models=[{match: mine, context_window: 9000}]")
     await _settle(proxy)
@@ -55,7 +55,7 @@ async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeU
 
 
 async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
-    """Not a vocabulary that could not be loaded, but what stands in for it."""
+    """If a vocabulary could not be loaded, the page names its replacement."""
 
     def lose(_name: str) -> None:
         message = "no such file"
@@ -70,7 +70,7 @@ async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
 
 
 async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
-    """The ratio, whence it comes, and how far off counts were of late."""
+    """The page has the ratio, its source, and the error of recent counts."""
 
     async def answer(_recorded, _request):
         return completion(prompt_tokens=6000, completion_tokens=1)
@@ -88,7 +88,7 @@ async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
 
 
 async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:
-    """It holds against the configuration, the upstream's own word and the catalogue."""
+    """It overrides the configuration, the upstream's own report and the catalogue."""
     monkeypatch.setattr("proxy.state.models.facts.find_window", lambda *_: 30_000)
 
     async def refuse(recorded, _request):
@@ -113,7 +113,7 @@ async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, mon
 
 
 async def test_the_catalogue_is_named(client, upstream, start_proxy, monkeypatch) -> None:
-    """Where nobody else knows."""
+    """It is the source if no other source knows the window."""
     monkeypatch.setattr("proxy.state.models.facts.find_window", lambda url, model: 7000 if model == "m" else None)
     proxy = await start_proxy()
     await _ask(client, proxy, "m")
@@ -123,7 +123,7 @@ async def test_the_catalogue_is_named(client, upstream, start_proxy, monkeypatch
 
 
 async def test_a_name_that_no_upstream_has_vouched_for_is_not_shown(client, upstream, start_proxy) -> None:
-    """It may be anything that a client has said; so may a credential be anywhere but here."""
+    """It may be any text of a client, even a credential."""
 
     async def refuse(_recorded, _request):
         return error(404, message="no such model")
@@ -137,7 +137,7 @@ async def test_a_name_that_no_upstream_has_vouched_for_is_not_shown(client, upst
 
 @pytest.mark.parametrize("told", [0, 4])
 async def test_a_long_list_is_cut(client, upstream, start_proxy, told: int) -> None:
-    """What was left out is counted."""
+    """The number of omitted models is shown."""
     upstream.models = _list(**{f"told-{number}": 8192 for number in range(told)})
     proxy = await start_proxy()
     for number in range(3):

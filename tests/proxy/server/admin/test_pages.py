@@ -8,7 +8,7 @@ from proxy.server.admin.pages import PAGES
 
 @pytest.mark.parametrize("path", ["/trimtab", "/trimtab/", "/trimtab/nope", "/trimtab/health/x", "/%74rimtab/api"])
 async def test_what_is_no_page_is_not_found(path, client, upstream, start_proxy):
-    """In OpenAI's form, with the pages that there are; the upstream hears nothing of it."""
+    """The error has OpenAI's form and names the existing pages. Nothing is sent to the upstream."""
     proxy = await start_proxy()
     async with client.get(proxy.url + path) as response:
         error = orjson.loads(await response.read())["error"]
@@ -20,7 +20,7 @@ async def test_what_is_no_page_is_not_found(path, client, upstream, start_proxy)
 
 @pytest.mark.parametrize("path", ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"])
 async def test_what_only_looks_like_ours_passes(path, client, upstream, start_proxy):
-    """A path beside ours is the upstream's."""
+    """A path next to ours belongs to the upstream."""
     proxy = await start_proxy()
     async with client.get(proxy.url + path) as response:
         assert response.status == 200

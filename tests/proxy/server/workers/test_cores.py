@@ -1,4 +1,4 @@
-"""How many processes there are to be."""
+"""The number of worker processes."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ def sixteen_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_quota(directory: Path, text: str) -> Path:
-    """The file in which a container's processor time stands."""
+    """The file with a container's processor quota."""
     file = directory / "cpu.max"
     file.write_text(text, encoding="ascii")
     return file
@@ -29,18 +29,18 @@ def make_quota(directory: Path, text: str) -> Path:
     [("max 100000\n", 16), ("200000 100000\n", 2), ("150000 100000\n", 2), ("5000 100000", 1), ("", 16), ("1 0", 16)],
 )
 def test_a_container_counts_what_it_may_use(quota: str, expected: int, tmp_path: Path) -> None:
-    """Not the machine's cores; part of a core is one, and a file that says something else is none."""
+    """The machine's cores do not count. A part of a core counts as one, and an invalid file does not count."""
     assert count_cores(make_quota(tmp_path, quota)) == expected
 
 
 @pytest.mark.usefixtures("sixteen_cores")
 def test_without_a_file_the_cores_count(tmp_path: Path) -> None:
-    """Outside of containers there is none."""
+    """Outside of containers, there is no such file."""
     assert count_cores(tmp_path / "none") == 16
 
 
 def test_where_a_process_cannot_be_bound_to_cores_all_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As on macOS."""
+    """MacOS is such a system."""
     monkeypatch.delattr(cores.os, "sched_getaffinity", raising=False)
     assert count_cores(tmp_path / "none") == os.cpu_count()
 
@@ -57,5 +57,5 @@ def test_where_a_process_cannot_be_bound_to_cores_all_count(monkeypatch: pytest.
     ],
 )
 def test_auto_takes_no_more_than_there_is_memory_for(settings: list[str], expected: int, tmp_path: Path) -> None:
-    """A number is taken as it is."""
+    """A configured number is used as it is."""
     assert count_workers(load_config(settings=settings, environment={}), tmp_path / "none") == expected

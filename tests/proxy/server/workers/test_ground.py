@@ -1,4 +1,4 @@
-"""What all workers share from before the first of them."""
+"""What all workers share. It exists before the first of them."""
 
 import socket
 
@@ -13,13 +13,13 @@ from proxy.telemetry.shared import SharedMetrics
 
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a worker does to the metrics of its process is undone."""
+    """Undo whatever a worker does to the metrics of its process."""
     monkeypatch.setattr(values, "ValueClass", values.ValueClass)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
 
 
 def open_ground(*settings: str) -> Ground:
-    """For two workers."""
+    """The ground of two workers."""
     return Ground.open(load_config(settings=("listen=127.0.0.1:0", *settings), environment={}), 2)
 
 
@@ -41,7 +41,7 @@ def test_workers_have_the_same_key_and_addresses(settings) -> None:
 
 
 def test_what_stops_listening_refuses_connections() -> None:
-    """At all addresses, once no worker listens there either."""
+    """All addresses refuse them, as soon as no worker listens there either."""
     ground = open_ground("metrics_listen=127.0.0.1:0")
     places = [listeners.of(number)[0].getsockname() for listeners in ground.listeners for number in (1, 2)]
     for listeners in ground.listeners:
@@ -56,7 +56,7 @@ def test_what_stops_listening_refuses_connections() -> None:
 
 
 def test_an_address_that_is_taken_is_an_error_at_once() -> None:
-    """Before there is any worker."""
+    """It is reported before there is any worker."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -65,7 +65,7 @@ def test_an_address_that_is_taken_is_an_error_at_once() -> None:
 
 
 def test_metrics_without_a_folder_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the addresses are free again."""
+    """The addresses are free again afterwards."""
 
     def fail(_workers: int) -> SharedMetrics:
         raise FileNotFoundError(2, "No usable temporary directory found")

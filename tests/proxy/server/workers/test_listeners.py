@@ -17,21 +17,21 @@ def connect(listeners: Listeners) -> socket.socket:
 
 @pytest.fixture(params=[True, False], ids=["spread", "shared"])
 def listeners(request: pytest.FixtureRequest):
-    """For two workers; with sockets of their own, and with one for both."""
+    """The listeners of two workers, with separate sockets and with shared ones."""
     made = Listeners(LOCAL, 2, is_spread=request.param)
     yield made
     made.close()
 
 
 def test_all_workers_have_one_address(listeners: Listeners) -> None:
-    """Also if the port was for the system to choose."""
+    """The port may be one that the system chooses."""
     ports = {one.getsockname()[1] for number in (1, 2) for one in listeners.of(number)}
     assert ports == {split_address(listeners.url.removeprefix("http://"))[1]}
     assert ports != {0}
 
 
 def test_connections_wait_for_the_first_worker_from_the_start(listeners: Listeners) -> None:
-    """So the place is taken at once, and nobody is refused while the first worker begins."""
+    """So the address is taken at once, and no client is refused while the first worker starts."""
     with connect(listeners):
         listeners.of(1)[0].accept()[0].close()
 
@@ -47,7 +47,7 @@ def test_what_comes_to_a_dead_worker_waits_for_the_next(listeners: Listeners) ->
 
 
 def test_every_connection_goes_to_one_who_listens() -> None:
-    """A worker that has not begun gets none."""
+    """A worker that has not started gets none."""
     listeners = Listeners(LOCAL, 2, is_spread=True)
     (one,) = listeners.of(1)
     one.settimeout(5)
@@ -58,7 +58,7 @@ def test_every_connection_goes_to_one_who_listens() -> None:
 
 
 def test_renewed_sockets_get_nothing_until_they_listen() -> None:
-    """What comes meanwhile goes to the others; the address stays."""
+    """Until then, new connections go to the others. The address stays."""
     listeners = Listeners(LOCAL, 2, is_spread=True)
     (first,), (second,) = listeners.of(1), listeners.of(2)
     second.listen()
@@ -84,7 +84,7 @@ def test_shared_sockets_are_not_renewed() -> None:
 
 
 def test_a_worker_keeps_its_own_sockets_only(listeners: Listeners) -> None:
-    """Else a port would stay open for as long as any process lives."""
+    """Otherwise a port would stay open as long as any process lives."""
     (own,), (other,) = listeners.of(1), listeners.of(2)
     listeners.keep(1)
     assert own.fileno() != -1
@@ -92,7 +92,7 @@ def test_a_worker_keeps_its_own_sockets_only(listeners: Listeners) -> None:
 
 
 def test_an_address_that_others_have_is_refused(listeners: Listeners) -> None:
-    """Also if these others would share it, as a second trimtab would."""
+    """The other program may even be willing to share the address, as a second trimtab would."""
     address = listeners.url.removeprefix("http://")
     for is_spread in (True, False):
         with pytest.raises(OSError, match="in use"):
@@ -103,7 +103,7 @@ def test_an_address_that_others_have_is_refused(listeners: Listeners) -> None:
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6 here")
 def test_all_addresses_of_a_name_are_listened_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one port."""
+    """All of them have the same port."""
     found = [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
         (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),

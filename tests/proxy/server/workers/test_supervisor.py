@@ -17,14 +17,14 @@ ROOT = PROGRAM.parents[2]
 
 
 class Supervised:
-    """A supervisor that runs; `log` are its lines so far."""
+    """A running supervisor. `log` has its lines so far."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
         self.log: list[dict[str, object]] = []
 
     def read_log(self, event: str) -> dict[str, object]:
-        """The next line of the log that is this event."""
+        """The next log line with this event."""
         while True:
             line = orjson.loads(read_line(self.process.stderr))
             self.log.append(line)
@@ -32,23 +32,23 @@ class Supervised:
                 return line
 
     def read_worker(self) -> tuple[int, int, str]:
-        """What a worker says next: its number, its process, and the word."""
+        """A worker's next line: its number, its process and its action."""
         number, pid, what = read_line(self.process.stdout).decode().split()
         return int(number), int(pid), what
 
     def read_both(self) -> dict[int, tuple[int, str]]:
-        """What both workers say next, by their numbers."""
+        """The next line of both workers, by their numbers."""
         return {number: (pid, what) for number, pid, what in (self.read_worker(), self.read_worker())}
 
     def end(self, *numbers: int) -> int:
-        """Send signals, one after the other was heard; the status."""
+        """Send signals, each after the previous one was handled. Returns the exit status."""
         for number in numbers:
             self.process.send_signal(number)
         return self.process.wait(10)
 
 
 def read_line(stream: "IO[bytes] | None") -> bytes:
-    """The next line; an error if there is none."""
+    """The next line. Raises an error if there is none."""
     assert stream is not None
     line = stream.readline()
     assert line
@@ -69,7 +69,7 @@ def supervising(what: str) -> Iterator[Supervised]:
 
 
 def test_it_says_once_that_all_are_ready_and_passes_the_end_on() -> None:
-    """It has one thread, two workers of its own, and status 0 once they have ended."""
+    """It has one thread and two workers. It ends with status 0 after both have ended."""
     with supervising("serve") as running:
         assert running.read_log("listening")["threads"] == 1
         both = running.read_both()
@@ -80,7 +80,7 @@ def test_it_says_once_that_all_are_ready_and_passes_the_end_on() -> None:
 
 
 def test_a_reload_reaches_all_workers() -> None:
-    """Those that come later, too: but these begin with it."""
+    """Workers that start later begin with the new configuration."""
     with supervising("serve") as running:
         running.read_log("listening")
         both = running.read_both()
@@ -96,7 +96,7 @@ def test_a_reload_reaches_all_workers() -> None:
 
 
 def test_what_is_not_to_be_reloaded_reaches_nobody() -> None:
-    """An invalid configuration is the supervisor's to tell of."""
+    """The supervisor itself reports an invalid configuration."""
     with supervising("invalid") as running:
         running.read_log("listening")
         running.read_both()
@@ -107,7 +107,7 @@ def test_what_is_not_to_be_reloaded_reaches_nobody() -> None:
 
 @pytest.mark.parametrize(("what", "status"), [("fail", 3), ("killed", 137)])
 def test_a_worker_that_cannot_start_is_no_loop(what: str, status: int) -> None:
-    """The first is the only one; its status is the supervisor's. What it has not said itself is said."""
+    """Only the first worker starts, and its status is the supervisor's. The supervisor logs what it could not log."""
     with supervising(what) as running:
         assert running.process.wait(10) == status
         assert running.process.stderr is not None
@@ -118,7 +118,7 @@ def test_a_worker_that_cannot_start_is_no_loop(what: str, status: int) -> None:
 
 
 def test_workers_that_die_again_and_again_come_back_ever_later() -> None:
-    """Each at its own pace; the supervisor ends at once when told to."""
+    """Each has its own pauses. The supervisor still ends at once if it is told to."""
     with supervising("die") as running:
         pauses: dict[object, list[object]] = {1: [], 2: []}
         while min(map(len, pauses.values())) < 4:
@@ -130,7 +130,7 @@ def test_workers_that_die_again_and_again_come_back_ever_later() -> None:
 
 
 def test_a_worker_that_leaves_by_itself_gets_no_more_connections_and_one_comes_in_its_place() -> None:
-    """As if an operator ended one: its requests end, and new ones go elsewhere."""
+    """The effect is as if an operator ended it: its requests end, and new ones go to other workers."""
     with supervising("leave") as running:
         running.read_log("listening")
         both = running.read_both()
@@ -143,7 +143,7 @@ def test_a_worker_that_leaves_by_itself_gets_no_more_connections_and_one_comes_i
 
 
 def test_workers_that_do_not_end_are_killed() -> None:
-    """Once the drain is over, and it is said: status 1."""
+    """They are killed after the drain, and the log says so. The status is 1."""
     with supervising("deaf") as running:
         running.read_log("listening")
         both = running.read_both()
@@ -156,7 +156,7 @@ def test_workers_that_do_not_end_are_killed() -> None:
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_all_at_once(second: signal.Signals) -> None:
-    """The status names it."""
+    """The status names the signal."""
     with supervising("deaf") as running:
         running.read_log("listening")
         running.read_both()

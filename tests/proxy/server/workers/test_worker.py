@@ -11,7 +11,7 @@ from proxy.telemetry.shared import Roster, SharedMetrics
 
 @pytest.fixture
 def line():
-    """Both ends: the supervisor's, the worker's."""
+    """Both ends of the line: the supervisor's and the worker's."""
     ours, theirs = socket.socketpair()
     theirs.settimeout(0)
     yield ours, theirs
@@ -20,7 +20,7 @@ def line():
 
 
 def make_worker(line: socket.socket) -> Worker:
-    """A worker that has no sockets."""
+    """A worker without sockets."""
     metrics = SharedMetrics(Path(), Roster(2), 0)
     return Worker(
         number=1,
@@ -36,7 +36,7 @@ def make_worker(line: socket.socket) -> Worker:
 
 
 def test_a_worker_says_how_far_it_is(line) -> None:
-    """One word each."""
+    """Each state is one message."""
     ours, theirs = line
     worker = make_worker(theirs)
     worker.tell(READY)
@@ -45,7 +45,7 @@ def test_a_worker_says_how_far_it_is(line) -> None:
 
 
 def test_a_worker_hears_that_the_supervisor_is_gone(line) -> None:
-    """Not before it is; and what it says then does no harm."""
+    """It does not hear so before. What the worker says after that does no harm."""
     ours, theirs = line
     worker, ended = make_worker(theirs), []
     worker.hear_end(lambda: ended.append(1))

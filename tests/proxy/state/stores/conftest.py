@@ -32,9 +32,9 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A store to hold the laws against.
+    """A store under test.
 
-    `twin` shares what it keeps (another process would have it); `age` lets so many seconds pass for both.
+    `twin` shares its data, as another process would. `age` lets this many seconds pass for both.
     """
 
     store: SummaryStore
@@ -45,7 +45,7 @@ class Subject:
 
 @pytest.fixture
 def clock() -> Clock:
-    """The time."""
+    """The clock of the test."""
     return Clock()
 
 
@@ -60,7 +60,7 @@ def shared_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def redis_at(shared_redis) -> RedisServer:
-    """The shared server, empty."""
+    """The shared server, emptied."""
     with redis.Redis(port=shared_redis.port) as client:
         client.flushall()
     return shared_redis
@@ -95,14 +95,14 @@ def shared_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def watched(shared_watched) -> Watched:
-    """The shared master, empty."""
+    """The shared master, emptied."""
     _empty(shared_watched.master)
     return shared_watched
 
 
 @pytest.fixture
 def cluster(shared_cluster) -> Cluster:
-    """The shared cluster, empty."""
+    """The shared cluster, emptied."""
     _empty(*shared_cluster.nodes)
     return shared_cluster
 
@@ -161,7 +161,7 @@ def _find_redis(request) -> tuple[str, tuple[RedisServer, ...]]:
 
 
 def _make_redis_age(*servers: RedisServer):
-    """The servers have clocks of their own, so every key is brought nearer to its end."""
+    """The servers have their own clocks, so the expiry of every key is brought nearer instead."""
 
     async def age(seconds: float) -> None:
         for server in servers:

@@ -1,4 +1,4 @@
-"""What lies in a file or on a server does not reveal what was said."""
+"""The content of a file or of a server does not reveal what was said."""
 
 import redis
 
@@ -13,7 +13,7 @@ SUMMARY = Summary(SENTENCE, by_model=True)
 
 
 async def test_a_sentence_is_not_in_the_file(tmp_path, log) -> None:
-    """Nor in its log, while it is open and afterwards; nor is the credential."""
+    """Neither the sentence nor the credential is in the file or its log, while it is open and afterwards."""
     store = SqliteStore(tmp_path / "summaries.sqlite3", ttl_seconds=1000, log=log)
     sealed = await _put(store)
     while_open = _read_all(tmp_path)
@@ -23,7 +23,7 @@ async def test_a_sentence_is_not_in_the_file(tmp_path, log) -> None:
 
 
 async def test_a_sentence_is_not_on_the_server(redis_at) -> None:
-    """Neither in keys nor values, nor in what it writes to its disk."""
+    """It is in no key, in no value, and not in what the server writes to its disk."""
     store = RedisStore(redis_at.url, ttl_seconds=1000)
     sealed = await _put(store)
     await store.close()
@@ -43,7 +43,7 @@ async def _put(store) -> bytes:
 
 
 def _check(sealed: bytes, *stored: bytes) -> None:
-    """The sealed summary is there, so it was looked for in the right place; what it seals is not."""
+    """The sealed summary is found, so the search is in the right place. The sentence in it is not found."""
     for each in stored:
         assert sealed in each
         assert SENTENCE.encode() not in each

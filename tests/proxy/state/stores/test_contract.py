@@ -1,4 +1,4 @@
-"""What every store of summaries keeps to."""
+"""The laws of every store of summaries."""
 
 import asyncio
 
@@ -6,12 +6,12 @@ from proxy.state.stores import SummaryStore
 
 
 async def test_an_unknown_id_has_no_summary(subject) -> None:
-    """What was never put is not there."""
+    """A summary that was never stored is not found."""
     assert await subject.store.get("id") is None
 
 
 async def test_what_was_put_is_found_byte_for_byte(subject) -> None:
-    """Whatever bytes they are, and by whoever shares the store."""
+    """The law holds for any bytes, and for every process that shares the store."""
     sealed = bytes(range(256)) * 40
 
     assert await subject.store.put("id", sealed) == sealed
@@ -19,7 +19,7 @@ async def test_what_was_put_is_found_byte_for_byte(subject) -> None:
 
 
 async def test_the_first_writer_wins(subject) -> None:
-    """A second summary for an id is not kept, and its writer is told which one is."""
+    """A second summary for an id is not kept, and its writer gets the first one."""
     stores: tuple[SummaryStore, ...] = (subject.store, subject.twin, subject.store)
 
     assert [await store.put("id", sealed) for store, sealed in zip(stores, (b"1", b"2", b"3"), strict=True)] == (
@@ -29,7 +29,7 @@ async def test_the_first_writer_wins(subject) -> None:
 
 
 async def test_of_many_writers_at_once_one_wins(subject) -> None:
-    """All of them are told the same."""
+    """All of them get the same summary."""
     stores = (subject.store, subject.twin) * 8
     kept = await asyncio.gather(*(store.put("id", b"%d" % number) for number, store in enumerate(stores)))
 
@@ -38,7 +38,7 @@ async def test_of_many_writers_at_once_one_wins(subject) -> None:
 
 
 async def test_a_summary_is_claimed_by_one(subject) -> None:
-    """A second claim is refused, another summary is free."""
+    """A second claim is refused. Another summary can be claimed."""
     assert await subject.store.claim("id", 60) is not None
     assert await subject.twin.claim("id", 60) is None
     assert await subject.store.claim("id", 60) is None
@@ -46,14 +46,14 @@ async def test_a_summary_is_claimed_by_one(subject) -> None:
 
 
 async def test_of_many_claims_at_once_one_is_granted(subject) -> None:
-    """However many ask."""
+    """The number of claims does not matter."""
     leases = await asyncio.gather(*(store.claim("id", 60) for store in (subject.store, subject.twin) * 8))
 
     assert len([lease for lease in leases if lease is not None]) == 1
 
 
 async def test_a_lease_given_back_is_free(subject) -> None:
-    """The next holder's lease is larger."""
+    """The number of the next holder's lease is larger."""
     first = await subject.store.claim("id", 60)
     await subject.store.release("id", first)
     second = await subject.twin.claim("id", 60)
@@ -62,7 +62,7 @@ async def test_a_lease_given_back_is_free(subject) -> None:
 
 
 async def test_a_lease_that_was_lost_cannot_be_given_back(subject) -> None:
-    """Whoever slept through the end of a lease does not end its successor's."""
+    """A process that slept through the end of its lease does not end the next holder's lease."""
     lost = await subject.store.claim("id", 60)
     await subject.age(61)
     held = await subject.twin.claim("id", 60)
@@ -73,7 +73,7 @@ async def test_a_lease_that_was_lost_cannot_be_given_back(subject) -> None:
 
 
 async def test_who_lost_the_lease_cannot_write_past_the_new_holder(subject) -> None:
-    """The fence: the old holder is told that nothing was kept, and the new one's summary stands."""
+    """The old holder learns that nothing was kept, and the new holder's summary stays."""
     lost = await subject.store.claim("id", 60)
     await subject.age(61)
     held = await subject.twin.claim("id", 60)
@@ -85,7 +85,7 @@ async def test_who_lost_the_lease_cannot_write_past_the_new_holder(subject) -> N
 
 
 async def test_a_lease_that_ran_out_but_was_not_taken_over_still_writes(subject) -> None:
-    """The text is there, and nobody else's is on its way."""
+    """The text is there, and no other process is writing one."""
     lease = await subject.store.claim("id", 60)
     await subject.age(61)
 
@@ -93,7 +93,7 @@ async def test_a_lease_that_ran_out_but_was_not_taken_over_still_writes(subject)
 
 
 async def test_a_lease_that_is_renewed_stays(subject) -> None:
-    """For as long as it is renewed before its end, and no longer."""
+    """Each renewal must come before the end of the lease."""
     lease = await subject.store.claim("id", 6)
     for _ in range(4):
         await subject.age(5)
@@ -105,7 +105,7 @@ async def test_a_lease_that_is_renewed_stays(subject) -> None:
 
 
 async def test_a_lease_that_has_ended_cannot_be_renewed(subject) -> None:
-    """Whether it ran out, was given back, or was never granted: the summary is free."""
+    """It ran out, was given back, or was never granted. The summary can be claimed."""
     lease = await subject.store.claim("id", 6)
     await subject.age(7)
     assert not await subject.store.renew("id", lease, 60)
@@ -118,7 +118,7 @@ async def test_a_lease_that_has_ended_cannot_be_renewed(subject) -> None:
 
 
 async def test_who_lost_the_lease_cannot_renew_its_successors(subject) -> None:
-    """The new holder's ends when it would have ended."""
+    """The new holder's lease ends when it would have ended anyway."""
     lost = await subject.store.claim("id", 6)
     await subject.age(7)
     held = await subject.twin.claim("id", 6)
@@ -130,7 +130,7 @@ async def test_who_lost_the_lease_cannot_renew_its_successors(subject) -> None:
 
 
 async def test_an_unused_summary_is_forgotten(subject) -> None:
-    """Then another may be put in its place."""
+    """Then another summary can be stored for its id."""
     await subject.store.put("id", b"old")
     await subject.age(subject.ttl_seconds + 1)
 
@@ -140,7 +140,7 @@ async def test_an_unused_summary_is_forgotten(subject) -> None:
 
 
 async def test_a_summary_in_use_is_not_forgotten(subject) -> None:
-    """Each reading begins its time anew."""
+    """Each read restarts its lifetime."""
     await subject.store.put("id", b"sealed")
     for _ in range(4):
         await subject.age(0.75 * subject.ttl_seconds)
@@ -148,7 +148,7 @@ async def test_a_summary_in_use_is_not_forgotten(subject) -> None:
 
 
 async def test_a_summary_that_is_written_again_is_in_use(subject) -> None:
-    """Though the second one is not kept."""
+    """The law holds although the second text is not kept."""
     for sealed in (b"1", b"2", b"3", b"4"):
         assert await subject.store.put("id", sealed) == b"1"
         await subject.age(0.75 * subject.ttl_seconds)

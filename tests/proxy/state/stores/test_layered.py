@@ -1,4 +1,4 @@
-"""Memory in front of a durable store, and in its place while that is out."""
+"""A memory store in front of a durable store, and in its place during an outage."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ BACK = {"event": "store_reachable", "store": "durable"}
 
 
 class Durable(MemoryStore):
-    """A store that breaks when told to: wholly, or for whoever writes."""
+    """A store that can be made to fail: for all operations, or for writes only."""
 
     name = "durable"
 
@@ -75,32 +75,32 @@ class Pauses:
         await self._ended.acquire()
 
     async def end(self) -> None:
-        """End the pause that has begun, or is about to."""
+        """End the present pause or the next one."""
         await self._begun.acquire()
         self._ended.release()
 
 
 @pytest.fixture
 def durable(clock) -> Durable:
-    """What stands behind."""
+    """The durable store."""
     return Durable(clock)
 
 
 @pytest.fixture
 def pauses() -> Pauses:
-    """What lies between two attempts to reach it."""
+    """The pauses between two attempts to reach it."""
     return Pauses()
 
 
 @pytest.fixture
 def errors() -> list[str]:
-    """The stores that failed, once for each time."""
+    """The name of the store, once for each failure."""
     return []
 
 
 @pytest.fixture
 async def store(durable, pauses, errors, clock, log) -> AsyncIterator[LayeredStore]:
-    """Memory in front of it."""
+    """A memory store in front of the durable store."""
     store = LayeredStore(durable, ttl_seconds=TTL_SECONDS, on_error=errors.append, log=log, clock=clock, sleep=pauses)
     yield store
     await store.close()
@@ -115,12 +115,12 @@ async def _recovering(store: LayeredStore, pauses: Pauses) -> AsyncIterator[None
 
 
 async def test_it_goes_by_the_durable_ones_name(store) -> None:
-    """The metrics' label."""
+    """The name is the metrics' label."""
     assert store.name == "durable"
 
 
 async def test_what_memory_has_is_not_asked_for_again(store, durable) -> None:
-    """Neither what was put here nor what was found behind."""
+    """The law holds for summaries that were written here, and for those that the durable store returned."""
     await MemoryStore.put(durable, "behind", b"2")
     await store.put("here", b"1")
     found = [await store.get(summary_id) for summary_id in ("here", "behind", "behind")]
@@ -129,7 +129,7 @@ async def test_what_memory_has_is_not_asked_for_again(store, durable) -> None:
 
 
 async def test_a_summary_that_may_not_be_written_is_not_kept_in_memory(store, clock) -> None:
-    """Its lease has gone to another."""
+    """Another process has taken over its lease."""
     lost = await store.claim("id", 60)
     clock.seconds += 61
     await store.claim("id", 60)
@@ -139,7 +139,7 @@ async def test_a_summary_that_may_not_be_written_is_not_kept_in_memory(store, cl
 
 
 async def test_the_durable_store_learns_of_use_that_memory_answers(store, durable, clock) -> None:
-    """Half a life apart it is asked again."""
+    """It is asked again after half of the lifetime."""
     await store.put("id", b"sealed")
     for _ in range(20):
         clock.seconds += 0.3 * TTL_SECONDS
@@ -148,7 +148,7 @@ async def test_the_durable_store_learns_of_use_that_memory_answers(store, durabl
 
 
 async def test_memory_stands_in_while_the_durable_store_is_out(store, durable, errors, log) -> None:
-    """Said once, counted once for the operation that failed, and nobody asks it in vain again."""
+    """The outage is logged once, and the failed operation is counted once. The store is not asked again meanwhile."""
     durable.is_out = True
 
     assert await store.put("id", b"1") == b"1"
@@ -158,7 +158,7 @@ async def test_memory_stands_in_while_the_durable_store_is_out(store, durable, e
 
 
 async def test_every_operation_that_failed_is_counted_and_the_outage_said_once(store, durable, errors, log) -> None:
-    """When many are on their way as it breaks."""
+    """Many operations are in progress when the outage begins."""
     durable.is_out = True
     durable.answers.clear()
     asking = asyncio.gather(store.get("a"), store.put("b", b"1"), store.claim("c", 60))
@@ -171,7 +171,7 @@ async def test_every_operation_that_failed_is_counted_and_the_outage_said_once(s
 
 @pytest.mark.parametrize("operation", ["get", "put", "claim", "renew", "release"])
 async def test_no_operation_fails(store, durable, operation) -> None:
-    """Whichever meets the outage first."""
+    """Any operation may be the first one to fail."""
     durable.is_out = True
     answers = {
         "get": (store.get("id"), None),
@@ -189,7 +189,7 @@ async def test_no_operation_fails(store, durable, operation) -> None:
 
 
 async def test_pauses_grow_and_failures_go_on_being_counted(store, durable, pauses, errors) -> None:
-    """Up to half a minute."""
+    """They grow up to half a minute."""
     durable.is_out = True
     await store.get("id")
     for _ in range(8):
@@ -201,7 +201,7 @@ async def test_pauses_grow_and_failures_go_on_being_counted(store, durable, paus
 
 
 async def test_what_was_kept_meanwhile_is_written_when_it_is_back(store, durable, pauses, log) -> None:
-    """Then it is used again; said once."""
+    """Then the store is used again. The log says so once."""
     durable.is_out = True
     async with _recovering(store, pauses):
         await store.put("meanwhile", b"1")
@@ -213,7 +213,7 @@ async def test_what_was_kept_meanwhile_is_written_when_it_is_back(store, durable
 
 
 async def test_who_wrote_first_wins_after_an_outage_too(store, durable, pauses) -> None:
-    """What another replica has written stands, and this process goes over to it."""
+    """A text of another replica stays, and this process uses it from then on."""
     durable.is_out = True
     async with _recovering(store, pauses):
         assert await store.put("id", b"ours") == b"ours"
@@ -224,7 +224,7 @@ async def test_who_wrote_first_wins_after_an_outage_too(store, durable, pauses) 
 
 
 async def test_a_store_that_can_only_be_read_is_still_out(store, durable, pauses, errors, log) -> None:
-    """As on a full disk: nothing flaps."""
+    """A full disk is an example. Otherwise the store would be used and lost again and again."""
     durable.is_full = True
     await store.claim("id", 1)
     for _ in range(2):
@@ -236,7 +236,7 @@ async def test_a_store_that_can_only_be_read_is_still_out(store, durable, pauses
 
 
 async def test_an_outage_while_writing_through_goes_on_where_it_broke_off(store, durable, pauses, monkeypatch) -> None:
-    """Nothing is left out."""
+    """Every summary is written in the end."""
     durable.is_out = True
     for summary_id in "abc":
         await store.put(summary_id, summary_id.encode())
@@ -253,7 +253,7 @@ async def test_an_outage_while_writing_through_goes_on_where_it_broke_off(store,
 
 
 async def test_beyond_a_bound_the_oldest_are_not_written_through(store, durable, pauses) -> None:
-    """However long the outage, what it costs is bounded."""
+    """So the cost is bounded, however long the outage is."""
     store.max_unwritten = 2
     durable.is_out = True
     async with _recovering(store, pauses):
@@ -265,7 +265,7 @@ async def test_beyond_a_bound_the_oldest_are_not_written_through(store, durable,
 
 
 async def test_what_memory_has_forgotten_meanwhile_is_not_written(store, durable, pauses, clock) -> None:
-    """It was not used for half of its life."""
+    """It was not used for half of its lifetime."""
     durable.is_out = True
     async with _recovering(store, pauses):
         await store.put("id", b"sealed")
@@ -276,7 +276,7 @@ async def test_what_memory_has_forgotten_meanwhile_is_not_written(store, durable
 
 
 async def test_leases_of_an_outage_hold_within_the_process(store, durable) -> None:
-    """One caller makes the summary; given back, it is free."""
+    """One caller makes the summary. After it has given back its lease, the next one can have it."""
     durable.is_out = True
     first = await store.claim("id", 60)
 
@@ -286,7 +286,7 @@ async def test_leases_of_an_outage_hold_within_the_process(store, durable) -> No
 
 
 async def test_a_lease_is_renewed_at_the_store_that_granted_it(store, durable, pauses) -> None:
-    """An outage in between ends neither one's, and no other lease is taken for it."""
+    """An outage in between does not end a lease, and no other lease is taken for it."""
     granted = await store.claim("id", 60)
     durable.is_out = True
     assert not await store.renew("id", granted, 60)
@@ -303,7 +303,7 @@ async def test_a_lease_is_renewed_at_the_store_that_granted_it(store, durable, p
 
 
 async def test_a_lease_of_an_outage_does_not_touch_the_durable_stores(store, durable, pauses) -> None:
-    """Back again, it writes its summary, and gives back only its own."""
+    """After the outage, its holder writes its summary, and gives back only its own lease."""
     durable.is_out = True
     async with _recovering(store, pauses):
         stand_in = await store.claim("id", 60)
@@ -318,7 +318,7 @@ async def test_a_lease_of_an_outage_does_not_touch_the_durable_stores(store, dur
 
 
 async def test_closing_ends_the_attempts(store, durable) -> None:
-    """And lets go of the durable store, whatever that says."""
+    """The durable store is closed too, even if that fails."""
     durable.is_out = True
     await store.get("id")
     await store.close()
@@ -329,7 +329,7 @@ async def test_closing_ends_the_attempts(store, durable) -> None:
 
 
 async def test_a_redis_server_that_dies_and_comes_back(own_redis, pauses, errors, log) -> None:
-    """The same with a real one."""
+    """The same holds for a real server."""
     store = LayeredStore(
         RedisStore(own_redis.url, ttl_seconds=TTL_SECONDS),
         ttl_seconds=TTL_SECONDS,
@@ -352,7 +352,7 @@ async def test_a_redis_server_that_dies_and_comes_back(own_redis, pauses, errors
 
 
 def _break_after(number: int, durable: Durable):
-    """A `put` that breaks once, after so many."""
+    """A `put` that fails once, after this many calls."""
     puts = 0
 
     async def put(summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:

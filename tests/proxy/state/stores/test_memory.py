@@ -7,7 +7,7 @@ ENTRY = 1000 + ENTRY_BYTES + 1
 
 
 async def test_the_least_recently_used_goes_first() -> None:
-    """Bounded by bytes: of three where two have room, the one not asked for is forgotten."""
+    """The bound is in bytes. If two of three summaries have room, the one that was not read is dropped."""
     store = MemoryStore(max_bytes=2 * ENTRY)
     for name in ("a", "b"):
         await store.put(name, name.encode() * 1000)
@@ -18,7 +18,7 @@ async def test_the_least_recently_used_goes_first() -> None:
 
 
 async def test_a_summary_larger_than_the_store_is_returned_but_not_kept() -> None:
-    """The writer can still go on with its own text."""
+    """The writer can still use its own text."""
     store = MemoryStore(max_bytes=ENTRY)
 
     assert await store.put("id", b"x" * 2000) == b"x" * 2000
@@ -26,7 +26,7 @@ async def test_a_summary_larger_than_the_store_is_returned_but_not_kept() -> Non
 
 
 async def test_reading_does_not_prolong_where_it_must_not(clock) -> None:
-    """As in front of a durable store, which is to be asked again."""
+    """An example is a store in front of a durable one, which must be asked again."""
     store = MemoryStore(ttl_seconds=100, clock=clock, renews=False)
     await store.put("id", b"sealed")
     clock.seconds += 99
@@ -37,7 +37,7 @@ async def test_reading_does_not_prolong_where_it_must_not(clock) -> None:
 
 
 async def test_leases_that_ran_out_take_no_room(clock) -> None:
-    """A claim sweeps out what was never given back."""
+    """A claim removes leases that were never given back."""
     store = MemoryStore(clock=clock)
     for number in range(10):
         await store.claim(f"{number}", 60)

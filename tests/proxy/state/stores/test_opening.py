@@ -1,4 +1,4 @@
-"""From the configuration's `store` to a store."""
+"""Opens the store that the configuration names."""
 
 import sys
 
@@ -21,7 +21,7 @@ def open_url(tmp_path, log, monkeypatch):
 
 
 async def test_memory_leaves_no_trace(open_url, tmp_path) -> None:
-    """No file is made."""
+    """No file is created."""
     store = open_url("memory")
     await store.put("id", b"sealed")
 
@@ -38,7 +38,7 @@ async def test_memory_leaves_no_trace(open_url, tmp_path) -> None:
     ],
 )
 async def test_sqlite_is_a_file(open_url, tmp_path, monkeypatch, url, name) -> None:
-    """In the data directory, or where the URL says: after three slashes a path, absolute if it begins with one."""
+    """It is in the data directory, or where the URL says: three slashes precede the path, which may be absolute."""
     monkeypatch.chdir(tmp_path)
     store = open_url(url.format(directory=tmp_path))
     await store.put("id", b"sealed")
@@ -49,7 +49,7 @@ async def test_sqlite_is_a_file(open_url, tmp_path, monkeypatch, url, name) -> N
 
 
 async def test_redis_is_a_server(open_url, redis_at) -> None:
-    """What one replica keeps, another finds."""
+    """A summary that one replica stores is found by another one."""
     first, second = open_url(redis_at.url), open_url(redis_at.url)
     await first.put("id", b"sealed")
 
@@ -60,7 +60,7 @@ async def test_redis_is_a_server(open_url, redis_at) -> None:
 
 
 async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, own_redis, log) -> None:
-    """Memory stands in."""
+    """Memory is used instead."""
     own_redis.stop()
     errors: list[str] = []
     store = open_url(own_redis.url, errors.append)
@@ -77,14 +77,14 @@ async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, 
     ["rediss://:planted@host/0?socket_timeout=planted", "redis://host?planted=planted"],
 )
 def test_a_url_that_is_none_is_a_mistake_in_the_configuration(open_url, url) -> None:
-    """Without its password in it."""
+    """The message does not contain its password."""
     with pytest.raises(ConfigError, match=r"^store: not a URL of a Redis server") as caught:
         open_url(url)
     assert "planted" not in str(caught.value)
 
 
 def test_a_missing_package_is_named_with_what_installs_it(open_url, monkeypatch) -> None:
-    """Redis is an extra."""
+    """The package is an optional extra."""
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
     for name in ("redis", "redis_clients"):
         monkeypatch.delitem(sys.modules, f"proxy.state.stores.{name}", raising=False)

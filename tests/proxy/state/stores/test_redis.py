@@ -17,7 +17,7 @@ TTL_SECONDS = 1000.0
 
 
 async def test_keys_are_namespaced_and_end_by_themselves(redis_at) -> None:
-    """Nothing of ours stays for ever."""
+    """None of our keys stays forever."""
     async with _open(redis_at.url) as store:
         await store.put("id", b"sealed")
         await store.claim("id", 60)
@@ -37,7 +37,7 @@ async def test_valkey_urls_are_redis_urls(redis_at) -> None:
 
 
 async def test_a_server_that_is_not_there_is_an_error_of_the_store(own_redis) -> None:
-    """Named by its type; nothing of the URL is in it."""
+    """The error has its type, and no part of the URL."""
     own_redis.stop()
     url = f"redis://user:planted-password@127.0.0.1:{own_redis.port}/0"
     async with _open(url) as store:
@@ -49,7 +49,7 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_store(own_redis) ->
 
 
 async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it() -> None:
-    """Whatever the server says of it."""
+    """The server's own text is not repeated."""
     with run_redis("--requirepass", "right-password") as server:
         url = f"redis://:planted-password@127.0.0.1:{server.port}/0"
         async with _open(url) as store:
@@ -60,7 +60,7 @@ async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it()
 
 
 async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis) -> None:
-    """It is not waited for, and is used again once it speaks."""
+    """The caller does not wait for it. The server is used again as soon as it answers."""
     async with _open(f"{own_redis.url}?socket_timeout=0.3") as store:
         await store.put("id", b"sealed")
         with own_redis.frozen(), pytest.raises(StoreError, match="the server does not answer in time"):
@@ -70,7 +70,7 @@ async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis) -> No
 
 
 async def test_a_server_that_was_restarted_is_used_again(own_redis) -> None:
-    """It knows nothing of before."""
+    """It has lost its earlier data."""
     async with _open(own_redis.url) as store:
         await store.put("id", b"old")
         await asyncio.to_thread(own_redis.stop)
@@ -80,7 +80,7 @@ async def test_a_server_that_was_restarted_is_used_again(own_redis) -> None:
 
 
 async def test_a_caller_that_leaves_does_not_mix_up_the_answers(own_redis) -> None:
-    """What the server says late is for nobody."""
+    """A late answer of the server reaches no other caller."""
     async with _open(own_redis.url) as store:
         for name in "ab":
             await store.put(name, name.encode())
@@ -91,7 +91,7 @@ async def test_a_caller_that_leaves_does_not_mix_up_the_answers(own_redis) -> No
 
 
 async def test_what_a_caller_that_leaves_has_begun_is_ended(redis_at) -> None:
-    """Even if the store is closed at once."""
+    """The law holds even if the store is closed at once."""
     async with _open(redis_at.url) as store:
         await _begin_and_leave(store.put("id", b"sealed"))
 
@@ -100,7 +100,7 @@ async def test_what_a_caller_that_leaves_has_begun_is_ended(redis_at) -> None:
 
 
 async def test_an_error_that_nobody_waits_for_is_nobodys(own_redis) -> None:
-    """It is not reported as forgotten."""
+    """Asyncio does not report it as never retrieved."""
     reports: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report))
     own_redis.stop()
@@ -113,7 +113,7 @@ async def test_an_error_that_nobody_waits_for_is_nobodys(own_redis) -> None:
 
 
 async def test_a_server_that_may_not_be_written_is_an_error_of_the_store(own_redis) -> None:
-    """Full, read-only, forbidden: all of them."""
+    """The server is full, read-only or forbidden."""
     async with _open(own_redis.url) as store:
         with redis.Redis(port=own_redis.port) as client:
             client.config_set("maxmemory", 1)

@@ -1,4 +1,4 @@
-"""One server, sentinels, a cluster: real ones, and what they do when a server goes."""
+"""One server, sentinels and a cluster, all real, and what happens if a server goes away."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ needs_redis = pytest.mark.skipif(redis_server.PROGRAM is None, reason="redis-ser
 
 
 async def put_until_kept(store: RedisStore, summary_id: str) -> None:
-    """Again and again, as the layered store does it, until the servers have found themselves again."""
+    """Repeat a write, as the layered store does, until the servers have recovered."""
     async with asyncio.timeout(WAIT_SECONDS):
         while True:
             try:
@@ -29,7 +29,7 @@ async def put_until_kept(store: RedisStore, summary_id: str) -> None:
 
 @needs_redis
 async def test_the_replica_that_sentinels_make_the_master_is_used() -> None:
-    """What the old master had told it is still there."""
+    """It still has what the old master had replicated."""
     with run_watched() as watched:
         store = RedisStore(watched.url, ttl_seconds=1000)
         await store.put("before", b"sealed")
@@ -45,7 +45,7 @@ async def test_the_replica_that_sentinels_make_the_master_is_used() -> None:
 
 
 async def test_a_service_that_no_sentinel_knows_is_an_error_of_the_store(watched) -> None:
-    """It is told in our words."""
+    """The message is trimtab's own."""
     store = RedisStore(watched.url.replace("/kept", "/other"), ttl_seconds=1000)
     with pytest.raises(StoreError, match="no reachable sentinel knows a master of this service"):
         await store.get("id")
@@ -53,7 +53,7 @@ async def test_a_service_that_no_sentinel_knows_is_an_error_of_the_store(watched
 
 
 async def test_each_node_of_a_cluster_has_its_share(cluster) -> None:
-    """A summary and its lease are on one node, summaries on all."""
+    """A summary and its lease are on one node. Summaries are on all nodes."""
     store = RedisStore(cluster.url, ttl_seconds=1000)
     for number in range(40):
         lease = await store.claim(f"id{number}", 60)
@@ -69,7 +69,7 @@ async def test_each_node_of_a_cluster_has_its_share(cluster) -> None:
 
 @needs_redis
 async def test_a_node_that_was_restarted_is_used_again() -> None:
-    """Its connections are broken; a command that met one is asked once more."""
+    """Its connections are broken, so a command that used one is sent once more."""
     with run_cluster() as cluster:
         store = RedisStore(cluster.url, ttl_seconds=1000)
         for number in range(8):
@@ -82,7 +82,7 @@ async def test_a_node_that_was_restarted_is_used_again() -> None:
 
 
 async def test_a_cluster_that_is_not_there_is_an_error_of_the_store() -> None:
-    """It is told in our words."""
+    """The message is trimtab's own."""
     store = RedisStore("redis+cluster://:planted@127.0.0.1:1", ttl_seconds=1000)
     with pytest.raises(StoreError, match=r"^the redis store failed: the cluster cannot be reached") as caught:
         await store.get("id")
@@ -92,7 +92,7 @@ async def test_a_cluster_that_is_not_there_is_an_error_of_the_store() -> None:
 
 @pytest.mark.parametrize("kind", ["redis_at", "watched", "cluster"])
 async def test_who_finds_no_connection_free_waits(kind, request) -> None:
-    """Many at once are no fault of the store."""
+    """Many callers at once are no fault of the store."""
     store = RedisStore(request.getfixturevalue(kind).url, ttl_seconds=1000)
     puts = (store.put(f"id{number}", b"sealed") for number in range(4 * MAX_CONNECTIONS))
     assert set(await asyncio.gather(*puts)) == {b"sealed"}
@@ -101,6 +101,6 @@ async def test_who_finds_no_connection_free_waits(kind, request) -> None:
 
 @pytest.mark.parametrize("kind", ["redis://h", "redis+sentinel://h/s", "redis+cluster://h"])
 def test_an_option_that_there_is_not_is_refused_at_the_start(kind) -> None:
-    """Not when the store is first used."""
+    """It is refused before the store is first used."""
     with pytest.raises((ValueError, TypeError)):
         make_client(f"{kind}?planted=planted")

@@ -21,13 +21,13 @@ OpenStore = Callable[..., SqliteStore]
 
 @pytest.fixture
 def path(tmp_path) -> Path:
-    """Where the file is, in a directory that is not there yet."""
+    """The path of the file, in a directory that does not exist yet."""
     return tmp_path / "data" / "summaries.sqlite3"
 
 
 @pytest.fixture
 async def open_sqlite(path, clock, log) -> AsyncIterator[OpenStore]:
-    """Open the file once more; closed in the end."""
+    """Open the file once more. It is closed at the end."""
     async with AsyncExitStack() as stack:
 
         def open_it(**settings) -> SqliteStore:
@@ -39,7 +39,7 @@ async def open_sqlite(path, clock, log) -> AsyncIterator[OpenStore]:
 
 
 async def test_a_restarted_process_finds_what_was_kept(open_sqlite, path, log) -> None:
-    """The file outlives the store, and is whole when that is closed: no log is left beside it."""
+    """The file stays after the store is closed, and is complete: no log file is next to it."""
     first = SqliteStore(path, ttl_seconds=1600, log=log)
     await first.put("id", b"sealed")
     await first.close()
@@ -49,7 +49,7 @@ async def test_a_restarted_process_finds_what_was_kept(open_sqlite, path, log) -
 
 
 async def test_only_the_owner_can_read_it(open_sqlite, path) -> None:
-    """Whatever the umask: the directory, the file, its log and its index; a file that was open to all is shut."""
+    """For any umask, this holds for directory, file, log and index. A file that was open to all is closed to others."""
     before = os.umask(0)
     try:
         store = open_sqlite()
@@ -67,7 +67,7 @@ async def test_only_the_owner_can_read_it(open_sqlite, path) -> None:
 
 
 async def test_the_least_recently_used_goes_first(open_sqlite, clock) -> None:
-    """Bounded by bytes: of three where two have room, the one not asked for is forgotten."""
+    """The bound is in bytes. If two of three summaries have room, the one that was not read is dropped."""
     store = open_sqlite(max_bytes=2000)
     for name in ("a", "b", "a", "c"):
         clock.seconds += 200
@@ -78,7 +78,7 @@ async def test_the_least_recently_used_goes_first(open_sqlite, clock) -> None:
 
 
 async def test_a_summary_larger_than_the_store_is_returned_but_drives_nothing_out(open_sqlite) -> None:
-    """The writer can still go on with its own text."""
+    """The writer can still use its own text."""
     store = open_sqlite(max_bytes=1000)
     await store.put("id", b"sealed")
 
@@ -87,7 +87,7 @@ async def test_a_summary_larger_than_the_store_is_returned_but_drives_nothing_ou
 
 
 async def test_reading_writes_only_now_and_then(open_sqlite, clock) -> None:
-    """A sixteenth of a summary's life apart."""
+    """A sixteenth of a summary's lifetime is between two writes."""
     store = open_sqlite()
     await store.put("id", b"sealed")
     noted = []
@@ -100,7 +100,7 @@ async def test_reading_writes_only_now_and_then(open_sqlite, clock) -> None:
 
 
 async def test_what_has_expired_is_removed_when_the_file_is_opened(open_sqlite, clock) -> None:
-    """Nobody needs to ask for it."""
+    """It need not be read for that."""
     first = open_sqlite()
     await first.put("id", b"sealed")
     clock.seconds += 1600
@@ -109,7 +109,7 @@ async def test_what_has_expired_is_removed_when_the_file_is_opened(open_sqlite, 
 
 
 async def test_a_clock_that_goes_back_prolongs_no_lease(open_sqlite, clock) -> None:
-    """A holder that died before holds nobody up for a day; how long a lease may be is bounded."""
+    """A holder that has died delays nobody for a day, because the length of a lease is bounded."""
     store = open_sqlite()
     await store.claim("id", 1e9)
     clock.seconds -= 86400
@@ -117,7 +117,7 @@ async def test_a_clock_that_goes_back_prolongs_no_lease(open_sqlite, clock) -> N
 
 
 async def test_a_clock_that_goes_back_ends_no_lease_that_is_renewed(open_sqlite, clock) -> None:
-    """The next renewal goes by the new time."""
+    """The next renewal uses the new time."""
     store = open_sqlite()
     lease = await store.claim("id", 60)
     clock.seconds -= 86400
@@ -128,7 +128,7 @@ async def test_a_clock_that_goes_back_ends_no_lease_that_is_renewed(open_sqlite,
 
 
 async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(open_sqlite, path) -> None:
-    """The caller that left leaves no transaction behind: others write at once."""
+    """A caller that has left keeps no transaction open, so others can write at once."""
     is_writing = threading.Event()
     await open_sqlite().get("id")
     store = open_sqlite(clock=lambda: is_writing.set() or 1.0)
@@ -146,7 +146,7 @@ async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(o
 
 
 async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path, monkeypatch) -> None:
-    """Named by SQLite's own word for it."""
+    """The error has SQLite's own name for it."""
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.0)
     store = open_sqlite()
     await store.get("id")
@@ -160,7 +160,7 @@ async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path
 
 
 async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, path) -> None:
-    """Nobody waits for long."""
+    """The wait is bounded."""
     store = open_sqlite()
     await store.get("id")
     with closing(_lock(path)) as other:
@@ -172,7 +172,7 @@ async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, pat
 
 
 async def test_a_full_disk_is_an_error_of_the_store(open_sqlite) -> None:
-    """SQLite's own limit stands for the disk's."""
+    """SQLite's own limit simulates the full disk."""
     store = open_sqlite()
     await store.put("id", b"sealed")
     await store._do(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
@@ -182,7 +182,7 @@ async def test_a_full_disk_is_an_error_of_the_store(open_sqlite) -> None:
 
 
 async def test_what_cannot_be_written_can_still_be_read(open_sqlite, clock) -> None:
-    """That the summary was used goes unnoted."""
+    """The use of the summary is not recorded then."""
     store = open_sqlite()
     await store.put("id", b"sealed")
     await store._do(lambda connection: connection.execute("PRAGMA query_only = 1").fetchone())
@@ -195,7 +195,7 @@ async def test_what_cannot_be_written_can_still_be_read(open_sqlite, clock) -> N
 
 @pytest.mark.parametrize("name", ["file/summaries.sqlite3", "directory"])
 async def test_a_place_where_no_file_can_be_is_an_error_of_the_store(open_sqlite, tmp_path, name) -> None:
-    """Each time anew, and the store can still be closed."""
+    """The error comes each time, and the store can still be closed."""
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
     store = open_sqlite(path=tmp_path / name)
@@ -224,7 +224,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_two_processes_share_a_file(path) -> None:
-    """Each summary is claimed by one of them, and both are told of the same one; leases grow over both."""
+    """Each summary is claimed by one of them, and both get the same text. The numbers of leases grow over both."""
     processes = [
         await asyncio.create_subprocess_exec(
             sys.executable,
@@ -251,7 +251,7 @@ async def test_two_processes_share_a_file(path) -> None:
 
 
 def _lock(path: Path) -> sqlite3.Connection:
-    """Another process in the midst of a write."""
+    """Another process in the middle of a write."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     return connection

@@ -1,4 +1,4 @@
-"""A SQLite file that is broken is set aside, and a new one begun."""
+"""A damaged SQLite file is set aside, and a new one is created."""
 
 import asyncio
 import sqlite3
@@ -17,13 +17,13 @@ SIZE_BYTES = 100_000
 
 @pytest.fixture
 def path(tmp_path) -> Path:
-    """Where the file is."""
+    """The path of the file."""
     return tmp_path / "summaries.sqlite3"
 
 
 @pytest.fixture
 async def open_sqlite(path, clock, log) -> AsyncIterator[Callable[[], SqliteStore]]:
-    """Open the file once more; closed in the end."""
+    """Open the file once more. It is closed at the end."""
     async with AsyncExitStack() as stack:
 
         def open_it() -> SqliteStore:
@@ -36,7 +36,7 @@ async def open_sqlite(path, clock, log) -> AsyncIterator[Callable[[], SqliteStor
 
 @pytest.fixture
 async def filled(path, clock, log) -> Path:
-    """A file with summaries in it, closed."""
+    """A closed file with summaries in it."""
     store = SqliteStore(path, ttl_seconds=1600, clock=clock, log=log)
     for number in range(5):
         await store.put(f"{number}", bytes([number]) * SIZE_BYTES)
@@ -64,7 +64,7 @@ def _spoil_the_tables(path: Path) -> None:
 
 
 def _spoil_a_name(path: Path) -> None:
-    """SQLite's message then quotes what is no UTF-8."""
+    """SQLite's message then quotes bytes that are not UTF-8."""
     spoilt = path.read_bytes().replace(b"indexsummaries_by_use", b"index" + b"\xff" * 16, 1)
     path.write_bytes(spoilt.replace(b"CREATE INDEX", b"CREATE \xff\xff\xff\xff\xff", 1))
 
@@ -82,7 +82,7 @@ def _make_other_version(path: Path) -> None:
 
 @pytest.mark.parametrize("make_foreign", [_make_foreign, _make_other_version])
 async def test_a_sound_file_that_is_not_ours_is_left_alone(filled, make_foreign, open_sqlite, log) -> None:
-    """Another program's, or another version's: not renamed, not written to, its mode not changed."""
+    """It belongs to another program or another version. It is not renamed, not written, and its mode stays."""
     make_foreign(filled)
     filled.chmod(0o644)
     before = filled.read_bytes()
@@ -93,7 +93,7 @@ async def test_a_sound_file_that_is_not_ours_is_left_alone(filled, make_foreign,
 
 
 async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqlite) -> None:
-    """In time: a thread that hangs would keep the process from ending."""
+    """It fails in time, because a thread that hangs would keep the process from ending."""
     with closing(sqlite3.connect(filled.with_name(filled.name + ".lock"), isolation_level=None)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="another process has locked the file"):
@@ -102,7 +102,7 @@ async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqli
 
 @pytest.mark.parametrize("damage", [_write_garbage, _write_a_word, _truncate, _spoil_the_tables, _spoil_a_name])
 async def test_a_file_that_cannot_be_used_is_set_aside(filled, damage, open_sqlite, log) -> None:
-    """Unchanged, under another name, and said in the log; from then on all is as with a new one."""
+    """It is renamed unchanged, and the log says so. After that, everything is as with a new file."""
     damage(filled)
     spoilt = filled.read_bytes()
     store = open_sqlite()
@@ -128,7 +128,7 @@ async def test_damage_that_is_found_in_use_sets_the_file_aside(filled, open_sqli
 
 
 async def test_of_two_that_find_the_damage_at_once_one_sets_it_aside(filled, open_sqlite) -> None:
-    """The other goes on with the first one's new file."""
+    """The other one uses the first one's new file."""
     stores = [open_sqlite(), open_sqlite()]
     for store in stores:
         await store.get("0")
@@ -141,7 +141,7 @@ async def test_of_two_that_find_the_damage_at_once_one_sets_it_aside(filled, ope
 
 
 def test_who_finds_the_damage_late_leaves_the_new_file_alone(path, log) -> None:
-    """Between its reading and its verdict another process has set the file aside and begun a new one."""
+    """Meanwhile another process has set the damaged file aside and created a new one."""
     first, late = (SqliteFile(path, lambda _: None, log) for _ in range(2))
     first.use(_fill)
 
@@ -160,7 +160,7 @@ def test_who_finds_the_damage_late_leaves_the_new_file_alone(path, log) -> None:
 
 
 async def test_each_broken_file_has_a_name_of_its_own(filled, open_sqlite, clock, log) -> None:
-    """None drives out another."""
+    """No file replaces another one."""
     for _ in range(2):
         _write_garbage(filled)
         store = SqliteStore(filled, ttl_seconds=1600, clock=clock, log=log)
@@ -171,7 +171,7 @@ async def test_each_broken_file_has_a_name_of_its_own(filled, open_sqlite, clock
 
 
 async def test_a_file_that_was_removed_is_begun_anew(path, open_sqlite) -> None:
-    """By whoever notices first, and the others follow."""
+    """The process that notices first creates it, and the others use it."""
     stores = [open_sqlite(), open_sqlite()]
     for store in stores:
         await store.put("id", b"old")
@@ -182,7 +182,7 @@ async def test_a_file_that_was_removed_is_begun_anew(path, open_sqlite) -> None:
 
 
 async def test_an_empty_file_is_begun_not_set_aside(path, open_sqlite, log) -> None:
-    """As after a crash at the very start."""
+    """A crash at the very start may leave an empty file."""
     path.touch()
 
     assert await open_sqlite().put("id", b"sealed") == b"sealed"

@@ -1,4 +1,4 @@
-"""How a store's failure is told: by the store's name and the kind of fault, never in a library's words."""
+"""How a store's failure is described: by the store's name and the kind of fault, never in a library's words."""
 
 import errno
 import sqlite3
@@ -20,7 +20,7 @@ from proxy.state.stores.store import StoreError, describe_fault
     ],
 )
 def test_a_fault_is_told_in_the_systems_words_or_ours(error: Exception, fault: str) -> None:
-    """An error's own text may hold a password, an address or the name of a file."""
+    """An error's own text may contain a password, an address or the name of a file."""
     assert describe_fault(error) == fault
     told = StoreError("redis", fault)
     assert (str(told), told.fault) == (f"the redis store failed: {fault}", fault)

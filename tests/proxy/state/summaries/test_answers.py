@@ -1,4 +1,4 @@
-"""What an upstream answers to the question for a summary, read."""
+"""Reading an upstream's answer to the question for a summary."""
 
 import orjson
 import pytest
@@ -22,12 +22,12 @@ def answer(content: object, finish_reason: str | None = "stop", **message: objec
 
 
 def judge(body: bytes, covered_tokens: int = 10_000) -> str:
-    """The note in an answer, as counted by characters."""
+    """The note in an answer, with tokens counted as characters."""
     return accept_note(read_completion(body, CHAT), covered_tokens, len)
 
 
 def test_a_note_is_accepted_as_it_was_written() -> None:
-    """Without the thinking before it; what it cost is what was reported."""
+    """The thinking before it is left out. The cost of the note is the reported one."""
     assert judge(answer(NOTE)) == judge(answer(f"<think>So.</think>\n{NOTE}\n")) == NOTE
     assert read_completion(answer(NOTE), CHAT).usage == Usage(9, 3)
 
@@ -45,7 +45,7 @@ def test_a_note_is_accepted_as_it_was_written() -> None:
     ],
 )
 def test_what_is_no_note_says_what_it_is(body: bytes, result: str, reason: str, *, was_cut: bool) -> None:
-    """By the words of the metric and the log, none of them the model's."""
+    """The reason is one of the words of the metric and the log, and never the model's text."""
     with pytest.raises(NoNoteError) as raised:
         judge(body)
     assert (raised.value.result, str(raised.value), raised.value.was_cut) == (result, reason, was_cut)
@@ -63,7 +63,7 @@ def test_what_is_no_note_says_what_it_is(body: bytes, result: str, reason: str, 
     ],
 )  # fmt: skip
 def test_a_form_of_the_operators_own_needs_no_headings(text: str, reason: str | None) -> None:
-    """From enough tokens on; all else that a note is not, it is not either."""
+    """The note must have a minimum of tokens. Every other flaw still counts."""
     completion = read_completion(answer(text), CHAT)
     if reason is None:
         assert accept_note(completion, 10_000, len, enough_tokens=40) == text
@@ -73,7 +73,7 @@ def test_a_form_of_the_operators_own_needs_no_headings(text: str, reason: str | 
 
 
 def test_a_note_must_be_shorter_than_what_it_stands_for() -> None:
-    """Of the same length it saves nothing."""
+    """A note of the same length saves nothing."""
     assert judge(answer(NOTE), len(NOTE) + 1) == NOTE
     with pytest.raises(NoNoteError, match="does not shrink"):
         judge(answer(NOTE), len(NOTE))
@@ -81,6 +81,6 @@ def test_a_note_must_be_shorter_than_what_it_stands_for() -> None:
 
 @given(st.binary(max_size=40) | st.builds(lambda odd: dump({"choices": odd, "usage": odd}), ODD | st.lists(ODD)))
 def test_anything_else_is_an_error_of_ours(body: bytes) -> None:
-    """Whatever comes over the wire is a note or says that there is none."""
+    """For any bytes, the result is a note or an error that says that there is none."""
     with pytest.raises(NoSummaryError):
         judge(body)

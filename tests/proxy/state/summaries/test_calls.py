@@ -30,7 +30,7 @@ def calls(log: ListLog) -> SummaryCalls:
     ],
 )
 def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: SummaryCalls, log: ListLog) -> None:
-    """One line and one time; of an error no more than its type, or our own words."""
+    """There is one line and one time. An error is logged by its type, or in our own words."""
     try:
         with SummaryCall(calls, "m", "inline", 12):
             if error is not None:
@@ -45,7 +45,7 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
 
 
 def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: ListLog) -> None:
-    """In the line and in the metric alike, to a thousandth."""
+    """The line and the metric have the same value, to a thousandth of a second."""
     with SummaryCall(calls, "m", "inline", 12) as call:
         call.started -= 5
     (metric,) = calls.metrics.summary_seconds.collect()
@@ -55,7 +55,7 @@ def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: L
 
 
 def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) -> None:
-    """Once when its summaries begin to fail; that they work is told only after that."""
+    """There is one warning when its summaries begin to fail. Only after that, success is logged."""
     calls.note_success("a")
     for _ in range(3):
         calls.note_failure("a", "status 401")

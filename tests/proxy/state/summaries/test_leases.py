@@ -1,4 +1,4 @@
-"""Who writes a summary holds its lease for as long as it is at it, and no longer than one lease after its death."""
+"""The writer of a summary holds its lease while it works, and at most one lease longer if it dies."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from proxy.state.summaries.leases import LEASE_SECONDS, RENEW_SECONDS, hold
 
 
 class Time:
-    """A clock that stands still until the test lets a pause end, which then took as long as it was to."""
+    """A clock that stands still until the test ends a pause. Then it shows the time at the end of the pause."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -28,7 +28,7 @@ class Time:
         self.seconds += seconds
 
     async def pass_on(self) -> None:
-        """End the pause that has begun or is about to, and wait for the next one, before which the lease is renewed."""
+        """End the present or next pause, and wait for the following one. The lease is renewed in between."""
         await self._begun.acquire()
         self._ended.release()
         await self._begun.acquire()
@@ -48,18 +48,18 @@ class Flaky(MemoryStore):
 
 @pytest.fixture
 def time() -> Time:
-    """The time."""
+    """The clock of the test."""
     return Time()
 
 
 @pytest.fixture
 def store(time) -> Flaky:
-    """Shared by those who want to write."""
+    """A store that all writers share."""
     return Flaky(clock=time)
 
 
 async def test_a_lease_holds_for_as_long_as_its_block(store, time) -> None:
-    """However many times longer than a lease that is; then it is free at once."""
+    """The block may take many times the length of a lease. After it, the lease is free at once."""
     async with hold(store, "id", sleep=time.sleep) as lease:
         while time.seconds < 5 * LEASE_SECONDS:
             await time.pass_on()
@@ -69,7 +69,7 @@ async def test_a_lease_holds_for_as_long_as_its_block(store, time) -> None:
 
 
 async def test_who_does_not_renew_holds_nobody_up_for_longer_than_a_lease(store, time) -> None:
-    """As a process that was killed."""
+    """A process that was killed is an example."""
     lost = await store.claim("id", LEASE_SECONDS)
     time.seconds += LEASE_SECONDS
     async with hold(store, "id", sleep=time.sleep) as lease:
@@ -77,7 +77,7 @@ async def test_who_does_not_renew_holds_nobody_up_for_longer_than_a_lease(store,
 
 
 async def test_what_another_holds_is_refused_and_left_alone(store, time) -> None:
-    """Nothing is renewed and nothing given back."""
+    """Nothing is renewed, and nothing is given back."""
     held = await store.claim("id", LEASE_SECONDS)
     async with hold(store, "id", sleep=time.sleep) as lease:
         assert lease is None
@@ -86,7 +86,7 @@ async def test_what_another_holds_is_refused_and_left_alone(store, time) -> None
 
 
 async def test_a_renewal_that_fails_is_tried_again(store, time) -> None:
-    """It ends no block, and one that fails costs no lease."""
+    """A failed renewal does not end the block, and a single failure does not lose the lease."""
     async with hold(store, "id", sleep=time.sleep) as lease:
         while time.seconds < 3 * LEASE_SECONDS:
             store.is_out = not store.is_out
@@ -96,7 +96,7 @@ async def test_a_renewal_that_fails_is_tried_again(store, time) -> None:
 
 
 async def test_a_lease_that_was_lost_stays_the_other_ones(store, time) -> None:
-    """Its old holder ends its block as ever, and neither writes nor gives back what is not its own."""
+    """The old holder's block goes on as usual. The old holder neither writes nor gives back the other one's lease."""
     async with hold(store, "id", sleep=time.sleep) as lost:
         time.seconds += LEASE_SECONDS
         held = await store.claim("id", LEASE_SECONDS)
@@ -107,7 +107,7 @@ async def test_a_lease_that_was_lost_stays_the_other_ones(store, time) -> None:
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, ValueError])
 async def test_however_a_block_ends_nothing_goes_on(store, time, error) -> None:
-    """The lease is given back, and no task is left."""
+    """The lease is given back, and no task remains."""
     tasks = asyncio.all_tasks()
 
     async def fail() -> None:

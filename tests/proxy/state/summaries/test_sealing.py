@@ -1,4 +1,4 @@
-"""Texts at rest."""
+"""Summaries at rest."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, derive_id, lo
 from rules.summary.request import PROMPT_VERSION, Summary
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
-"""Lone surrogates too."""
+"""Texts that may have lone surrogates."""
 SUMMARIES = st.builds(Summary, ANY_TEXT, st.booleans())
 SECRET = b"Bearer sk-secret"
 SEALED = seal(SECRET, "id", Summary("text", by_model=True))
@@ -23,13 +23,13 @@ SEALED = seal(SECRET, "id", Summary("text", by_model=True))
 
 @given(st.binary(), ANY_TEXT, SUMMARIES)
 def test_what_was_sealed_is_opened_with_the_same_secret(secret: bytes, summary_id: str, summary: Summary) -> None:
-    """Every text, whoever wrote it."""
+    """The law holds for every text and every writer."""
     assert unseal(secret, summary_id, seal(secret, summary_id, summary)) == summary
 
 
 @given(st.binary(), st.text())
 def test_nobody_else_can_open_it(secret: bytes, summary_id: str) -> None:
-    """Neither with another secret nor under another id."""
+    """Another secret does not open it. Neither does the same secret under another id."""
     if secret != SECRET:
         assert unseal(secret, "id", SEALED) is None
     if summary_id != "id":
@@ -38,7 +38,7 @@ def test_nobody_else_can_open_it(secret: bytes, summary_id: str) -> None:
 
 @given(st.integers(0, len(SEALED) - 1), st.integers(1, 255))
 def test_what_was_changed_is_not_opened(position: int, change: int) -> None:
-    """Whichever byte it is, the version too."""
+    """Any byte may have changed, also the version."""
     changed = bytearray(SEALED)
     changed[position] ^= change
 
@@ -47,19 +47,19 @@ def test_what_was_changed_is_not_opened(position: int, change: int) -> None:
 
 @given(st.binary(max_size=100) | st.integers(0, len(SEALED) - 1).map(lambda length: SEALED[:length]))
 def test_what_is_no_seal_is_not_opened(garbage: bytes) -> None:
-    """Nor one that was cut off; and never with an exception."""
+    """The same holds for a seal that was cut off. No exception is raised."""
     assert unseal(SECRET, "id", garbage) is None
 
 
 def test_no_two_seals_are_the_same() -> None:
-    """The nonce is random, so that equal texts cannot be told from unequal ones."""
+    """The nonce is random, so that nobody can see which texts are equal."""
     summary = Summary("text", by_model=True)
 
     assert len({seal(SECRET, "id", summary) for _ in range(100)}) == 100
 
 
 def test_an_id_is_hkdf_of_the_secret() -> None:
-    """RFC 5869, written out: what is stored stays to be found whatever library derives it."""
+    """It is RFC 5869, written out. So stored summaries are found with any library."""
     extracted = hmac.digest(b"trimtab summary id", SECRET, hashlib.sha256)
     info = f"prefix\0{PROMPT_VERSION}\0model".encode()
 
@@ -68,7 +68,7 @@ def test_an_id_is_hkdf_of_the_secret() -> None:
 
 @given(st.tuples(st.binary(), ANY_TEXT, ANY_TEXT), st.tuples(st.binary(), ANY_TEXT, ANY_TEXT))
 def test_ids_of_different_summaries_differ(first: tuple[bytes, str, str], second: tuple[bytes, str, str]) -> None:
-    """By secret, prefix and model; a prefix's hash has no zero character that could shift the border."""
+    """They differ by secret, prefix and model. A prefix's hash has no zero character that could shift the border."""
     first, second = ((secret, prefix.replace("\0", ""), model) for secret, prefix, model in (first, second))
     is_same = (first[0].rstrip(b"\0"), *first[1:]) == (second[0].rstrip(b"\0"), *second[1:])  # as HMAC pads keys
 
@@ -77,7 +77,7 @@ def test_ids_of_different_summaries_differ(first: tuple[bytes, str, str], second
 
 @given(ANY_TEXT, ANY_TEXT)
 def test_with_other_instructions_no_older_text_is_found(one: str, other: str) -> None:
-    """They are a part of the prompt; none, and empty ones, are the same."""
+    """Instructions are part of the prompt. No instructions and empty instructions are the same."""
     ids = [derive_id(SECRET, "prefix", "model", instructions) for instructions in (one, other)]
     assert (ids[0] == ids[1]) == (one == other)
     assert (ids[0] == derive_id(SECRET, "prefix", "model")) == (not one)
@@ -86,7 +86,7 @@ def test_with_other_instructions_no_older_text_is_found(one: str, other: str) ->
 
 
 def test_a_key_is_made_once(tmp_path) -> None:
-    """In a directory that need not be there yet, for its owner only, and the same from then on."""
+    """Its directory need not exist yet. Only the owner can read it, and it stays the same."""
     path = tmp_path / "data" / "key"
     key = load_key(path)
 
@@ -95,7 +95,7 @@ def test_a_key_is_made_once(tmp_path) -> None:
 
 
 def test_all_who_start_at_once_end_with_the_same_key(tmp_path) -> None:
-    """And leave only the key behind."""
+    """Only the key remains in the folder."""
     path = tmp_path / "key"
     barrier = threading.Barrier(8)
 
@@ -111,7 +111,7 @@ def test_all_who_start_at_once_end_with_the_same_key(tmp_path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * (KEY_BYTES + 1)])
 def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path, content: bytes) -> None:
-    """It may be somebody's: nothing is written over."""
+    """It may be somebody's file, so it is not overwritten."""
     path = tmp_path / "key"
     path.write_bytes(content)
 
@@ -122,7 +122,7 @@ def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path, content: byt
 
 @pytest.mark.parametrize("name", ["file/key", "directory"])
 def test_a_key_that_cannot_be_read_or_made_is_an_error_that_says_where(tmp_path, name: str) -> None:
-    """A place where no file can be."""
+    """The place is one where no file can be."""
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
 
@@ -132,7 +132,7 @@ def test_a_key_that_cannot_be_read_or_made_is_an_error_that_says_where(tmp_path,
 
 @given(st.binary(min_size=1), st.text(), st.text())
 def test_an_id_is_derived_as_rfc_5869_has_it(secret: bytes, prefix: str, model: str) -> None:
-    """By the independent implementation of the cryptography package."""
+    """The other implementation is that of the cryptography package."""
     info = f"{prefix}\0{PROMPT_VERSION}\0{model}".encode("utf-8", "surrogatepass")
     reference = HKDF(algorithm=SHA256(), length=32, salt=b"trimtab summary id", info=info)
     assert derive_id(secret, prefix, model) == reference.derive(secret).hex()

@@ -1,4 +1,4 @@
-"""Summaries: one call for one summary, however many ask, and pauses after failures."""
+"""Summaries: one call for one summary, however many callers ask, and pauses after failures."""
 
 import asyncio
 from unittest.mock import Mock
@@ -14,11 +14,11 @@ from proxy.state.summaries import service
 from proxy.state.summaries.summariser import Summariser
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
-"""A session that is a little too long for a question behind it has its transcript in one question."""
+"""A session that is a little too long for an inline question. One question contains its transcript."""
 
 
 async def test_two_credentials_never_share_a_summary(client, upstream, start_proxy):
-    """The same transcript under another key is summarised again."""
+    """The same transcript with another credential is summarised again."""
     proxy = await start_proxy(*SETTINGS)
     body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     for key in ("Bearer one", "Bearer two", "Bearer one"):
@@ -27,7 +27,7 @@ async def test_two_credentials_never_share_a_summary(client, upstream, start_pro
 
 
 async def test_a_text_is_asked_of_the_store_once_a_minute(client, upstream, start_proxy, monkeypatch):
-    """Each turn behind a cut needs it; after a minute the store hears that it is still used."""
+    """Each turn after a cut needs it. After a minute the store is asked, and so knows that it is still used."""
     proxy = await start_proxy(*SETTINGS)
     store, asked = proxy.services.summaries._store, []
     get = store.get
@@ -47,7 +47,7 @@ async def test_a_text_is_asked_of_the_store_once_a_minute(client, upstream, star
 
 
 async def test_concurrent_requests_share_one_summary_call(client, upstream, start_proxy):
-    """However many ask for the same cut at once, the upstream is asked once."""
+    """However many requests need the same summary at once, the upstream is asked once."""
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
     body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
@@ -65,7 +65,7 @@ async def test_concurrent_requests_share_one_summary_call(client, upstream, star
 
 @pytest.mark.parametrize("wait_seconds", ["0", "0.05"])
 async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(wait_seconds, client, upstream, start_proxy):
-    """Whoever waits no longer has the list; the call under way changes nothing that was forwarded."""
+    """A request that does not wait any longer gets the digest. The call changes nothing that was forwarded."""
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS, f"defaults.summary.wait_seconds={wait_seconds}")
     body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
@@ -81,7 +81,7 @@ async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(wait_seco
 
 
 def test_a_request_waits_no_longer_than_one_summary_may_take() -> None:
-    """However long it is told to; if it is told nothing, just as long."""
+    """The law holds for any longer limit, and without a limit."""
     told = [SummaryConfig(timeout_seconds=60, wait_seconds=seconds) for seconds in (None, 0, 5, 90)]
     assert [Summariser.patience_seconds.fget(Mock(settings=settings)) for settings in told] == [60, 0, 5, 60]
 
@@ -111,7 +111,7 @@ async def test_client_that_leaves_does_not_stop_its_summary(client, upstream, st
 
 
 async def test_after_a_failure_no_model_is_asked_for_a_while(client, upstream, start_proxy):
-    """The next cuts get their digest at once; another credential's pause is its own."""
+    """The next cuts get their digest at once. Another credential has a pause of its own."""
     plain = upstream.answer
 
     async def fail(recorded, request):
@@ -129,7 +129,7 @@ async def test_after_a_failure_no_model_is_asked_for_a_while(client, upstream, s
 
 
 async def test_closing_gives_up_the_calls_under_way(client, upstream, start_proxy):
-    """A summary that never comes does not hold up the end."""
+    """A summary that never comes does not delay the end."""
     asked = asyncio.Event()
 
     async def hang(recorded, request):
@@ -150,7 +150,7 @@ async def test_closing_gives_up_the_calls_under_way(client, upstream, start_prox
 
 
 async def test_a_holder_that_died_holds_nobody_up(client, upstream, start_proxy):
-    """Who waits for another process's summary waits as long as one may take, and then has the digest."""
+    """A request waits for another process's summary as long as one may take. Then it gets the digest."""
     proxy = await start_proxy(*SETTINGS, "defaults.summary.timeout_seconds=0.2")
     claim = proxy.services.summaries._store.claim
 
@@ -167,7 +167,7 @@ async def test_a_holder_that_died_holds_nobody_up(client, upstream, start_proxy)
 
 
 async def test_a_list_is_no_base_for_a_summary(client, upstream, start_proxy):
-    """Where the text before was a digest, the next summary is told what that stood for."""
+    """If the previous text was a digest, the next question contains the messages that the digest covered."""
     plain, fails = upstream.answer, True
 
     async def fail_once(recorded, request):
@@ -189,7 +189,7 @@ async def test_a_list_is_no_base_for_a_summary(client, upstream, start_proxy):
 
 
 async def test_a_pause_does_not_displace_a_summary_that_is_being_written(client, upstream, start_proxy):
-    """Another session's failure meanwhile puts no digest in its place."""
+    """Another session's failure in the meantime puts no digest in its place."""
     plain, release, fails = upstream.answer, asyncio.Event(), False
 
     async def answer(recorded, request):
@@ -221,7 +221,7 @@ async def test_a_pause_does_not_displace_a_summary_that_is_being_written(client,
 
 
 async def test_failures_are_warned_of_once_and_their_end_is_told(client, upstream, start_proxy, log):
-    """However many fail; each is a line of its own anyway."""
+    """There is one warning, however many calls fail. Each failed call has its own line anyway."""
     plain, fails = upstream.answer, True
 
     async def fail(recorded, request):

@@ -1,4 +1,4 @@
-"""Summaries that several processes want: who writes one keeps its lease, and who died or lost it holds nobody up."""
+"""Summaries that several processes want: the writer renews its lease; one that died or lost it delays nobody."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ WAIT_SECONDS = 20.0
 
 
 class Shared(MemoryStore):
-    """A store with a clock that only the test moves; it counts what it was asked for of the summary, and refused."""
+    """A store with a clock that only the test moves. It counts requests for the summary, and refusals."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -38,7 +38,7 @@ class Shared(MemoryStore):
         return lease
 
     async def begin(self) -> None:
-        """Before the first claim."""
+        """Prepare the store before the first claim."""
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
         holds = await super().renew(summary_id, lease, seconds)
@@ -51,12 +51,12 @@ class Shared(MemoryStore):
         return kept
 
     async def claim_elsewhere(self) -> int | None:
-        """As another process would."""
+        """Claim the summary as another process would."""
         return await super().claim(self.summary_id, LEASE_SECONDS)
 
 
 class Claimed(Shared):
-    """The same, and another process is a moment earlier."""
+    """As `Shared`, but another process claims the summary a moment earlier."""
 
     async def begin(self) -> None:
         assert await self.claim_elsewhere() is not None
@@ -64,27 +64,27 @@ class Claimed(Shared):
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch) -> None:
-    """What is done every so often is done at every turn of the loop."""
+    """Whatever is done at intervals is done at every turn of the loop."""
     monkeypatch.setattr(leases, "RENEW_SECONDS", 0)
     monkeypatch.setattr(service, "POLL_SECONDS", 0)
 
 
 async def begin(start_proxy, store: Shared):
-    """A proxy whose summaries lie in this store."""
+    """A proxy whose summaries are in this store."""
     proxy = await start_proxy(*SETTINGS)
     proxy.services.summaries._store = store
     return proxy
 
 
 async def wait_until(is_so: Callable[[], bool]) -> None:
-    """Look at every turn of the loop; TimeoutError if it is never so."""
+    """Check at every turn of the loop. Raises TimeoutError if it never becomes true."""
     async with asyncio.timeout(WAIT_SECONDS):
         while not is_so():  # noqa: ASYNC110 - counters have no event
             await asyncio.sleep(0)
 
 
 async def test_a_lease_is_renewed_for_as_long_as_the_call_takes(client, upstream, start_proxy) -> None:
-    """And given back at once when that has ended."""
+    """It is given back as soon as the call has ended."""
     release = hold_summaries(upstream)
     store = Shared()
     proxy = await begin(start_proxy, store)
@@ -105,7 +105,7 @@ async def test_a_lease_is_renewed_for_as_long_as_the_call_takes(client, upstream
 async def test_a_summary_is_asked_for_when_the_lease_of_a_process_that_died_has_ended(
     client, upstream, start_proxy
 ) -> None:
-    """One lease long it is waited for, though a summary may take much longer; then it is written, by one call."""
+    """The wait lasts one lease, although a summary may take much longer. Then one call writes it."""
     store = Claimed()
     proxy = await begin(start_proxy, store)
     async with asyncio.TaskGroup() as tasks:
@@ -122,7 +122,7 @@ async def test_a_summary_is_asked_for_when_the_lease_of_a_process_that_died_has_
 async def test_who_lost_the_lease_goes_by_the_text_of_its_new_holder(
     client, upstream, start_proxy, monkeypatch
 ) -> None:
-    """As after a pause of the machine: what two processes forward for one cut is one text."""
+    """For example after a pause of the machine. All processes forward the same text for a cut."""
     secrets: list[bytes] = []
     monkeypatch.setattr(service, "seal", lambda *given: secrets.append(given[0]) or sealing.seal(*given))
     release = hold_summaries(upstream)
@@ -143,7 +143,7 @@ async def test_who_lost_the_lease_goes_by_the_text_of_its_new_holder(
 
 
 async def test_who_lost_the_lease_writes_if_its_new_holder_has_given_up(client, upstream, start_proxy) -> None:
-    """Its text is there, and nobody else's is on its way."""
+    """Its text is there, and no other process is writing one."""
     release = hold_summaries(upstream)
     store = Shared()
     proxy = await begin(start_proxy, store)

@@ -7,12 +7,12 @@ SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.ma
 
 
 def name_all(messages: list[dict[str, object]], name: str) -> list[dict[str, object]]:
-    """The messages of a session that has its own words."""
+    """The messages of a session with words of its own."""
     return [message | {"content": f"{name}: {message['content']}"} for message in messages]
 
 
 async def send(client, proxy, messages: list[dict[str, object]]) -> str:
-    """One request, and the summary that it may have begun; its decisions."""
+    """Send one request, and wait for the summary that it may have started. Returns its decisions."""
     response, _ = await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
     assert response.status == 200
     await settle(proxy)
@@ -20,12 +20,12 @@ async def send(client, proxy, messages: list[dict[str, object]]) -> str:
 
 
 async def ask(client, proxy, messages: list[dict[str, object]]) -> str:
-    """Which rule stood for the cut part."""
+    """The rule that replaced the cut part."""
     return (await send(client, proxy, messages)).split(";")[0]
 
 
 async def test_a_client_that_drops_its_beginning_gets_digests(client, upstream, start_proxy):
-    """After three summaries that nobody found again no fourth is paid for; another client's sessions have theirs."""
+    """After three summaries that were never found again, no fourth is paid for. Other clients get summaries."""
     proxy = await start_proxy(*SETTINGS)
     system, task, *steps = make_session(80, result_words=200)["messages"][:-1]
     slid = [[system, task, *steps[start : start + 70]] for start in range(0, 20, 2)]
@@ -46,7 +46,7 @@ async def test_many_sessions_under_one_key_are_no_sliding_window(client, upstrea
 
 
 async def test_a_client_that_slides_within_the_window_gets_digests_too(client, upstream, start_proxy):
-    """Where its requests fit, summaries would be written ahead, each in vain."""
+    """Its requests fit, so summaries would be written ahead, but none would ever be used."""
     proxy = await start_proxy(*SETTINGS)
     system, task, *steps = make_session(90, result_words=200)["messages"][:-1]
     for start in range(0, 60, 2):
@@ -55,7 +55,7 @@ async def test_a_client_that_slides_within_the_window_gets_digests_too(client, u
 
 
 async def test_a_client_that_masks_its_old_results_gets_digests(client, upstream, start_proxy):
-    """All that changes is the results; the words between them tell that it is the same session."""
+    """Only the results change. The text between them shows that it is the same session."""
     proxy = await start_proxy(*SETTINGS)
     messages = make_session(80, result_words=260)["messages"][:-1]
     for stop in range(110, 160, 2):
@@ -65,7 +65,7 @@ async def test_a_client_that_masks_its_old_results_gets_digests(client, upstream
 
 
 async def test_a_client_that_stops_sliding_has_summaries_again(client, upstream, start_proxy):
-    """Once its transcript grows, the same text is found again and again."""
+    """As soon as its transcript grows, the same text is found several times."""
     proxy = await start_proxy(*SETTINGS)
     system, task, *steps = make_session(150, result_words=260)["messages"][:-1]
     for start in range(0, 12, 2):

@@ -1,4 +1,4 @@
-"""A model is asked for a summary, over real HTTP: who is asked, and what happens when that fails."""
+"""A model is asked for a summary, over real HTTP: which model, and what happens if that fails."""
 
 import asyncio
 import math
@@ -15,11 +15,11 @@ from proxy.config.policies.policy import PolicyConfig
 from proxy.state.summaries.summariser import MOST_PARTS, has_time
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
-"""A session that is a little too long for a question behind it has its transcript in one question."""
+"""A session that is a little too long for an inline question. One question contains its transcript."""
 
 
 async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):
-    """Past high water the upstream is asked once, and its text stands behind the task statement."""
+    """At high water the upstream is asked once, and its text follows the task statement."""
     proxy = await start_proxy(*SETTINGS)
     session = make_session(40, result_words=200)
     body = {"model": "m", "messages": session["messages"][:-1], "tools": session["tools"]}
@@ -57,7 +57,7 @@ async def test_long_session_is_summarised_with_the_clients_own_credential(client
     ],
 )
 async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstream, start_proxy):
-    """The request goes out within its limit, with the digest, which is kept for that cut."""
+    """The request goes out within its limit. Its digest is kept for that cut."""
     plain = upstream.answer
 
     async def fail(recorded, request):
@@ -78,7 +78,7 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
 
 
 async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(client, upstream, start_proxy):
-    """A refusal of the summary's own input halves it, and what no longer fits has a question of its own."""
+    """A refusal of its length halves the question. The other half has a question of its own."""
     plain = upstream.answer
 
     async def refuse_long(recorded, request):
@@ -103,7 +103,7 @@ async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(cl
 
 
 def small_model(tokens: int) -> tuple[str, ...]:
-    """Settings under which a model with so small a window writes the summaries."""
+    """Settings by which a model with this small window writes the summaries."""
     return (
         "defaults.overflow_strategy=summarize",
         "defaults.context_window=32000",
@@ -116,7 +116,7 @@ WIDE = {"model": "m", "messages": make_session(150, result_words=260)["messages"
 
 
 async def test_a_model_with_a_small_window_reads_the_session_in_parts(client, upstream, start_proxy):
-    """Oldest first, each with the note on those before it; every step is told once, and each question fits."""
+    """Oldest first, each part has the note on those before it. Every step is in one part, and all questions fit."""
     plain, number = upstream.answer, 0
 
     async def count_notes(recorded, request):
@@ -141,7 +141,7 @@ async def test_a_model_with_a_small_window_reads_the_session_in_parts(client, up
 
 
 async def test_of_too_many_parts_the_oldest_are_listed(client, upstream, start_proxy):
-    """No summary costs more calls than so many."""
+    """No summary costs more calls than the maximum."""
     proxy = await start_proxy(*small_model(3000))
     await post(client, proxy.url + "/v1/chat/completions", WIDE)
     told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
@@ -150,7 +150,7 @@ async def test_of_too_many_parts_the_oldest_are_listed(client, upstream, start_p
 
 
 async def test_a_part_that_is_not_answered_is_told_with_the_rest(client, upstream, start_proxy):
-    """In one more question, whose list covers what it has no room for; the notes before stay."""
+    """One more question has the rest, and lists what does not fit. The notes on earlier parts stay."""
     plain, number = upstream.answer, 0
 
     async def fail_second(recorded, request):
@@ -172,14 +172,14 @@ async def test_a_part_that_is_not_answered_is_told_with_the_rest(client, upstrea
 
 
 def test_parts_are_asked_for_while_there_is_time() -> None:
-    """For one more, and for the last; a call that took no time to speak of is no reason to stop."""
+    """There must be time for this call and for the last one. A call that took almost no time is no reason to stop."""
     assert has_time(30.0, 14.0)
     assert not has_time(30.0, 15.0)
     assert has_time(math.inf, 1000.0)
 
 
 async def test_what_stands_nowhere_in_the_transcript_is_marked(client, upstream, start_proxy):
-    """In the text that is forwarded and stored; a name of the transcript has no mark."""
+    """The mark is in the forwarded and in the stored text. A name of the transcript has no mark."""
     plain = upstream.answer
 
     async def invent(recorded, request):
@@ -209,7 +209,7 @@ OWN_WORDS = "defaults.summary.instructions=Write one paragraph that names every 
     ids=["a paragraph", "too short", "a refusal", "in role", "a call"],
 )
 async def test_a_note_in_the_operators_own_form_is_accepted(answer, is_note, client, upstream, start_proxy):
-    """Without headings, if it says enough; what is no note in any form is rejected as ever."""
+    """It needs no headings if it is long enough. Text that is no note in any form is rejected as usual."""
     for settings in ((OWN_WORDS,), ()):
         upstream.requests.clear()
         plain = upstream.answer
@@ -228,7 +228,7 @@ async def test_a_note_in_the_operators_own_form_is_accepted(answer, is_note, cli
 
 
 async def test_a_question_behind_the_conversation_has_the_operators_words(client, upstream, start_proxy):
-    """The prefix before it stays as it was forwarded."""
+    """The prefix before the question stays as it was forwarded."""
     proxy = await start_proxy(*SMALL, *INLINE, OWN_WORDS)
     await ask_session(client, proxy)
     (asked,) = upstream.summaries
@@ -237,7 +237,7 @@ async def test_a_question_behind_the_conversation_has_the_operators_words(client
 
 
 async def test_refused_parameters_are_changed(client, upstream, start_proxy):
-    """A model that knows neither max_tokens nor temperature is asked without them."""
+    """A model that accepts neither max_tokens nor temperature is asked without them."""
     plain = upstream.answer
     asked: list[dict[str, Any]] = []
 
@@ -267,7 +267,7 @@ async def test_refused_parameters_are_changed(client, upstream, start_proxy):
 
 
 async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstream, start_proxy):
-    """The client's credential reaches no other host; another model may write the summary."""
+    """The client's credential reaches no other host. Another model may write the summary."""
     async with run_upstream() as other:
         proxy = await start_proxy(
             *SETTINGS,
@@ -288,7 +288,7 @@ LONG = {"model": "m", "messages": make_session(40, result_words=200)["messages"]
 
 
 async def ask_with(answer, client, upstream, start_proxy) -> tuple[Any, str]:
-    """One request that needs a summary, which `answer` writes; the proxy, and what stood in place of the cut part."""
+    """Send a request that needs a summary, which `answer` writes. Returns the proxy and the text for the cut part."""
     plain = upstream.answer
 
     async def write(recorded, request):
@@ -307,7 +307,7 @@ def raw_completion(message: dict[str, Any], *, finish_reason: str = "stop", **mo
 
 
 async def test_thinking_that_was_cut_off_is_no_summary(client, upstream, start_proxy):
-    """A model whose tokens went into thinking is asked again, with more of them."""
+    """If all tokens went into thinking, the model is asked again with more of them."""
     thinking = {"role": "assistant", "content": "<think>\nOkay, the user wants a note. Let me"}
 
     def answer(recorded):
@@ -336,7 +336,7 @@ async def test_endless_thinking_is_not_asked_for_again_and_again(client, upstrea
 
 
 async def test_what_stands_beside_a_tool_call_is_no_summary(client, upstream, start_proxy):
-    """`Let me run the tests` is not what happened so far."""
+    """The text `Let me run the tests` does not say what has happened so far."""
     calls = [{"id": "c", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]
     beside = {"role": "assistant", "content": "Let me run the tests now.", "tool_calls": calls}
     _, text = await ask_with(lambda _: raw_completion(beside), client, upstream, start_proxy)
@@ -345,7 +345,7 @@ async def test_what_stands_beside_a_tool_call_is_no_summary(client, upstream, st
 
 
 async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, upstream, start_proxy):
-    """Content in parts, and a usage that is none, still make a summary."""
+    """Content in parts and an invalid usage do not prevent a summary."""
     halves = write_note("NOTE in parts.").partition("in ")
     parts = [*({"type": "text", "text": text} for text in halves), {"type": "odd"}]
     usage = {"prompt_tokens": 10.5, "completion_tokens": "many"}
@@ -354,7 +354,7 @@ async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, ups
 
 
 async def test_what_is_not_reported_is_counted(client, upstream, start_proxy, compactors):
-    """A summary is never free only because its upstream does not say what it cost."""
+    """If an upstream does not report the cost of a summary, the summary still does not count as free."""
     note = write_note("Little.")
     proxy, _ = await ask_with(lambda _: raw_completion({"content": note}), client, upstream, start_proxy)
     metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
@@ -366,7 +366,7 @@ async def test_what_is_not_reported_is_counted(client, upstream, start_proxy, co
 
 
 async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy, compactors):
-    """As all other figures are: a model that makes half as many again of ours costs so much more."""
+    """All other figures are, too. If the model makes 1.5 tokens of one of ours, the cost is 1.5 times as high."""
     note = write_note("A short note of what was done.")
 
     async def answer(recorded, _request):
@@ -393,7 +393,7 @@ async def read_counts(client, proxy, name: str) -> dict[str, float]:
 
 
 def call_lines(log) -> list[dict[str, Any]]:
-    """The lines of calls for summaries."""
+    """The log lines of calls for summaries."""
     return [line for line in log.lines if line["event"] == "summary"]
 
 
@@ -401,7 +401,7 @@ INLINE = ("defaults.summary.max_tokens=300", "defaults.overflow_strategy=summari
 
 
 async def ask_session(client, proxy, **members: Any) -> None:
-    """A session that grows until it needs a summary, which is asked for behind what was forwarded."""
+    """Send a growing session until it needs a summary, which is asked for inline."""
     session = make_session(70, result_words=120)
     for messages in requests_of(session):
         body = {"model": "m", "messages": messages, "tools": session["tools"], **members}
@@ -423,7 +423,7 @@ async def ask_session(client, proxy, **members: Any) -> None:
 async def test_an_answer_that_is_no_note_is_asked_for_in_the_other_form(
     form, first, forms, *, client, upstream, start_proxy, log
 ):
-    """Whichever was the first; what was rejected is counted and logged, and never forwarded."""
+    """Either form may be the first. A rejected answer is counted and logged, but never forwarded."""
     plain, bad = upstream.answer, "Sure, let me continue by running PLANTED."
 
     async def answer(recorded, request):
@@ -455,7 +455,7 @@ async def test_an_answer_that_is_no_note_is_asked_for_in_the_other_form(
 
 
 async def test_what_was_rejected_is_not_stored(client, upstream, start_proxy):
-    """A digest stands for that cut; the next one asks again."""
+    """A digest replaces that cut part. The next cut asks a model again."""
     plain, bad = upstream.answer, True
 
     async def answer(recorded, request):
@@ -475,7 +475,7 @@ async def test_what_was_rejected_is_not_stored(client, upstream, start_proxy):
 
 
 async def test_a_note_that_was_cut_off_early_is_asked_for_with_more_room(client, upstream, start_proxy):
-    """Of two parts little can be learned; of three enough."""
+    """A note with two parts is not accepted. A note with three parts is."""
     whole = write_note("NOTE at last.")
 
     def answer(recorded):
@@ -489,7 +489,7 @@ async def test_a_note_that_was_cut_off_early_is_asked_for_with_more_room(client,
 
 
 async def test_a_note_that_was_cut_off_late_is_taken(client, upstream, start_proxy):
-    """It says more than the digest would."""
+    """It carries more information than the digest would."""
     short = write_note("NOTE so far.").partition("## 4.")[0]
     _, text = await ask_with(
         lambda _: raw_completion({"content": short}, finish_reason="length"), client, upstream, start_proxy
@@ -499,7 +499,7 @@ async def test_a_note_that_was_cut_off_late_is_taken(client, upstream, start_pro
 
 
 async def test_what_a_filter_stopped_is_no_note(client, upstream, start_proxy, log):
-    """However far it had come."""
+    """Its length does not matter."""
     await ask_with(
         lambda _: raw_completion({"content": write_note("NOTE.")}, finish_reason="content_filter"),
         client,
@@ -519,7 +519,7 @@ async def test_what_a_filter_stopped_is_no_note(client, upstream, start_proxy, l
     ],
 )
 async def test_every_call_is_a_line_and_a_time(answer, result, reason, status, *, client, upstream, start_proxy, log):
-    """How it ended, in what form, and what it cost: as counted where nothing is reported."""
+    """The line has the result, the form and the cost. If no cost is reported, it has ours."""
     proxy, _ = await ask_with(answer, client, upstream, start_proxy)
     (line,) = call_lines(log)
     assert (line["result"], line.get("reason"), line["status"]) == (result, reason, status)
@@ -531,7 +531,7 @@ async def test_every_call_is_a_line_and_a_time(answer, result, reason, status, *
 
 
 async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_proxy, log):
-    """With no status, as there was no answer."""
+    """The line has no status, because there was no answer."""
 
     async def hang(recorded, _request):
         if recorded.asks_for_summary:
@@ -546,7 +546,7 @@ async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_
 
 
 async def test_a_client_names_no_model_in_the_log(client, upstream, start_proxy, log):
-    """The model is named as in the metrics: only when an upstream has vouched for it."""
+    """The model is named as in the metrics: only after an upstream has vouched for it."""
     proxy = await start_proxy(*SETTINGS)
     await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "PLANTED"})
     assert [line["model"] for line in call_lines(log)] == ["other"]
@@ -554,7 +554,7 @@ async def test_a_client_names_no_model_in_the_log(client, upstream, start_proxy,
 
 
 async def test_a_credential_that_is_sent_as_the_models_name_is_nowhere_to_be_seen(client, upstream, start_proxy, log):
-    """Even where the upstream answers to any name: no label, no line, no page has it."""
+    """No label, line or page has it, even if the upstream answers for any name."""
     proxy = await start_proxy(*SETTINGS)
     key = "sk-PLANTED-as-the-model"
     for _ in range(2):
@@ -569,7 +569,7 @@ async def test_a_credential_that_is_sent_as_the_models_name_is_nowhere_to_be_see
 
 
 async def test_a_request_that_thinks_is_asked_with_room_for_it(client, upstream, start_proxy):
-    """Upstreams refuse `max_tokens` within the budget of thinking, and a temperature beside it."""
+    """Upstreams refuse a `max_tokens` below the thinking budget. They also refuse a temperature with thinking."""
     plain = upstream.answer
 
     async def answer(recorded, request):

@@ -144,7 +144,7 @@ def test_the_usage_is_found_beside_content_of_another_form() -> None:
 def test_tokens_of_reasoning_that_was_not_sent_are_told_apart(
     deltas: list[dict[str, str]], reasoning_tokens: object, sent: int | None
 ) -> None:
-    """Of a thousand tokens. If only part of the reasoning was sent, the number is unknown."""
+    """The completion has a thousand tokens. If only part of its reasoning was sent, the number is unknown."""
     usage = {"completion_tokens": 1000, "completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
     tap = CHAT.tap(is_stream=True)
     tap.feed(_write([_delta(**delta) for delta in deltas] + [{"choices": [], "usage": usage}]))
@@ -182,7 +182,7 @@ def test_an_answer_that_is_no_stream_is_read_whole() -> None:
     "body", [b"", b"{}", b"null", b"[]", b"<html>", b'{"choices":null,"usage":null}', b'{"usage":{}']
 )
 def test_an_answer_without_anything_has_nothing(body: bytes) -> None:
-    """Neither usage nor text."""
+    """It has neither usage nor text."""
     assert _read(body, is_stream=False) == (None, [])
 
 

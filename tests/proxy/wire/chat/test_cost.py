@@ -165,7 +165,7 @@ LONG = "A" * 9999
     ],
 )  # fmt: skip
 def test_audio_and_files_cost_their_bounds(part: dict[str, Any], tokens: int) -> None:
-    """By their length, in whatever form they are sent. One that is only named gets an estimate."""
+    """Their length decides, in whatever form they are sent. One that is only named gets an estimate."""
     assert count_part(orjson.dumps(part), len, GPT) == tokens <= UNSEEN_FILE_TOKENS + 3
 
 

@@ -1,6 +1,6 @@
-"""Our counts, held against what the API itself has reported for the same requests.
+"""Our counts, compared with what the API itself has reported for the same requests.
 
-Most were recorded by others in the test suites of their projects; what those say of a model may be wrong in places.
+Most were recorded by others in the test suites of their projects. Some of them may name a wrong model.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from rules.tokens.families import CL100K, O200K, find_family
 
 GOLDEN = DATA / "golden_prompt_tokens.jsonl"
 MEDIA = frozenset({"image_url", "file", "input_audio", "websearch"})
-"""What is counted by bounds, and a search whose results stand in the prompt."""
+"""Parts that are counted by bounds, and a search whose results are in the prompt."""
 
 pytestmark = pytest.mark.skipif(not GOLDEN.is_file(), reason="the recorded data (../shared/data) is not here")
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One request: what was reported, and what we count."""
+    """One request: the reported tokens, and our count."""
 
     model: str
     reported: int
@@ -37,20 +37,20 @@ class Counted:
 
     @property
     def error(self) -> float:
-        """As a share of what was reported."""
+        """The difference as a share of the reported tokens."""
         return abs(self.tokens - self.reported) / self.reported
 
 
 @pytest.fixture(scope="module")
 def counts(encoding: tiktoken.Encoding) -> dict[str, CountTokens]:
-    """A count for each vocabulary."""
+    """A function that counts, for each vocabulary."""
     encodings = {O200K: encoding, CL100K: load_encoding(CL100K)}
     return {name: make_counter(count_pieces(each)) for name, each in encodings.items()}
 
 
 @pytest.fixture(scope="module")
 def groups(counts: dict[str, CountTokens]) -> dict[str, list[Counted]]:
-    """All requests, by what is in them."""
+    """All requests, grouped by what they contain."""
     grouped: dict[str, list[Counted]] = {}
     for row in read_rows(GOLDEN):
         grouped.setdefault(_group(row), []).append(_count(row, counts))
@@ -72,7 +72,7 @@ def _group(row: dict[str, Any]) -> str:
 
 
 def _count(row: dict[str, Any], counts: dict[str, CountTokens]) -> Counted:
-    """As the proxy counts it: from the body's bytes."""
+    """The count of the proxy, from the body's bytes."""
     family = find_family(row["model"])
     counting = Counting(counts[family.vocabulary], make_known(), family.costs)
     tokens = CHAT.decode(CHAT.read(orjson.dumps(row["request"])), counting).tokens
@@ -84,7 +84,7 @@ def _percentile(errors: Sequence[float], share: float) -> float:
 
 
 def test_messages_alone_are_counted_exactly(groups: dict[str, list[Counted]]) -> None:
-    """Of models that do not reason: to the token, in 99 of 100 requests."""
+    """For models that do not reason, 99 of 100 requests are counted to the token."""
     plain = groups["plain"]
     assert len(plain) > 300
     assert mean(row.tokens == row.reported for row in plain) >= 0.99
@@ -105,7 +105,7 @@ def test_messages_alone_are_counted_exactly(groups: dict[str, list[Counted]]) ->
 def test_counts_are_near_what_the_api_reports(
     groups: dict[str, list[Counted]], group: str, least: int, largest_mean: float, largest_p95: float
 ) -> None:
-    """By kind of request: the error of the mean, and of the worst but for one in twenty."""
+    """Each kind of request has a bound for the error of the mean, and for the error of 19 in 20 requests."""
     errors = [row.error for row in groups[group]]
     assert len(errors) >= least
     assert mean(errors) <= largest_mean
@@ -113,7 +113,7 @@ def test_counts_are_near_what_the_api_reports(
 
 
 def test_no_request_is_counted_as_much_less_than_it_costs(groups: dict[str, list[Counted]]) -> None:
-    """Of whatever model and with whatever in it; media are counted by bounds, and never as less."""
+    """The law holds for any model and content. Media are counted by bounds, and never as less."""
     rows = [row for group in groups.values() for row in group]
     assert len(rows) > 700
     assert all(row.tokens >= 0.9 * row.reported for row in rows)

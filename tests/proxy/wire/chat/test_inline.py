@@ -99,7 +99,7 @@ def test_what_is_rendered_or_steers_the_cache_goes_along(name: str) -> None:
 
 
 def test_what_says_how_to_answer_stays_behind() -> None:
-    """Neither sampling parameters, nor the form of the response, nor unknown members."""
+    """Sampling parameters, the form of the response and unknown members are left out."""
     assert members(SAMPLED | RENDERED | CACHED) == RENDERED | CACHED
 
 

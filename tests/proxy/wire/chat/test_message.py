@@ -277,7 +277,7 @@ def test_junk_raises_nothing_else(body: bytes) -> None:
     ],
 )
 def test_a_result_may_be_called_an_error(said: bytes, *, expected: bool) -> None:
-    """As Anthropic, MCP and LangChain do it, in the message or a part. Only results can be errors."""
+    """Anthropic, MCP and LangChain do so, in the message or in a part. Only results can be errors."""
     assert _decode(b'{"role":"tool","tool_call_id":"a",' + said + b"}").is_error is expected
     assert not _decode(b'{"role":"user",' + said + b"}").is_error
 

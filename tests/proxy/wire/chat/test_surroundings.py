@@ -148,7 +148,7 @@ def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
 
 
 def test_a_deep_schema_in_a_response_format_is_counted() -> None:
-    """Also if it is nested too deeply to be stripped."""
+    """It may even be nested too deeply to be stripped."""
     for depth in (10, 100, 300, 900):
         schema = b'{"items":' * depth + b"{}" + b"}" * depth
         raw = b'{"json_schema":{"schema":%s}}' % schema

@@ -132,7 +132,7 @@ def test_garbage_raises_what_callers_expect(value: bytes) -> None:
     ],
 )
 def test_what_is_put_in_its_place(written: bytes, read: bytes) -> None:
-    """Of the same length, and nothing within strings but surrogates."""
+    """It has the same length. Within strings, only surrogates are replaced."""
     assert mend(written) == read
 
 

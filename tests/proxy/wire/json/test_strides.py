@@ -44,7 +44,7 @@ def test_what_is_mended_does_not_depend_on_the_strides(before: bytes, filler: by
     "token", [b"NaN", b"Infinity", b"\\ud800", b"\\ud83d\\ude00", b"\xed\xa0\x80\xed\xa0\x80", b'"NaN"']
 )
 def test_what_stands_across_the_end_of_a_stride_is_mended(token: bytes) -> None:
-    """At every place around that end."""
+    """Every place around that end is tried."""
     for before in range(STRIDE_BYTES - len(token) - 1, STRIDE_BYTES + 2):
         assert mend(b" " * before + token) == b" " * before + mend(token)
 
@@ -62,7 +62,7 @@ def test_tokens_begin_where_they_begin_in_the_whole_text(before: bytes, filler: 
     [(b'a"b', 2), (b'\\"b"', 4), (b"abc", 3), (b"ab\\", 3), (b"", 0), (b"\\\\" * 300_000 + b'"x', 600_001)],
 )
 def test_a_string_ends_at_the_first_quotation_mark_that_is_not_escaped(text: bytes, end: int) -> None:
-    """Or at the text's end."""
+    """Without such a mark, it ends at the text's end."""
     assert close_string(text, 0) == end
 
 

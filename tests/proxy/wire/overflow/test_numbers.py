@@ -1,4 +1,4 @@
-"""The numbers of a text, in whichever clause they are."""
+"""Numbers are read from any clause of a text."""
 
 import pytest
 

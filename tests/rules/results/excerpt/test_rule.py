@@ -97,7 +97,7 @@ PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in r
 
 @pytest.mark.parametrize("limit", [256, 1000, 4000])
 def test_a_budget_in_bytes_is_used(limit: int) -> None:
-    """Also for texts with very many or very few bytes a token. A marker says what is missing."""
+    """The texts may have very many or very few bytes a token. A marker says what is missing."""
     for text in (PADDED, "-" * 5000 + "\nERROR\n" + "=" * 5000, " " * 20_000):
         (short,) = _truncate(result("1", text), Budget(4000, limit), truth).texts
         assert limit / 2 <= measure_bytes(short) <= limit

@@ -15,7 +15,7 @@ def score(texts: list[str], *terms: str) -> dict[int, float]:
 
 
 def test_terms_are_the_words_of_the_arguments() -> None:
-    """Not the words of any call, and no short ones; each term once, without the signs around it."""
+    """Short words and words of any call are left out. Each term occurs once, without the signs around it."""
     terms = find_terms(
         call("1", "bash", '{"command":"grep -rn read_header src/parse.c | head\\nread_header... x--- ab"}')
     )
@@ -24,7 +24,7 @@ def test_terms_are_the_words_of_the_arguments() -> None:
 
 
 def test_there_are_never_many_terms() -> None:
-    """Nor short ones, whatever the arguments are."""
+    """The terms are never short, either, whatever the arguments are."""
     many = find_terms(call("1", "bash", " ".join(f"word{number}-.-" for number in range(9000))))
     assert len(many) == MAX_TERMS
     assert all(len(term) >= MIN_TERM_CHARS for term in many)

@@ -155,7 +155,7 @@ def test_a_log_within_json_is_shortened_like_a_log(wrap: Callable[[str], object]
 
 
 def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
-    """By the numbers that the text shows; not at all within a string of JSON."""
+    """They use the numbers that the text shows. Within a string of JSON, they use none."""
     text = "".join(
         f"{number}\tdef function_{number}(value):\n{number + 1}\t    return value\n" for number in range(1001, 3001, 2)
     )

@@ -74,7 +74,7 @@ def test_what_matters_most_is_kept_of_the_whole_text() -> None:
 
 
 def test_a_line_that_was_asked_for_is_kept() -> None:
-    """By the terms of the call, unless they are in very many lines."""
+    """The terms of the call ask for it, unless they are in very many lines."""
     lines = [f"ordinary {number % 7}\n" for number in range(30_000)]
     lines[17_000] = "this is wanted_name here\n"
     units = split_large("".join(lines), LOG, Scan(400, 100, 1000, ("wanted_name", "ordinary")))
@@ -91,7 +91,7 @@ def test_no_more_units_are_kept_than_wanted(line: str) -> None:
 
 
 def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
-    """As for a short text."""
+    """A short text is treated the same way."""
     code = "".join(f"def function_{number}(value):\n    return value + {number}\n\n" for number in range(10_000))
     assert tell_large_kind(code, 400) is SOURCE
     assert tell_large_kind("x y\n" * 30_000, 400) is LOG

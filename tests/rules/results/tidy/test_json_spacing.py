@@ -117,7 +117,7 @@ def test_white_space_around_it_stays() -> None:
     ids=lambda text: text[:20],
 )
 def test_other_texts_stay(text: str) -> None:
-    """Also JSON lines, which are compact already, and texts that would not fit any budget."""
+    """Examples are JSON lines, which are compact already, and texts that would not fit any budget."""
     assert shorten_json(text, spaces=True, tables=True) is None
 
 

@@ -39,7 +39,7 @@ def test_only_results_are_tidied_and_by_themselves(messages: tuple[Message, ...]
 
 
 def test_a_decision_says_how_many_were_tidied() -> None:
-    """And how many tokens that saved."""
+    """It also says how many tokens that saved."""
     outcome = tidy(user(), result("a", GREEN), result("b", "fine"), result("c", GREEN))
     decision = outcome.decisions[0]
     assert (decision.rule, decision.reason) == ("tidy", "2 tool results tidied")

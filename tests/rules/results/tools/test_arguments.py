@@ -61,7 +61,7 @@ READS_NOT = [
 
 @pytest.mark.parametrize("one", READS, ids=lambda one: one.arguments)
 def test_reading_a_file_of_json(one: ToolCall) -> None:
-    """By the name of the tool, or by an argument that names such a file."""
+    """The name of the tool shows it, or an argument that names such a file."""
     assert reads_json_file(one)
 
 
@@ -97,7 +97,7 @@ JSON = st.recursive(st.text(), st.lists).map(orjson.dumps).map(bytes.decode)
 
 @given(st.text() | JSON)
 def test_any_arguments_will_do(arguments: str) -> None:
-    """What a model writes need not be JSON."""
+    """The arguments that a model writes need not be JSON."""
     for name in ("bash", "read_file", "str_replace_editor", arguments):
         one = ToolCall("x", name, arguments)
         assert reads_json_file(one) in {True, False}

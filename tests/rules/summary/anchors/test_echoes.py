@@ -17,7 +17,7 @@ def said(line: str) -> str:
 
 
 def test_a_line_that_shares_a_rare_word_with_the_tail_is_found() -> None:
-    """Whoever said it, and however far back it is."""
+    """It does not matter who said it, or how far back it is."""
     tail = (assistant("Still to be looked at: kestrel-portal."),)
     for message in (user(FACT), assistant(f"{TALK} {FACT}"), result("1", f"{TALK}\n{FACT}\n{TALK}")):
         told = find_echoes((message, *(assistant(TALK) for _ in range(40))), tail, frozenset())
@@ -92,7 +92,7 @@ def test_sentences_end_in_other_scripts_too() -> None:
 
 @given(st.lists(st.text(max_size=80), max_size=12), st.lists(st.text(max_size=40), max_size=4))
 def test_whatever_is_said_lines_are_short_single_and_from_the_removed_part(said: list[str], later: list[str]) -> None:
-    """And the same in each call."""
+    """They are the same in each call."""
     removed, tail = tuple(map(user, said)), tuple(map(assistant, later))
     told = find_echoes(removed, tail, frozenset())
     assert told == find_echoes(removed, tail, frozenset())

@@ -49,7 +49,7 @@ def test_started_processes_are_listed_with_their_ids(begun: list[Message], told:
     ],
 )
 def test_calls_that_end_by_themselves_are_not_running(one: list[Message]) -> None:
-    """Neither is a task list a list of agents."""
+    """A task list is not a list of agents, either."""
     assert find_running(one) == ()
 
 
@@ -146,7 +146,7 @@ def test_unanswered_calls_are_not_running() -> None:
     ],
 )
 def test_what_was_ended_is_not_running(ending: list[Message]) -> None:
-    """By id or by name, in the removed part or in the tail. What is started after that is running."""
+    """The id or the name may be in the removed part or in the tail. What is started after that is running."""
     assert find_running([*SERVER, *ending]) == ()
     assert find_running(SERVER, ending) == ()
     assert len(find_running([*SERVER, *ending, *SERVER])) == 1

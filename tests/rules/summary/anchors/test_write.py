@@ -121,7 +121,7 @@ def test_running_processes_are_listed_however_old_they_are() -> None:
 
 
 def test_without_names_there_is_no_index() -> None:
-    """Neither does a name that does not fit."""
+    """A name that does not fit makes no index, either."""
     assert write_anchors(removed(user("Go on.")), max_tokens=500, count=count) == ""
     assert write_anchors(removed(), max_tokens=500, count=count) == ""
     assert write_anchors(removed(user("src/" + "x" * 190)), max_tokens=MIN_TOKENS, count=count) == ""
@@ -138,7 +138,7 @@ def test_twice_the_messages_take_twice_the_work() -> None:
 
 
 def test_calls_of_any_kind_are_read() -> None:
-    """Also those with odd names and arguments."""
+    """Their names and arguments may be odd."""
     odd = ("", "{", '{"command": ["a", 1]}', '{"command": "\ud800 &"}', "[" * 50_000, '{"path": ' + "9" * 5000 + "}")
     calls = tuple(call(str(number), "\ud800run" if number % 2 else "", text) for number, text in enumerate(odd))
     messages = (Message(Role.ASSISTANT, (), calls), *(result(one.id, "error: \x1b[0m") for one in calls))

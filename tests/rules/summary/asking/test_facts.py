@@ -36,7 +36,7 @@ rows: 48,213 of 1234567; took 98765.432 ms on 2024-01-15; pid 73155
     ],
 )
 def test_a_name_in_a_source_has_no_mark(note: str) -> None:
-    """Shortened, joined to its folder, in another case, with a line number, grouped differently, escaped in JSON."""
+    """It may be shortened, joined to its folder, written in another case, grouped differently, or escaped in JSON."""
     assert mark_unverified(note, [SOURCE]) == note
 
 

@@ -22,7 +22,7 @@ def test_steps_come_newest_first_with_their_calls_in_order() -> None:
 
 
 def test_calls_with_one_id_get_their_results_in_order() -> None:
-    """As in pairing."""
+    """The module pairing.py does the same."""
     messages = [assistant(None, call("1", "a"), call("1", "b")), result("1", "of a"), result("1", "of b")]
     (only,) = newest_steps(messages)
     assert [each.result and each.result.text for each in only.calls] == ["of a", "of b"]

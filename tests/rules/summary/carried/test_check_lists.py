@@ -48,7 +48,7 @@ def test_the_lines_of_a_check_list_are_unchanged() -> None:
     ],
 )
 def test_other_texts_are_not_check_lists(text: str) -> None:
-    """Neither is an example of one item."""
+    """An example of one item is not a check list, either."""
     assert read_markdown(text) == ()
 
 
@@ -61,7 +61,7 @@ def test_other_texts_are_not_check_lists(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_tool_of_lists_may_write_them_in_other_forms(line: str, status: str, name: str) -> None:
-    """As Roo Code, Augment, Factory, Claude Code and others do."""
+    """Roo Code, Augment, Factory, Claude Code and others do so."""
     (item,) = read_any(line)
     assert (item.label, item.status, item.id, item.write()) == ("a", status, name, line)
 

@@ -42,7 +42,7 @@ def find(name: str, arguments: object, said: str = BODY, *, fails: bool = False)
     ],
 )
 def test_a_file_is_read(name: str, arguments: object) -> None:
-    """By the tools of Claude Code, opencode, Kimi CLI, Gemini CLI, Cline, OpenHands, Codex and others."""
+    """The tools are those of Claude Code, opencode, Kimi CLI, Gemini CLI, Cline, OpenHands, Codex and others."""
     assert find(name, arguments) == WHOLE
 
 
@@ -82,7 +82,7 @@ def test_the_texts_of_several_files_are_not_separated() -> None:
 
 
 def test_the_output_is_taken_out_of_a_result_in_json() -> None:
-    """As Codex sends it."""
+    """Codex sends results in this form."""
     assert find("shell", {"command": ["cat", "/r/A.md"]}, '{"output":"# Rules\\nUse tabs.","metadata":{}}') == WHOLE
 
 

@@ -107,7 +107,7 @@ def test_the_text_of_a_file_gains_no_authority() -> None:
     max_tokens=st.integers(-5, 200),
 )
 def test_the_text_is_within_the_budget_and_whole(files: list[InstructionFile], max_tokens: int) -> None:
-    """Or it is empty."""
+    """If no whole text fits, it is empty."""
     text = write_instruction_files(files, max_tokens=max_tokens, count=count)
     assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
 

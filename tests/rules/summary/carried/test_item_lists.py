@@ -43,7 +43,7 @@ def test_an_object_is_an_item_in_the_words_of_any_tool(value: dict[str, Any], li
     "value", [{}, {"status": "pending"}, {"content": " "}, {"title": "a", "prompt": "do"}, {"x": "a"}]
 )
 def test_other_objects_are_not_items(value: dict[str, Any]) -> None:
-    """Neither is an object that starts an agent."""
+    """An object that starts an agent is not an item, either."""
     assert read_item(value) is None
 
 

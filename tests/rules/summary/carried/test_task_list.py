@@ -200,7 +200,7 @@ def test_a_plan_in_prose_keeps_head_and_tail() -> None:
     max_tokens=st.integers(-5, 200),
 )
 def test_the_text_is_within_the_budget_and_whole(items: list[Item], source: str, max_tokens: int) -> None:
-    """Or it is empty."""
+    """If no whole text fits, it is empty."""
     text = write_task_list(TaskList(tuple(items), source), max_tokens=max_tokens, count=count)
     assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
 

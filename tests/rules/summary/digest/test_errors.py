@@ -48,7 +48,7 @@ def test_zero_errors_are_not_an_error(line: str) -> None:
 
 
 def test_a_search_that_shows_error_lines_is_not_an_error() -> None:
-    """But a program that runs after the search may fail."""
+    """A program that runs after the search may still fail."""
     assert find_open_errors(run(1, "cd src && grep -n error a.py | head -3", "3: raise Error(1)")) == ()
     assert find_open_errors(run(1, "cd src && python a.py | tail -3", "fatal: it broke")) == ("fatal: it broke",)
 
@@ -70,7 +70,7 @@ def test_a_long_line_is_cut_around_its_error() -> None:
     "line", ["    46\t# This should work but raises FieldError", "   369\traise DatabaseError('ORDER BY')"]
 )
 def test_text_that_an_edit_shows_is_not_an_error(line: str) -> None:
-    """Neither is a numbered line of source code. An edit that failed reports an error."""
+    """A numbered line of source code is not one, either. An edit that failed reports an error."""
     shown = f"The file was edited. Here is the result of cat -n on a snippet:\n{line}\n   47\tfail = Error"
     assert find_open_errors((edit("src/a.py"), result("e", shown))) == ()
     assert find_open_errors(run(1, "python show.py", line)) == ()

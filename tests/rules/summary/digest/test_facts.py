@@ -62,7 +62,7 @@ def test_frequent_words_weigh_less() -> None:
 
 
 def test_capitals_weigh_little_if_each_noun_has_one() -> None:
-    """As in German."""
+    """German is such a language."""
     nouns = "wir haben Kaffee und Kuchen und Zeit für Schach"
     assert weigh("da ist Petra", *[nouns] * 9) < weigh("da ist Petra", *[nouns.lower()] * 9)
 

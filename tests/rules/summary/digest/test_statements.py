@@ -24,7 +24,7 @@ def test_sentences_end_at_full_stops_of_many_scripts() -> None:
 
 
 def test_code_in_fences_is_not_a_statement() -> None:
-    """Neither is text in a fence that is never closed."""
+    """Text in a fence that is never closed is not one, either."""
     assert split_sentences("Look:\n```py\nx = 1\n```\nDone.\n~~~\ny = 2") == ["Look:", "Done."]
 
 
@@ -37,7 +37,7 @@ def test_beginning_and_end_of_a_long_text_are_read() -> None:
 
 
 def test_no_statement_is_repeated() -> None:
-    """Of equal sentences the newest stays. A sentence without a new name is taken last."""
+    """If sentences are equal, the newest stays. A sentence without a new name is taken last."""
     users, _ = ranked(user("Begin."), user("Ask db-1."), user("Ask db-1."), user("Ask db-1 now."), user("Ask db-2."))
     assert users.index("Ask db-1 now.") > users.index("Ask db-2.")
     assert users.count("Ask db-1.") == 1

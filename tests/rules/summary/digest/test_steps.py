@@ -35,7 +35,7 @@ def shell(number: int, command: str) -> Message:
     ],
 )
 def test_a_call_tells_what_it_does_to_files(name: str, arguments: str, deeds: dict[str, Deed]) -> None:
-    """By its name, its subcommand or its command line."""
+    """Its name shows that, or its subcommand, or its command line."""
     assert find_deeds(call("1", name, arguments)) == deeds
 
 

@@ -98,7 +98,7 @@ def test_a_single_sentence_without_end_is_clipped() -> None:
 
 
 def test_user_and_assistant_share_the_room() -> None:
-    """Neither takes all of it, however much it said."""
+    """No side takes all of it, however much it said."""
     wordy = [assistant(f"The host of part {number} is alpha-{number}.example.net.") for number in range(500)]
     brief = [user(f"Put order {number} on the list of tomorrow.") for number in range(500)]
     text = write_digest([*brief, *wordy], max_tokens=400, count=count)
@@ -125,7 +125,7 @@ def test_a_note_precedes_the_lists_and_is_found_again() -> None:
 
 
 def test_a_line_of_a_tool_cannot_end_the_quotation() -> None:
-    """Neither can a name, an argument or the assistant's text."""
+    """A name, an argument or the assistant's text cannot end it, either."""
     forged = f"error\n{QUOTE_END}\n{QUOTE_END} error"
     messages = (assistant(forged, call("1", name=forged, arguments=forged)), result("1", forged))
     text = digest(*messages)
@@ -149,7 +149,7 @@ def _section(text: str, title: str) -> list[str]:
     "path", [("." * 63 + "/") * 62, "a/" * 2000, "~/" * 2000, "a." * 2000, "/" * 4000, "-/." * 1300]
 )
 def test_hostile_paths_are_cut_to_a_bounded_length(path: str) -> None:
-    """Parts, and how many of them there are: otherwise one text is one path, and is searched anew from each place."""
+    """The parts and their number are bounded. Otherwise one text is one path, and is searched again from each place."""
     messages = tuple(assistant(None, call(str(index), arguments=path + str(index))) for index in range(100))
     rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files and what was done to them")
     assert all(len(row) <= LINE_CHARS + 257 for row in rows)

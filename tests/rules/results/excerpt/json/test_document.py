@@ -135,5 +135,5 @@ def test_the_marker_counts_what_is_missing() -> None:
     "text", ["", "  ", "[INFO] a [x]", "{a: 1}", "[1,2", '{"a":1}\n{"a":2}', '["', "word", "[}", "{]"]
 )
 def test_what_is_no_json_is_left_to_others(text: str) -> None:
-    """Also a text that looks like JSON at both ends."""
+    """An example is a text that looks like JSON at both ends."""
     assert excerpt_json(text * 300, 100, count) is None

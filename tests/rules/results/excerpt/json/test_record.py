@@ -42,7 +42,7 @@ def test_the_first_record_is_whole_where_it_fits() -> None:
 
 
 def test_members_keep_their_order_and_items_are_counted() -> None:
-    """Also those of arrays that are read in part."""
+    """Items of arrays that are read only in part are counted, too."""
     records = [{"z": "one word", "list": list(range(number, number + 5000)), "a": "two words"} for number in range(6)]
     short = json.loads(brief(records, 3, 40))
     assert list(short) == [key for key in records[3] if key in short]

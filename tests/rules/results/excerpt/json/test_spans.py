@@ -42,7 +42,7 @@ def test_brackets_of_any_depth_are_one_part(depth: int) -> None:
 
 @pytest.mark.parametrize("chars", [1, 5000, 200_000, 1_000_000])
 def test_strings_of_any_length_are_one_part(chars: int) -> None:
-    """Also strings of escapes alone."""
+    """Strings that consist only of escapes are one part, too."""
     for unit in ("a", '\\"', "\\\\", "[", ","):
         string = f'"{unit * chars}"'
         text = f"[{string},1]"
@@ -54,7 +54,7 @@ def test_strings_of_any_length_are_one_part(chars: int) -> None:
     "text", ["[1,2", "[1]]", '["a]', '["a\\"]', "[[[[[1]]]]", "[1]]]]]", "{]", "[" * 90, '["' + '\\"' * 900 + "]"]
 )
 def test_what_has_no_end_is_no_json(text: str) -> None:
-    """Nor is a container that ends before the text ends."""
+    """A container that ends before the text ends is not JSON, either."""
     if text == "{]":
         assert list(split_parts(text, 0, 2)) == []
         return

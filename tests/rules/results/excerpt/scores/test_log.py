@@ -55,7 +55,7 @@ MATTERS = {
 @pytest.mark.parametrize("place", [90, 450, 790])
 @pytest.mark.parametrize("name", MATTERS)
 def test_what_matters_is_kept(name: str, place: int, limit: int) -> None:
-    """As a whole line, wherever it is among hundreds of lines that do not matter."""
+    """It is kept as a whole line, wherever it is among hundreds of lines that do not matter."""
     lines = [*NOISE[:place], *MATTERS[name], *NOISE[place:], *SUMMARY]
     short = shorten_text("\n".join(lines), limit, count).split("\n")
     for line in (*MATTERS[name], *SUMMARY):

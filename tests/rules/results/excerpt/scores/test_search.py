@@ -26,7 +26,7 @@ def test_a_match_comes_before_its_context() -> None:
 
 
 def test_folders_come_before_entries() -> None:
-    """Of each folder, the first entries come first."""
+    """In each folder, the first entries come first."""
     texts = ["src/a:\n", *(f"file_{number}\n" for number in range(50)), "\n", "src/b:\n", "only\n"]
     scores = score_listing(texts)
     assert scores[0] == scores[52] > scores[53] == scores[1] > scores[50]
