@@ -402,5 +402,5 @@ async def test_the_doctor_says_that_a_proxy_may_refuse(status, may_be, forward) 
         await client.close()
 
     assert finding.advice is not None
-    assert finding.advice.endswith(f"; or the proxy {forward.address} (upstream.proxy) refuses it") == may_be
+    assert finding.advice.endswith(f"; or the proxy {forward.address} (upstream.proxy) refused the request") == may_be
     assert "PLANTED" not in finding.advice
