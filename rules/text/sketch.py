@@ -13,7 +13,7 @@ MIN_LINE_CHARS = 16
 """If a text's lines are shorter on average, its sketch has no lines. Chosen: the time to compare texts grows with the
 number of lines, and this bounds it by the number of bytes."""
 SKETCH_LINES = 8
-"""Checksums in a sketch. Chosen: few, because each one is an entry in a table (results/dedupe.py)."""
+"""Checksums in a sketch. Chosen: few, because each one is an entry in a table (results/similar.py)."""
 
 
 @dataclass(frozen=True, slots=True)
