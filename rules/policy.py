@@ -15,7 +15,7 @@ from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment
 
 EXACT_SHARE = 0.97
 """If the upstream adds the completion to the prompt, the prompt gets this share of what the completion leaves of the
-window. The rest is a margin for inexact counts. Chosen."""
+window. Chosen: the rest is a margin for inexact counts."""
 PREFETCH_GAP = 0.15
 """If less than this share of the room is left, the next cut is fixed and its summary is asked for in the background.
 The summary is then ready when a request no longer fits without it. Chosen in the first prototype and kept since."""

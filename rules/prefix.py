@@ -11,7 +11,7 @@ from hashlib import sha256
 from rules.conversation import Message, count_leading
 
 ENCODED_AT_ONCE = 256 * 1024
-"""Characters. Longer texts are encoded in pieces, so that no second copy of the whole text is in memory. Chosen."""
+"""Characters encoded at once. Chosen: a longer text is encoded in pieces, so memory never holds a second copy of it."""
 
 
 def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:

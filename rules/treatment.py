@@ -9,7 +9,7 @@ from enum import StrEnum
 MAX_NAME_CHARS = 256
 """A longer tool name matches no glob: this bounds the time of a match. Chosen: upstreams allow at most 64."""
 ERROR_FACTOR = 2
-"""An error result may have this many times the budget, because the model must act on it. Chosen."""
+"""An error result may have this many times the budget. Chosen: the model must act on it."""
 
 
 @dataclass(frozen=True, slots=True)

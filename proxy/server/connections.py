@@ -170,7 +170,10 @@ class _Connection(RequestHandler):
         super().eof_received()
 
     def _make_error_handler(self, err_info: Any) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        """Make the handler for an unreadable request; it waits for the client, which would else lose the answer."""
+        """Make the handler for an unreadable request.
+
+        It closes the connection only after the client has had time to read the answer, which would be lost otherwise.
+        """
         self._is_refusing = True
 
         async def refuse(request: web.BaseRequest) -> web.StreamResponse:

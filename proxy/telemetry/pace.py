@@ -6,7 +6,8 @@ Law: a rate that cannot be known is None. An impossible rate is never reported.
 from dataclasses import dataclass
 
 MIN_SECONDS = 0.05
-"""Text that arrives in less time measures how fast buffers are emptied, not how fast a model writes. Chosen."""
+"""A text that arrives in less time has no rate. Chosen: its rate would show how fast buffers are emptied, not how fast
+the model writes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ MIN_BYTES = 16 * 1024
 HEAD_BYTES = 4 * 1024
 """Earlier bodies are looked up by this many of their first bytes. Chosen: they tell different agents apart."""
 MAX_ALIKE = 64
-"""How many bodies with the same HEAD_BYTES are kept: sessions of one agent, and branches of one session. Chosen."""
+"""How many bodies with the same HEAD_BYTES are kept: sessions of one agent, and branches of one session. Chosen: bounds
+the search."""
 MAX_COMPARED = 4
 """If a body continues none of them whole, this many of the newest are compared element by element. Chosen: bounds the
 work."""

@@ -16,7 +16,7 @@ Placed = tuple[Message, Origin | None]
 WriteElement = Callable[[Sequence[Placed]], bytes]
 """The JSON of an element that holds these messages; never called for one that is unchanged."""
 Shares = Callable[[Message, Message], bool]
-"""Whether two neighbouring messages, of which one has changed, must be in one element."""
+"""Whether two neighbouring messages must be in one element of the JSON array. One of them has changed."""
 
 
 class _Group(NamedTuple):
@@ -168,7 +168,7 @@ def _join(groups: Iterator[_Group], messages: Sequence[Message], shares: Shares)
 def _go_on(
     source: Source, groups: Sequence[_Group], after: Conversation, write: WriteElement, written: Written | None
 ) -> Written:
-    """Write the groups after what was written before."""
+    """Write the groups as the continuation of `written`; from the beginning of the body if that is None."""
     body, array, _ = source
     spans = array.elements
     if written is None:

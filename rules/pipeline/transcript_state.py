@@ -100,7 +100,7 @@ class TranscriptState:
         return self.edits.apply(conversation)
 
     def replay(self, messages: Sequence[Message], room: Room, policy: Policy) -> Window:
-        """The window of the edited messages in this room; folded from the start if the room has changed."""
+        """The window for messages that were edited already. If the room has changed, the fold starts again."""
         if self._fold is None or self._fold.room != room:
             self._fold = Fold(room, policy)
         return self._fold.extend(messages).finish()

@@ -170,7 +170,7 @@ def _is_short(result: Compared, target: Compared) -> bool:
 
 
 def _point(result: Compared, target: Compared) -> tuple[int, str]:
-    """How many results back the target is, and its call.
+    """How many results back the target is (1: the one before this one), and the call that it answers.
 
     The number of results between the two never changes. The id is not used: most models never see ids, and clients
     reuse them.

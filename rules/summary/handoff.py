@@ -34,7 +34,7 @@ LEAST_CHARS = 40
 """Minimum number of letters and digits below the headings, in sentences that carry information. Chosen: it rejects a
 note that says `none` four times, which cannot replace thousands of tokens."""
 CLOSING_LINES = 3
-"""Number of last lines in which an answer to a user may ask what else is wanted. Chosen."""
+"""Last lines of an answer in which a question to the user is looked for. Chosen: such answers ask at their end."""
 
 
 class Flaw(StrEnum):
@@ -98,7 +98,7 @@ def _take_final(text: str) -> str:
 def _unwrap(text: str) -> Iterator[str]:
     """Candidates for the note, best first.
 
-    These are the text after a closing tag of reasoning that was never opened, the whole text, the content of a fence.
+    These are: the text after a closing tag of reasoning without an opening tag; the whole text; the content of a fence.
     """
     thought = _THOUGHT.search(text)
     pieces = (text,) if thought is None else (text[thought.end() :].strip(), text)

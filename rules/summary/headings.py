@@ -13,7 +13,8 @@ LEAST_PARTS = 3
 """Minimum number of headings of a note. Chosen: a note that was cut off before its last part is still better than a
 digest."""
 LEAST_KNOWN = 2
-"""Minimum number of headings recognised by their words; the others may be recognised by their number. Chosen."""
+"""Minimum number of headings recognised by their words; the others may be recognised by their number. Chosen: one
+alone may be chance."""
 TITLE_CHARS = 80
 """Longest title of a heading. Chosen: longer ones are sentences."""
 PREFACE_LINES = 2
@@ -101,7 +102,8 @@ _STEP = re.compile(
 )
 """Titles that are instructions: these are steps of a plan, not headings of a note."""
 LABEL_WORDS = 6
-"""Maximum number of words of a heading that has no number, bold type or `#` to mark it. Chosen."""
+"""Maximum number of words of a heading that has no number, bold type or `#` to mark it. Chosen: longer ones are
+sentences."""
 _JOINING = frozenset(
     {"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"}
 )

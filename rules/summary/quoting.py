@@ -68,7 +68,7 @@ _OTHER = "?"
 _ASCII_SIGNS = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != _OTHER)
 MOST_STRANGE = 64
 """Maximum number of different characters that are replaced one by one; for more, one `translate` of the text is used.
-Chosen."""
+Chosen: each replacement reads the whole text."""
 
 
 @lru_cache(maxsize=8192)

@@ -116,10 +116,10 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
 
     If a model wrote the previous summary (`base`), the digest begins with it and lists only the later messages. If the
     previous text was itself a digest, all covered messages are listed again, after the model's summary that it began
-    with, if any. User messages that are forwarded verbatim are not listed; those that the previous summary kept and
-    this one does not are.
+    with, if any. User messages that are forwarded verbatim are not listed. A user message is listed if it was
+    forwarded verbatim after the previous summary and no longer is.
 
-    A previous summary gets half of the tokens, and those of the other half that the list does not need.
+    A previous summary gets half of the tokens, and what the list leaves of the other half.
     """
     covered = (*request.earlier, *request.span)
     users = [index for index, message in enumerate(covered) if message.role is Role.USER]

@@ -129,7 +129,7 @@ def _bridge(
     """Insert one line of the other side before the tail if two messages of the same side would follow each other.
 
     The line is right before the tail's first user or assistant message, so a tail that grows changes nothing before it.
-    A user's line is inserted only if `goes_on`: the summary is an assistant message of the role `pair`.
+    goes_on: a user's line may be inserted, too. Set if the summary is an assistant message (role `pair`).
     """
     silent = {Role.SYSTEM, Role.TOOL}
     at = next((index for index, (message, _) in enumerate(tail) if message.role not in silent), None)

@@ -10,10 +10,10 @@ from heapq import nsmallest
 from zlib import crc32
 
 MIN_LINE_CHARS = 16
-"""If a text's lines are shorter on average, its sketch has no lines: the time to compare texts grows with the number of
-lines, and this bounds it by the number of bytes. Chosen."""
+"""If a text's lines are shorter on average, its sketch has no lines. Chosen: the time to compare texts grows with the
+number of lines, and this bounds it by the number of bytes."""
 SKETCH_LINES = 8
-"""Checksums in a sketch. Chosen."""
+"""Checksums in a sketch. Chosen: few, because each one is an entry in a table (results/similar.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class Fold:
         return open_tokens + self._cuts.rest(made_way or self.window) <= room
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
-        """Whether a window frees enough, and waiting for it has cost enough."""
+        """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
         policy = self._policy
         if gain < self._cuts.share((policy.high_water - policy.low_water) / 4):
             return False

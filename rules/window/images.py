@@ -92,7 +92,7 @@ class ImageSums:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the sums take, in bytes."""
+        """Approximate memory of this object in bytes."""
         return 24 * len(self._places)
 
     def saved(self, start: int, stop: int) -> int:

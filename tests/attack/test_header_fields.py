@@ -18,7 +18,7 @@ def _write_fields(number: int, value: bytes = b"y") -> bytes:
 
 @pytest.mark.parametrize("fields", [128, 256, MAX_HEADER_FIELDS - 10])
 async def test_many_header_fields_cross_both_ways(fields, raw, start_proxy) -> None:
-    """None is lost, up to the limit of a head."""
+    """No header field is lost, as long as the head is within its limits."""
     raw.answer = b"HTTP/1.1 200 OK\r\n" + _write_fields(fields) + b"Content-Length: 2\r\n\r\n{}"
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     answer = await ask_raw(proxy.url, GET + _write_fields(fields) + b"\r\n")

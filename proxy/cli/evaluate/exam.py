@@ -34,9 +34,9 @@ MAX_ANSWER_CHARS = 400
 MAX_WRITTEN_CHARS = 200_000
 """Part of a reply that is searched for questions. Chosen: far above what the prompt asks for; bounds the work."""
 LEAST_QUOTE_SIGNS = 4
-"""Fewer letters and digits prove nothing about a quotation. Chosen."""
+"""A quotation with fewer letters and digits proves nothing. Chosen: so few occur anywhere by chance."""
 BEST_GRADE = 2
-"""Source: the protocol named above."""
+"""The grade of a right answer. Source: the protocol that is named at the beginning of this file."""
 UNKNOWN = "NOT IN CONTEXT"
 
 _MAKE = """\

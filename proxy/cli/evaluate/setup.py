@@ -150,7 +150,7 @@ class Setup:
 
 
 def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
-    """The headers with the user's key; none for an upstream that does not get a client's key."""
+    """The headers with the user's key; no headers if the configuration sends no client's key to this upstream."""
     return [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
 
 

@@ -23,7 +23,7 @@ long runs of letters take more than linear time."""
 MEMO_MIN_CHARS = 64
 """Shorter texts are not remembered. Chosen: counting them costs no more than a lookup."""
 UNUSED_SHARE = 0.25
-"""Share of the memo for texts that were counted only once. Chosen."""
+"""Share of the memo for texts that were counted only once. Chosen: such texts are evicted soon."""
 MEMO_BYTES = 8 * 1024 * 1024  # chosen: most texts are known by their messages already
 LARGE_CHARS, LARGE_MEMO_BYTES = 4 * 1024 * 1024, 40 * 1024 * 1024
 """Very long texts have a memo of their own, for one or two of them. Chosen: the rules count a result several times, and

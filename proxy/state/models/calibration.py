@@ -14,22 +14,22 @@ from proxy.state.models.records import ANY_RATIO, MAX_RATIO, Bounds
 MIN_SAMPLE_TOKENS = 500
 """Reports on smaller requests are ignored. Chosen: in a small request, the frame of the messages weighs too much."""
 MAX_SAMPLE_RATIO = 20.0
-"""Reports of more tokens for one of ours are ignored. Chosen: far above servers that count bytes (about 4)."""
+"""Reports of more tokens than this for one of ours are ignored. Chosen: servers that count bytes report about 4."""
 MIN_SAMPLE_RATIO = 0.5
 """Reports below this share of the expected tokens are ignored. Chosen: no vocabulary makes so few tokens of a text.
 Such a server leaves out cached tokens, cuts prompts short, or always reports the same number. If trimtab believed it,
 prompts could grow to twice the window."""
 WARM_UP_SAMPLES = 8
-"""Reports until a model's first ratio is found, their median. Chosen: three outliers hardly move the median."""
+"""A model's first ratio is the median of this many reports. Chosen: three outliers hardly move the median."""
 URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
 URGENT_SHARE = 4
 """The first ratio is used before the end of warm-up if it is more than URGENT_RATIO times the current one: prompts
-could overflow the window meanwhile. One report is enough, or URGENT_SAMPLES if it is above MAX_RATIO. Only prompts
-of at least one part in URGENT_SHARE of the limit count: for a smaller one, the server's own preamble may explain the
-difference. All three are chosen."""
+could overflow the window meanwhile. One report is enough; if its ratio is above MAX_RATIO, URGENT_SAMPLES are needed.
+Only prompts of at least 1 / URGENT_SHARE of the limit count: for a smaller one, the server's own preamble may explain
+the difference. All three are chosen."""
 KEPT_SAMPLES = 64
-"""The last reports, whose median may replace a ratio. Chosen: eight times the warm-up, so that changes are rare."""
+"""The number of last reports whose median may replace a ratio. Chosen: eight times the warm-up, so changes are rare."""
 KEPT_SHARE = 0.10
 """A ratio is kept until that median differs by more than this share. Chosen: each change breaks a prompt cache."""
 NOISE_SHARE = 0.02
@@ -48,8 +48,8 @@ IN_FULL_SHARE = 0.75
 """A report of at least this share of the expected tokens means that the prompt was read in full. Chosen: the
 ratio of the model's family may be too large by a third."""
 BLOCK_TOKENS = 256
-"""Context windows are multiples of 256. An upstream that keeps reporting one number that is not, is not counting:
-ignore it."""
+"""Context windows are multiples of 256. If an upstream keeps reporting one other number, it does not count tokens, and
+no window is learned from it."""
 FULL_SHARE = 0.875
 """If the largest report exceeds this share of a power of two, that power of two is the window. Chosen: a server that
 drops whole messages leaves a part of the window empty."""

@@ -23,18 +23,20 @@ from proxy.state.models.facts import Facts
 from proxy.state.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Record
 
 FIRST_TEST = 32
-"""Of the requests that a guess cuts, this one is the first test. Chosen: a wrong guess ends soon, and a right one costs
-one extra call in 32 at most."""
+"""The first test of a guess is this request among those that it cuts. Chosen: a wrong guess ends soon, and a right one
+costs at most one extra call in 32."""
 FIRST_TEST_OF_NUMBERS = 512
 """The same for any other lesson. Chosen: it is rarely wrong, and each failed test costs an extra call."""
 MAX_FAILURES = 8
-"""Failed tests in a row after which the number grows no further. Chosen: 256 times the first number, so tests go on."""
+"""After this many failed tests in a row, the number is no longer doubled. Chosen: it is then 256 times the first one;
+without a bound, tests would in effect stop."""
 
 
 def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
-    """Whether to send the last of `cut_requests` requests that a lesson cut as a test.
+    """Whether to send this request as a test.
 
     own, of_all: the client's record and that of all.
+    cut_requests: how many requests a lesson has cut since the last test, this one included.
     """
     source = own.window_source if own.learned_tokens is not None else of_all.window_source
     # "cut prompts" is tested rarely, too: a server that silently drops a part of a prompt gives a worse answer.
@@ -99,7 +101,7 @@ def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
 
 
 def retract(by: str, of_all: Record) -> dict[str, Any]:
-    """What it changes in the record of all that an answer contradicted a lesson of one client: its claim is removed.
+    """The changes to the record of all after an answer contradicted a lesson of one client: its claim is removed.
 
     A window that fewer than two remaining claims contain no longer counts for all.
 
@@ -114,7 +116,10 @@ def retract(by: str, of_all: Record) -> dict[str, Any]:
 
 
 def _agree(of_all: Record, mine: Claim, other: Claim, now: float) -> dict[str, Any]:
-    """The changes on which two claims agree: the same window in place of the same one, or nearly the same ratio."""
+    """The changes on which two claims agree.
+
+    They agree on a window if both replace the same window by the same one; on a ratio if theirs are nearly equal.
+    """
     found: dict[str, Any] = {}
     window = (mine.believed_tokens, mine.learned_tokens)
     if mine.learned_tokens is not None and window == (other.believed_tokens, other.learned_tokens):

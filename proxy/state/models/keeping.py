@@ -42,9 +42,9 @@ class Entry(Model):
     label: its name in logs and metrics.
     warned: the warning about its counts was logged.
     read_at: when the store was last read, by the monotonic clock; None before the first time.
-    reading, writing: the last such tasks.
-    completed: cached facts, and the values that they were combined from: its record, the record of all, and the longest
-        answered prompt.
+    reading, writing: the last task that reads the store for this model, and the last one that writes to it.
+    completed: a cache: the facts, after the three values that they were computed from (the model's record, the record
+        of all, and the longest answered prompt).
     """
 
     label: str = "other"

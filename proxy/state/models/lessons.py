@@ -17,10 +17,10 @@ from rules.policy import Policy
 MIN_LIMIT_TOKENS = 256
 """A smaller number in a refusal is not taken for a window. Chosen: below the window of any chat model."""
 SHRINK_SHARE = 0.75
-"""Share of the refused prompt that is tried if the refusal does not say how much too long it was. Chosen: clearly
-shorter, because there is no third attempt."""
+"""Size of the second attempt as a share of the refused prompt, if the refusal does not say how much too long that was.
+Chosen: clearly shorter, because there is no third attempt."""
 ENOUGH_SHARE = 0.97
-"""Factor on figures that may be slightly wrong. Chosen: the same as EXACT_SHARE in rules/policy.py."""
+"""Factor that lowers figures that may be slightly wrong. Chosen: the same as EXACT_SHARE in rules/policy.py."""
 NOISE_SHARE = 0.02
 """Smaller differences between two counts are ignored. Chosen: the same as NOISE_SHARE in calibration.py."""
 TEACHING_SHARE = 0.25

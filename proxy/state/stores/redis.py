@@ -53,7 +53,8 @@ local lease = string.format('%.0f', now[1] * 1000000 + now[2])
 redis.call('SET', KEYS[1], lease, 'PX', ARGV[1])
 return lease
 """
-"""The lease is the server's time in microseconds. A counter would be one key, on one node of a cluster, for all ids."""
+"""The lease is the server's time in microseconds. A counter would be one key for all ids, so one node of a
+cluster would serve them all."""
 _RENEW = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0

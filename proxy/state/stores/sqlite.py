@@ -29,7 +29,7 @@ MAX_LEASE_SECONDS = 3600.0
 Chosen: far longer than any lease that is asked for.
 """
 TOUCHES_PER_TTL = 16
-"""How often, at most, a summary's lifetime is renewed by reads, because each renewal writes to the disk. Chosen."""
+"""How often, at most, reads renew a summary's lifetime within that time. Chosen: each renewal writes to the disk."""
 PRIMARY_CODE = 0xFF
 """The bits of the primary code in an extended result code. Source: SQLite, Result and Error Codes."""
 _FAULTS = {

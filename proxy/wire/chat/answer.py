@@ -152,7 +152,8 @@ def is_part_of_answer(line: bytes) -> bool:
 def read_refusal(status: int, body: bytes) -> Overflow | None:
     """What a response says about exceeding the context window; None if it is about something else.
 
-    With status 200, `body` is a response or an event; it may be an error, or an empty completion with EXCEEDED.
+    If the status is 200, `body` is a response or an event of a stream. Then it is a refusal if it contains an error of
+    this kind, or a completion without text whose `finish_reason` is EXCEEDED.
     """
     if status != 200:
         return read_overflow(status, body)

@@ -34,7 +34,8 @@ Chosen: bounds the work; real requests have far fewer."""
 HEAD_CHARS = 64
 """Base64 characters of an image that are read first for its size. Chosen: enough for PNG, GIF and WebP."""
 JPEG_HEAD_CHARS = 256 * 1024
-"""Base64 characters of a JPEG that are searched for its size, which comes after its metadata. Chosen."""
+"""Base64 characters of a JPEG that are searched for its size, which comes after its metadata. Chosen: room for three
+segments of metadata of the largest size (64 KiB)."""
 _WAVES = ("wav", "pcm16")
 _TEXTS = ("data:text/", "data:application/json")
 _FILES = frozenset({"file", "input_file", "document"})

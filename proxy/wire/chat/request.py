@@ -255,7 +255,7 @@ def counts_all(request: Request) -> bool:
 
 
 def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
-    """The body with the transcript `after`, in pieces; the body itself if `after` is `before`.
+    """The body with the transcript `after`, in pieces. If `after` is the object `before`: the unchanged body.
 
     Raises UndecodableError if the key of the messages is written with escapes.
     """

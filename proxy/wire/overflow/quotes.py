@@ -64,7 +64,7 @@ def find_quotes(overflow: Overflow, body: bytes) -> Quoted:
 def _find_words(overflow: Overflow, text: str) -> Iterator[str]:
     """The letters and digits to search for: each number that is used, with the text before it.
 
-    If no number is used, the words by which the text was recognised.
+    If the text has none of these numbers: the words by which it was recognised as a refusal.
     """
     used = set(_find_numbers(overflow))
     is_told = False

@@ -65,7 +65,7 @@ def _sample(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _is_signalled(sample: Sequence[str]) -> bool:
-    """Whether the text is a log after all: enough lines begin like those of logs and report how something went."""
+    """Whether so many lines report a failure, a warning or a total that the text is a log after all."""
     heads = [line[:400].partition("\n")[0].rstrip() for line in sample]
     telling = (line for line in heads if not line[:1].isspace() and holds_word(line))
     loud = sum(line.startswith(STARTS) or _is_statement(line) for line in telling)

@@ -20,8 +20,8 @@ MIN_SHARE = 16
 """If the budget gives each text less than this, the texts are joined into one. Chosen: otherwise some would become
 empty."""
 BYTES_A_UNIT = 4
-"""A limit in bytes is counted in units of 4 bytes. Chosen: that is about a token, so the costs of markers and lines,
-which are known in tokens, hold for it too."""
+"""A limit in bytes is counted in units of 4 bytes. Chosen: a token has about 4 bytes, so constants that are given in
+tokens, such as the cost of a marker, can be used for both kinds of limit."""
 
 Shorten = Callable[[str, Budget], str]
 """Shortens a text to a budget."""

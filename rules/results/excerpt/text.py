@@ -17,7 +17,8 @@ from rules.results.excerpt.windows import Scan, is_large, split_large, tell_larg
 from rules.text.head_tail import Measure
 
 LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
-"""A line that costs more than this share of the budget, and more than 24 tokens, is cut into pieces. Chosen."""
+"""A line that costs more than this share of the budget, and more than 24 tokens, is cut into pieces. Chosen: one line
+must not take most of the budget."""
 MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000
 """Bounds of the length of such a piece. Chosen."""
 

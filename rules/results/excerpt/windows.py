@@ -20,7 +20,8 @@ LARGE_CHARS, LARGE_LINES = 1024 * 1024, 20_000
 such texts cost in memory."""
 WINDOW_CHARS = 256 * 1024  # chosen: bounds the objects of one window
 MOST_UNITS, MOST_CHARS = 8192, 512 * 1024
-"""Bounds of the units kept, without the two ends; for a large budget, BUDGETS_KEPT times the budget. Chosen."""
+"""Bounds of the units kept, without the two ends; for a large budget, BUDGETS_KEPT times the budget. Chosen: bounds
+the memory."""
 BUDGETS_KEPT = 2  # chosen: more candidates than can be selected
 GAP_CHARS = 400
 """Part of a gap's first line that is read to score it. Chosen: as much as scores/signals.py reads of a line."""

@@ -25,7 +25,7 @@ _ERASED = "\r \r"
 """Replaces a sequence that erases the line: the same as overwriting the line with blanks."""
 _HUNK = "@@ -"
 MAX_STATE_CHARS = 1024
-"""A longer state is not progress. Chosen: wider than the line of any terminal."""
+"""Maximum length of one state of a progress line; a longer text is not progress. Chosen: wider than any terminal."""
 MANY_FORMS = 2
 """Forms of progress that are distinguished in one line. Two are enough: the only question is whether there is more than
 one."""

@@ -18,17 +18,17 @@ from rules.summary.quoting import quote_line
 from rules.text.markers import strip_markers
 
 READ_CHARS = 1_000_000
-"""Characters read of the removed part, the newest ones. Chosen."""
+"""The newest characters of the removed part that are read. Chosen: bounds the work."""
 MIN_LINE_CHARS = 8
 LINE_CHARS = 400
-"""Shortest and longest line; the end of a sentence ends a line, too. Chosen: longer lines are data, and share a word
-with anything."""
+"""Shortest and longest line that counts; the end of a sentence ends a line, too. Chosen: longer lines are data, and
+share some word with any text."""
 SHOWN_CHARS = 160
 """Maximum number of characters shown of a line. Chosen."""
 MOST_TOLD = 256
 """Maximum number of lines returned, the best ones. Chosen: more than the index has room for."""
 MOST_LINES = 6
-"""A word that is in more different lines than this distinguishes none of them, and does not count. Chosen."""
+"""A word that is in more different lines than this does not count. Chosen: it distinguishes none of them."""
 
 _WORD = re.compile(r"[^\W\d_][\w-]{3,63}+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n")
@@ -50,7 +50,7 @@ class _Line(NamedTuple):
 
 
 def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: AbstractSet[str]) -> tuple[str, ...]:
-    """Find lines of `removed` that share words with `tail`; each is returned after the name of its speaker.
+    """Find lines of `removed` that share words with `tail`. Each result begins with who said the line.
 
     A line scores higher the more and the rarer words it shares, and the shorter it is. The best is first; of equal ones
     the newest is first. A line needs a name that is not `present` (known to the reader already), or a number.

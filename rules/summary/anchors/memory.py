@@ -17,15 +17,15 @@ from rules.summary.carried.task_list import find_task_list, write_task_list
 from rules.window.state import Cut
 
 MAX_TEXTS = 4
-"""Maximum number of cuts with a cached text: the newest, and earlier ones that are used while its summary is written.
-Chosen."""
+"""Maximum number of cuts whose text is cached. Chosen: while the summary of the newest cut is written, requests use
+earlier cuts."""
 Spend = Callable[[int], None]
-"""Is called with a number of characters before they are read. It may raise to end the work."""
+"""A function that is called with a number of characters before they are read. It may raise an error to end the work."""
 LIST_SHARE = 0.5
 """The task list's share of what is carried. Chosen: an agent misses the list more than anything else that is lost."""
 FILES_SHARE = 0.5
 """The instruction files' share of what the task list leaves. A file that does not fit becomes a line that says to read
-it again. Chosen."""
+it again. Chosen: the other half stays for the index of names."""
 
 
 @dataclass(frozen=True, slots=True)

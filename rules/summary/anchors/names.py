@@ -11,7 +11,7 @@ MAX_NAME_CHARS = 200
 """Shorter names are ordinary words, longer ones are data. Source: the bench's measure of needed identifiers counts
 names of 5 to 200 characters (bench/retention/needed/identifiers.py)."""
 MAX_RUN_CHARS = 512
-"""A longer run of characters without a break is data and has no names. Chosen."""
+"""A longer run of characters without a break has no names. Chosen: such a run is data."""
 
 
 class Kind(StrEnum):
@@ -26,8 +26,8 @@ class Kind(StrEnum):
 _UNSEEN = "\\x00-\\x1f\\x7f-\\x9f\\u00ad\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ud800-\\udfff\\ufeff"
 """Control characters, surrogates and invisible characters: they end a URL."""
 _RUN = r"</[\w:-]*+|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{2,5})?(?![\w.])|[#)\]}*\w.@~/+$%-][\w.@~/+$%-]{4,}+"
-"""A run of characters that may be or contain a name. Its first character shows whether it is the rest of a longer name.
-The alternatives before it are a closing tag, which is not a path, and an IP address."""
+"""One of three: a closing tag, which is not a path; an IP address; a run of characters that may be or contain a name.
+The first character of a run shows whether it is only the rest of a longer name."""
 _RUNS = re.compile(_RUN)
 _RUNS_AND_ADDRESSES = re.compile(
     rf"""[a-z][a-z0-9+.-]{{1,15}}://[^\s"'`<>)\]}}\\{_UNSEEN}]++  # an address, up to what ends it in a text

@@ -15,13 +15,14 @@ from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command
 from rules.summary.quoting import quote_line
 
 MAX_RUNNING = 16
-"""Maximum number of entries, the newest ones. Chosen."""
+"""Maximum number of entries, the newest ones. Chosen: bounds the text and the work."""
 TITLE_CHARS = 80
 """Maximum number of characters of an entry's command; its ids may have twice as many. Chosen."""
 RESULT_CHARS = 2000
-"""Characters from a result's start (or an argument's) that are searched for ids. Chosen."""
+"""Characters from a result's start (or an argument's) that are searched for ids. Chosen: bounds the work."""
 HEAD_CHARS = 300
-"""Characters from a result's start in which it may say that something still runs or has ended. Chosen."""
+"""Characters from a result's start in which it may say that something still runs or has ended. Chosen: further on,
+such words may be a program's output."""
 MAX_HANDLES = 3
 """Maximum number of ids of one process or sub-agent. Chosen."""
 
@@ -180,7 +181,7 @@ def _find_ended(call: ToolCall) -> set[str]:
 
 
 def _ending_lines(command: str) -> Iterator[set[str]]:
-    """For each command that ends something, the words that name it; `%` for the shell's newest job."""
+    """For each command that ends something, the words that name what it ends; `%` is the shell's newest job."""
     blanked = blank_texts(command)
     start = 0
     for stop in (*(found.start() for found in _LINES.finditer(blanked)), len(blanked)):

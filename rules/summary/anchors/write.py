@@ -20,7 +20,7 @@ from rules.summary.quoting import break_markers
 from rules.text.markers import ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 MIN_TOKENS = 80
-"""With a smaller budget there is no index: it would hold little more than its frame. Chosen."""
+"""With a smaller budget there is no index. Chosen: it would hold little more than its frame."""
 DEED_MESSAGES = 256
 """Files, calls and errors come from this many of the newest removed messages. Chosen: there is no room for more."""
 DEEDS_SHARE = 0.2

@@ -15,7 +15,8 @@ from rules.summary.request import SummaryRequest
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
 
 ITEM_TOKENS = 2000
-"""Maximum number of tokens of one text or tool call in a prompt; longer ones keep head and tail. Chosen."""
+"""Maximum number of tokens of one text or tool call in a prompt; longer ones keep head and tail. Chosen: one long
+message must not take the room of many others."""
 EXCERPT_TOKENS = 400
 EXCERPTS_TOKENS = 4000
 """Maximum number of tokens of the excerpt of one pruned result, and of all excerpts, in a prompt after the
@@ -23,8 +24,8 @@ conversation. Chosen."""
 DIGEST_SHARE = 0.125
 """Share of a prompt's room for the digest of the messages that do not fit. Chosen."""
 LISTED_SHARE = 0.25
-"""If at most this share of the steps does not fit one prompt, a digest lists it. More parts would take more calls, and
-a client may be waiting. Chosen."""
+"""If at most this share of the steps does not fit one prompt, a digest lists it. Chosen: more parts would take more
+calls, and a client may be waiting."""
 TITLE_TOKENS = 40
 """Tokens reserved for the line before a message, a summary or the task. Its fence has 27 characters."""
 PROMPT_TOKENS = 400
@@ -165,8 +166,8 @@ def split_request(
     """Split the request into at most `most` parts, oldest first, so that each fits a prompt of `max_tokens`.
 
     The note on a part is the previous summary of the next part; the last part asks for the summary itself. The request
-    stays in one part if all of it fits, or all but a LISTED_SHARE, which the prompt then covers by a digest. If `most`
-    parts are too few, the first part holds the rest, and its prompt covers the oldest messages by a digest.
+    stays in one part if all of it fits, or all but at most LISTED_SHARE of it, which a digest in the prompt covers. If
+    `most` parts are too few, the first part holds the rest, and its prompt covers the oldest messages by a digest.
     """
     frame = _Frame.measure(request, max_tokens, count)
     span = list_told(request, base_text)
@@ -202,7 +203,7 @@ def join_parts(parts: Sequence[SummaryRequest]) -> SummaryRequest:
 
 
 def _fence(request: SummaryRequest) -> str:
-    """The fence's name. The transcript cannot contain it by intention, because it is a hash of the transcript."""
+    """The fence's name, a hash of the transcript. So nobody can write a transcript that contains its own fence."""
     return f"transcript-{request.key[:16]}"
 
 

@@ -14,7 +14,7 @@ FEWEST_ITEMS = 2
 LINE_CHARS = ITEM_CHARS + 80
 """Maximum number of characters of an item's line: its label, and its bullet, number and status before that. Chosen."""
 PROSE_CHARS = 64 * 1024
-"""Maximum number of characters read of a plan in prose. Chosen."""
+"""Maximum number of characters read of a plan in prose. Chosen: bounds the work."""
 DETAIL_LINES = 8
 """Maximum number of detail lines below one item. Chosen."""
 HEADING_CHARS = 200

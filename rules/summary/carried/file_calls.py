@@ -17,11 +17,12 @@ from rules.summary.carried.shell_files import find_shell_events, holds_all
 from rules.text.markers import START, tells_omission
 
 SHORT_CHARS = 600
-"""A longer result counts as a file's text, even if it contains the words of an error. Chosen."""
+"""A longer result counts as a file's text, even if it contains the words of an error. Chosen: errors are short."""
 MOST_PATHS = 32
-"""Maximum number of paths that are read from one argument. Chosen."""
+"""Maximum number of paths that are read from one argument. Chosen: bounds the work."""
 EDGE_CHARS = 300
-"""Characters at a result's end in which a tool may say that there is more. Chosen."""
+"""Characters at a result's end in which a tool may say that there is more. Chosen: further up, such words
+may be the file's own."""
 
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _READS = frozenset({"read", "view", "cat", "open", "show", "load", "get"})

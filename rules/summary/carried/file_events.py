@@ -12,13 +12,13 @@ from enum import StrEnum
 PATH_CHARS = 4096
 """A longer text is not a path. Chosen: the value of PATH_MAX on Linux."""
 EDITED_CHARS = 64 * 1024
-"""Edits of a longer file are not followed; it counts as changed. Chosen."""
+"""Edits of a longer file are not followed; it counts as changed. Chosen: each edit searches and copies the text."""
 MOST_EDITS = 256
-"""Maximum number of edits of one file that are followed after its text was read or written. Chosen."""
+"""Maximum number of edits of one file that are followed after its text was read or written. Chosen: bounds the work."""
 
 MOST_STATES = 64
 """Maximum number of files followed at the same time. For a further one, the file that was read or written longest ago
-is dropped. Chosen."""
+is dropped. Chosen: twice MOST_FILES of instruction_files.py; bounds the memory."""
 
 _TRAILING_LINES = re.compile(r"(?<=.)(?::\d[\d,:-]{0,40}|#L\d[\dL-]{0,40})\Z")
 

@@ -10,9 +10,9 @@ from rules.summary.carried.answered import decode
 from rules.summary.carried.item import MOST_ITEMS, Item, is_status, make_item, normalise
 
 MAX_DEPTH = 3
-"""Items nested deeper are not read. Chosen."""
+"""Items nested deeper are not read. Chosen: bounds the recursion."""
 MAX_MEMBERS = 32
-"""Maximum number of members read of one item. Chosen."""
+"""Maximum number of members read of one item. Chosen: bounds the work."""
 LARGEST_NUMBER = 10**18
 """A larger number is not the id of an item. Chosen: it bounds the text of the id."""
 

@@ -17,9 +17,9 @@ from rules.summary.carried.item import MOST_ITEMS, Item, make_item, normalise
 from rules.summary.carried.item_lists import have_statuses, read_item, read_items
 
 NAME_CHARS = 128
-"""Characters read of a tool's name. Chosen."""
+"""Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""
 RESULT_CHARS = 64 * 1024
-"""A longer result is not a task list. Chosen."""
+"""A longer result is not read as a task list. Chosen: bounds the work."""
 
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _NOUN = re.compile(r"todo|checklist|tasklist|tasktrack|taskprogress")
@@ -35,7 +35,7 @@ _KEYS = frozenset(
     {"todo", "todos", "todolist", "plan", "plans", "tasklist", "tasks", "checklist", "taskprogress", "steps"}
 )
 _TEXTS = frozenset({"", "content", "markdown", "text", "list", "input", "value"})
-"""Members in which a task tool may take a whole list as text. `description` is none of them: it is about one item."""
+"""Members in which a task tool may take a whole list as text. `description` is not one: it is about one item."""
 _HINTS = tuple(
     f'"{key}"'
     for key in (

@@ -10,7 +10,7 @@ from rules.text.markers import QUOTE_END, QUOTE_START
 
 ROUNDS = 8
 """Maximum number of attempts to fit the budget. Pieces are counted one by one, and their sum differs a little from the
-count of the whole text, so the first attempt may be too long. Chosen."""
+count of the whole text, so the first attempt may be too long. Chosen: bounds the work."""
 
 
 def quote(text: str) -> str:

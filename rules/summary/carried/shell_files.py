@@ -10,7 +10,7 @@ from itertools import pairwise
 from rules.summary.carried.file_events import PATH_CHARS, FileAct, FileEvent, normalise_path
 
 COMMAND_CHARS = 64 * 1024
-"""Characters read of a command line. Chosen."""
+"""Characters read of a command line. Chosen: bounds the work."""
 
 _HEREDOC = re.compile(r"<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)")
 _FED = "\0"
@@ -104,7 +104,7 @@ def _find_redirection(words: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _is_whole(words: Sequence[str], result: str) -> bool:
-    """Whether a program shows a whole file: it shows no part of it, or fewer lines came than were asked for."""
+    """Whether a program shows a whole file. If first lines were asked for, fewer must have come than were asked for."""
     if _program(words) in _READERS:
         return True
     ranges = [found for word in words[1:] if (found := _LINES.search(word.strip("\"'")))]

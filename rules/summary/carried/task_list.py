@@ -26,13 +26,14 @@ from rules.text.markers import TASK_LIST_TITLE
 SOURCE_CHARS = 120
 """Maximum number of characters shown of a tool's name or a path. Chosen."""
 PATH_CHARS = 400
-"""Characters read at a path's end. Chosen."""
+"""Characters read at a path's end. Chosen: bounds the work."""
 UNCERTAIN = "; may be incomplete or outdated"
 TEXT_CHARS = 64 * 1024
-"""A longer text of the assistant is not a task list; of a file, only the beginning is read. Chosen."""
+"""A longer text of the assistant is not a task list; of a file, only the beginning is read. Chosen:
+bounds the work."""
 OPEN = frozenset({Rank.ACTIVE, Rank.OPEN, Rank.PROSE})
 MOST_LINES = 400
-"""Maximum number of items tried when a list is written. Chosen."""
+"""Maximum number of items tried when a list is written. Chosen: bounds the work."""
 _FILE = re.compile(
     r"(?:[^/]{0,80}[-_. ])?(?:to-?dos?|plans?|tasks?|tasklist|checklist|progress)(?:[-_. ][^/]{0,80})?"
     r"\.(?:md|markdown|txt)",
@@ -80,7 +81,7 @@ class _Search:
     said: tuple[Item, ...] = ()
 
     def go_back(self, messages: Sequence[Message]) -> "_Search":
-        """Search messages from the newest on, up to that list. Returns itself."""
+        """Search messages from the newest on, until a whole list in a tool call is found. Returns itself."""
         for step in newest_steps(messages):
             for one in reversed(step.calls):
                 self._read_call(one)

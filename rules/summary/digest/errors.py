@@ -23,9 +23,10 @@ LINES = 2
 RESULT_CHARS = 8000
 """Characters from a result's end that are searched. Chosen: a failing program prints its error last."""
 RESULTS = 400
-"""Only this many of the newest results are searched. Chosen."""
+"""Only this many of the newest results are searched. Chosen: bounds the work."""
 BEFORE_CHARS = 100
-"""Maximum number of characters of a line that are kept before the word that shows the error. Chosen."""
+"""Maximum number of characters of a line that are kept before the word that shows the error. Chosen: half of
+ERROR_CHARS, so that what follows the word has room, too."""
 OPEN = 64
 """Maximum number of open errors followed at the same time; the oldest is dropped. Chosen: it bounds the time per
 call."""

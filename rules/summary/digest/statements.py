@@ -17,16 +17,16 @@ from rules.summary.phrases import GOES_ON
 from rules.summary.quoting import quote_line
 
 HEAD_CHARS, TAIL_CHARS = 6000, 2000
-"""Characters read at the beginning and at the end of one message's text. Chosen."""
+"""Characters read at the beginning and at the end of one message's text. Chosen: bounds the work."""
 ALL_CHARS = 2_000_000
-"""Characters read of all messages, the newest ones. Chosen."""
+"""The newest characters of all messages together that are read. Chosen: bounds the work."""
 SENTENCE_CHARS = 300
 """Maximum number of characters of one statement. Chosen."""
 CHARS_PER_TOKEN = 8
 """Statements with this many characters for each token of the budget are looked at in detail. Chosen: about twice what
 fits, as a token has about four characters."""
 MIN_CHARS = 12
-"""Added to a statement's length before its weight is divided by it, so very short ones are not favoured. Chosen."""
+"""Added to a statement's length before its weight is divided by it. Chosen: so very short ones are not favoured."""
 QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
 """Factors for the weight of a question or a title, and of an announcement of what will be done next. Chosen."""
 
@@ -153,7 +153,7 @@ def rank(said: Said, *, max_tokens: int, number: int) -> Ranked:
 
 
 def _put_repeated_last(ranked: Sequence[_Line], said: Said) -> list[_Line]:
-    """Move a line to the end if better lines contain all the names in it."""
+    """Move a line to the end of the order if lines that rank higher contain all of its names."""
     named: set[str] = set()
     fresh: list[_Line] = []
     stale: list[_Line] = []

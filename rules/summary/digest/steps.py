@@ -18,7 +18,7 @@ from rules.results.tools.failure import tells_failure, was_refused
 from rules.summary.quoting import quote_line
 
 ARGUMENTS_CHARS = 4000
-"""Characters read of a call's arguments. Chosen."""
+"""Characters read of a call's arguments. Chosen: bounds the work."""
 CALL_CHARS = 120
 """Maximum number of characters shown of a call. Chosen."""
 NAME_CHARS = 64

@@ -13,7 +13,7 @@ _ENDS = (".", "!", "?", "…", "。", "！", "？")
 MIN_WEIGHT = 0.45
 """Minimum weight (facts.py) of a part of a sentence that is kept. Chosen."""
 MIN_CHARS = 40
-"""In shorter sentences only leading words are dropped. Chosen."""
+"""In shorter sentences only leading words are dropped. Chosen: dropping other parts would save little."""
 
 _PART = re.compile(r"(?<=[,;:]) |(?<=[，；：]) ?| (?=[—–] )")
 _DENIES = re.compile(
@@ -31,7 +31,7 @@ _LIMITS = re.compile(
 )
 """Words that begin a condition or another limit on what the rest of the sentence says."""
 LIMIT_WEIGHT = 0.1
-"""Minimum weight of a limiting part that is kept: a part that names nothing is dropped. Chosen."""
+"""Minimum weight of a limiting part that is kept. Chosen: low, so that only a part that names nothing is dropped."""
 _LEAD = re.compile(
     r"""(?:[^,;:]{0,80}?\b(?:found(?:\ out)?|know|remember|note|notice|noticed|confirm|confirmed|see|saws?|said|heard
         |told\ (?:me|you|us)|turns\ out|turned\ out|learned|checked|forget|mention|mentioned|aware|sure)\ that

@@ -18,7 +18,7 @@ def observe(
 
 
 def test_of_a_first_request_nothing_is_said() -> None:
-    """The same holds for the first request of another client."""
+    """There is no earlier request to compare with. Another client's requests are not compared."""
     watch = PrefixWatch()
     assert observe(watch, session(3)) is None
     assert observe(watch, session(4), client="other") is None

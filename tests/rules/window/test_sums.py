@@ -53,9 +53,9 @@ def test_the_head_costs_nothing() -> None:
 
 @given(messages=transcripts(), first=st.integers(0, 40), second=st.integers(0, 40))
 def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: int) -> None:
-    """Spans are added up for tokens, system messages and steps, and the rest after a point with placeholders.
+    """For any span, the sums of tokens, system messages and steps equal those computed message by message.
 
-    Images are removed together with results.
+    So does the size of what is forwarded if the results in the span are placeholders and its images are removed.
     """
     start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
     sums, tokens = sum_up(messages), behind_head(messages)

@@ -53,7 +53,7 @@ MARKER_TOKENS = 14  # about what a marker costs
 ROUNDS = 6  # attempts to come near the limit
 USED_SHARE = 0.95  # an outline that uses this share of the limit is not enlarged
 LINES_LOOKED_AT, MIN_LINES, MIN_TEXT_TOKENS = 100_000, 4, 60
-"""A string with 4 line breaks in its first 100,000 characters is shortened as a text if its room is 60 tokens."""
+"""A string with 4 line breaks or more in its first 100,000 characters and room for 60 tokens is shortened as a text."""
 ESCAPED_SHARE = 0.85
 """Share of a string's room for its text; the rest is for the escapes in it."""
 SAMPLE_CHARS = 20_000  # beginning of the document by which its tokens a character are estimated

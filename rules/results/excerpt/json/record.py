@@ -22,7 +22,7 @@ MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
 LONG_STRING_TOKENS = 60
 """A longer string is cut to this length, about."""
 UNFIT_FACTOR = 4
-"""In a large document, a container with more tokens than this many times `most_leaves` is never kept whole."""
+"""In a large document, a container with more than UNFIT_FACTOR * `most_leaves` tokens is never kept whole."""
 BASE_TOKENS = 8.0
 """Added to a value's tokens before its weight is divided by them, so that very short values are not preferred."""
 MARKER_CHARS = 45

@@ -1,7 +1,7 @@
 """Positions of the parts of a JSON object or array in its text. Nothing is decoded.
 
-Law: every value is the client's own text. Linear time for any text. A text that is not JSON raises NotJsonError, as far
-as its brackets and strings show that.
+Law: every value is the client's own text. Linear time for any text. NotJsonError is raised if the text's
+brackets and strings show that it is not JSON; other errors in it are not found.
 """
 
 import re

@@ -14,7 +14,8 @@ from rules.results.excerpt.scores.shapes import find_rare
 from rules.results.excerpt.scores.signals import ALL_STEMS, MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
 
 FAMILY_DECAY = 0.6
-"""Exponent of a line's rank in its family of signals: the second line of a family says less than the first. Chosen."""
+"""A signal's score is divided by its rank in its family to this power. Chosen: the second line of a family says less
+than the first."""
 NEIGHBOURS = ((1, 0.45), (-1, 0.27))
 """Lines around a strong signal: distance, and share of its score. Chosen: the line after it gets more than the one
 before."""
