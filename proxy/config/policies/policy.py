@@ -41,9 +41,9 @@ class PolicyConfig(Section):
     )
     economy: Economy = Field(
         Economy.BALANCED,
-        description="How early and how deep trimtab cuts. It sets those of high_water, low_water, anchors and "
-        "summary.max_tokens that are auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest "
-        "cost. balanced: between the two.",
+        description="How early and how deep trimtab cuts. It sets high_water, low_water and anchors if they "
+        "are auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest cost. balanced: between "
+        "the two.",
     )
     high_water: AutoWater = Field(
         "auto",
