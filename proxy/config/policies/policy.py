@@ -73,8 +73,8 @@ class PolicyConfig(Section):
     tidy: TidyConfig = Field(
         TidyConfig(),
         examples=[False, {"tables": False}],
-        description="What to remove from tool results because it carries no information. true: all of the switches "
-        "below it. false: none.",
+        description="What to remove from tool results because it carries no information. true: all four "
+        "switches. false: none.",
         json_schema_extra=allow_a_switch,
     )
     dedupe: bool = Field(
