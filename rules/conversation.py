@@ -86,7 +86,7 @@ class Media:
 
     @property
     def saving_tokens(self) -> int:
-        """Tokens saved by the line. 0 if the part is not an image, is not larger than the line, or is removed."""
+        """Tokens saved if its line replaces the part. 0 if the part is not an image, not larger, or removed."""
         return max(self.tokens - self.line_tokens, 0) if self.line else 0
 
     def remove(self) -> "Media":

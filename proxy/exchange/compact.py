@@ -92,9 +92,10 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
-    """Make the attempt with learned limits; without them to test a lesson, or if the request does not fit with them.
+    """Make the attempt with what was learned about the model.
 
-    Raises LimitExceededError, but never because of a lesson alone. Raises UndecodableError.
+    The attempt ignores a lesson that is due for a test, and all lessons if the request does not fit with them. Raises
+    LimitExceededError, but never because of a lesson alone. Raises UndecodableError.
     """
     refused: LimitExceededError | None = None
     try:

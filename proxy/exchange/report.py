@@ -116,7 +116,7 @@ class Phases:
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Context manager: the block is a phase whose time counts for the surrounding phase."""
+        """Context manager: the block is a phase for faults only; its time belongs to the surrounding phase."""
         before, self.current = self.current, name
         yield
         self.current = before

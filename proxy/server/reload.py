@@ -65,7 +65,7 @@ def tell_proxies(config: Config, log: Any) -> None:
         if upstream.trust_fault is not None and upstream.base_url.startswith("https:"):
             log.warning("authorities_unreadable", upstream=upstream.base_url, reason=upstream.trust_fault)
         if proxy is not None:
-            log.info("upstream_proxy", upstream=upstream.base_url, proxy=proxy.url, told_by=proxy.told_by)
+            log.info("upstream_proxy", upstream=upstream.base_url, proxy=proxy.url, named_by=proxy.told_by)
 
 
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:

@@ -50,7 +50,7 @@ class _Discreet(logging.Handler):
         """Write the event."""
         error = record.exc_info[0] if record.exc_info else None
         name = error.__name__ if error is not None else None
-        get_log().warning("library", source=record.name, level_there=record.levelname.lower(), error=name)
+        get_log().warning("library", source=record.name, library_level=record.levelname.lower(), error=name)
 
 
 def configure_log(level: str = "info", form: str = "auto") -> None:

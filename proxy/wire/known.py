@@ -60,7 +60,7 @@ class KnownView:
         self.number = number
 
     def count_unknown_bytes(self, raws: Sequence[bytes], fixed: tuple[bytes, ...] = (), fixed_factor: int = 1) -> int:
-        """How many bytes of these elements are not known, plus those of `fixed`, if unknown, times `fixed_factor`."""
+        """The bytes of the elements that are not known. `fixed`, if not known, counts `fixed_factor` times."""
         number = self.number
         unknown = sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
         return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))

@@ -102,7 +102,7 @@ def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
 
 
 def _saves_bytes(result: Result, texts: Iterable[str]) -> bool:
-    """Whether the result exceeds its limit in bytes, and the new texts have enough bytes less."""
+    """Whether the result exceeds its limit in bytes, and the new texts are shorter by MIN_SAVED_SHARE or more."""
     limit = result.budget.max_bytes
     if limit is None:
         return False

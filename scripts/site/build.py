@@ -24,7 +24,7 @@ STAGED = "site-pages"
 SITE = "site"
 SUMMARY = (
     "trimtab is an OpenAI-compatible reverse proxy that keeps long LLM sessions inside the context window: it compacts"
-    " conversations in flight, and requests that need nothing pass through byte for byte."
+    " conversations in flight, and forwards requests that need no change byte for byte."
 )
 
 

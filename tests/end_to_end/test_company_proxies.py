@@ -348,8 +348,8 @@ async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monke
         line = (await read_log(process, "upstream_proxy"))[-1]
         monkeypatch.delenv("http_proxy")
         assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
-    told = {key: line[key] for key in ("upstream", "proxy", "told_by")}
-    assert told == {"upstream": far(upstream.url), "proxy": f"http://{forward.address}", "told_by": "http_proxy"}
+    told = {key: line[key] for key in ("upstream", "proxy", "named_by")}
+    assert told == {"upstream": far(upstream.url), "proxy": f"http://{forward.address}", "named_by": "http_proxy"}
     assert "PLANTED" not in str(line)
 
 

@@ -102,7 +102,7 @@ def _tell(learned: dict[str, object]) -> str:
 
 
 def _show(text: str) -> Text:
-    return Text("".join(char if char.isprintable() else "?" for char in text))
+    return Text("".join(char if char.isprintable() else "?" for char in text), overflow="fold")
 
 
 _Asked = tuple[str | None, ...]

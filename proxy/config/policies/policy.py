@@ -41,9 +41,9 @@ class PolicyConfig(Section):
     )
     economy: Economy = Field(
         Economy.BALANCED,
-        description="How early and how deep trimtab cuts. It sets those of high_water, low_water, anchors and "
-        "summary.max_tokens that are auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest "
-        "cost. balanced: between the two.",
+        description="How early and how deep trimtab cuts. It sets high_water, low_water and anchors if they "
+        "are auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest cost. balanced: between "
+        "the two.",
     )
     high_water: AutoWater = Field(
         "auto",
@@ -73,8 +73,8 @@ class PolicyConfig(Section):
     tidy: TidyConfig = Field(
         TidyConfig(),
         examples=[False, {"tables": False}],
-        description="What to remove from tool results because it carries no information. true: all of the switches "
-        "below it. false: none.",
+        description="What to remove from tool results because it carries no information. true: all four "
+        "switches. false: none.",
         json_schema_extra=allow_a_switch,
     )
     dedupe: bool = Field(

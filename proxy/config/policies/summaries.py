@@ -30,8 +30,8 @@ class SummaryConfig(Section):
         "auto",
         description="The form of the request for a summary. inline: the forwarded messages and a question after them, "
         "so that the upstream's prompt cache is used. transcript: one user message that contains the transcript. auto: "
-        "inline if the request's own model and server are asked and the request has no response_format; otherwise "
-        "transcript.",
+        "at present the same as inline. transcript is used if inline is not possible: another model or server is "
+        "asked, the request has a response_format, or the messages do not fit the window.",
     )
     max_tokens: AutoTokens = Field(
         "auto",

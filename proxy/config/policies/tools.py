@@ -98,8 +98,8 @@ class ToolConfig(Section):
     )
     tidy: TidyConfig | None = Field(
         None,
-        description="What to remove because it carries no information. true: all of the switches below it. false: "
-        "none. null: the policy's value; the same holds for a switch that is not set.",
+        description="What to remove because it carries no information. true: all four switches. false: none. null: "
+        "the policy's value. A single switch that is not set has the policy's value, too.",
         json_schema_extra=allow_a_switch,
     )
     dedupe: bool | None = Field(

@@ -50,7 +50,7 @@ class SummaryCalls:
         )
 
     def note_failure(self, model: str, reason: str) -> None:
-        """Note that all attempts at a model failed. Only the first such failure is logged, as a warning."""
+        """Note that this model gave no summary in any attempt. Only the first such failure is logged, as a warning."""
         if model not in self._failing:
             self._failing.add(model)
             self._log.warning("summaries_fail", model=model, reason=reason)

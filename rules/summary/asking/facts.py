@@ -277,7 +277,7 @@ def _is_digit(char: str) -> bool:
 
 
 def _is_letter(char: str) -> bool:
-    """Whether a character continues a word. Only ASCII does: in other scripts, a name may be next to their letters."""
+    """Whether a character continues a word. Only ASCII does: other scripts may have letters right beside a name."""
     return char.isascii() and (char.isalnum() or char == "_")
 
 

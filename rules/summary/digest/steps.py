@@ -127,7 +127,7 @@ class _Found:
     calls: int = 0
 
     def touch(self, path: str, deed: Deed) -> None:
-        """Count a deed; the file becomes the newest one."""
+        """Count what was done to a file; the file becomes the newest one."""
         deeds = self.deeds.pop(path, None) or Counter()
         deeds[deed] += 1
         self.deeds[path] = deeds

@@ -1,4 +1,4 @@
-"""Scores of search results and listings: the first lines of every file or folder come before more lines of any.
+"""Scores of search results and listings: the first lines of every file or folder score higher than its later lines.
 
 Law: a score is a function of the lines.
 """
