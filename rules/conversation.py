@@ -86,11 +86,11 @@ class Media:
 
     @property
     def saving_tokens(self) -> int:
-        """Tokens saved if its line replaces the part. 0 if the part is not an image, not larger, or removed."""
+        """Tokens saved if a one-line marker replaces the part; 0 for no image, a smaller one, or a removed one."""
         return max(self.tokens - self.line_tokens, 0) if self.line else 0
 
     def remove(self) -> "Media":
-        """The same part, replaced by its line."""
+        """The same part, replaced by its one-line marker."""
         return replace(self, tokens=self.line_tokens, is_removed=True)
 
 

@@ -8,7 +8,7 @@ is a string or a member, so the document stays valid JSON.
 import re
 
 START = "[trimtab: "
-"""Every marker begins with this. Text of others that looks like it is broken wherever trimtab quotes it."""
+"""Every marker begins with this. If trimtab quotes a text that contains it, it breaks the quoted marker."""
 MEMBER = "[trimtab]"
 """The key of a member that trimtab adds to a JSON object: its value says how many members are missing."""
 TABLE = f"{START}table]"

@@ -137,7 +137,7 @@ class Census:
         return self
 
     def find_keys(self, words: Sequence[str]) -> frozenset[str]:
-        """The words that identify a sentence's fact: exact ones and names, without a name as its first word."""
+        """The words that identify a sentence's fact: exact values and names. A name that begins it does not count."""
         kinds = self.kinds
         exact = {word for word in words if kinds.get(word) is Kind.EXACT}
         return frozenset(exact.union(word for word in words[1:] if kinds.get(word) is Kind.NAME))
