@@ -36,7 +36,7 @@ def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = Fa
         *check_pointers(original, sent, last_may_shrink=last_may_shrink),
         *check_users(known, sent),
         *check_bridges(known, sent),
-        *check_first_user(known, sent),
+        *check_first_user(known, sent, may_shrink=last_may_shrink),
         *check_last_user(known, sent, last_may_shrink=last_may_shrink),
     ]
 
@@ -179,11 +179,12 @@ def expand(target: Sequence[str], pointer: str) -> list[str] | None:
 
 def check_users(original: Wires, sent: Wires) -> list[str]:
     """Two user messages in a row were already so in the original (results and system messages do not count)."""
-    together = [right for left, right in pairwise(_talk(original)) if left["role"] == right["role"] == "user"]
+    # By their beginnings: the second one may have lost images, or its middle.
+    together = [_begin(right) for left, right in pairwise(_talk(original)) if left["role"] == right["role"] == "user"]
     return [
         f"two user messages in a row: {_clip(left)} and {_clip(right)}"
         for left, right in pairwise(_talk(sent))
-        if left["role"] == right["role"] == "user" and right not in together
+        if left["role"] == right["role"] == "user" and _begin(right) not in together
     ]
 
 
@@ -211,15 +212,17 @@ def check_alternation(sent: Wires) -> list[str]:
     return problems if talk and talk[0]["role"] == "user" else [*problems, "the user does not begin"]
 
 
-def check_first_user(original: Wires, sent: Wires) -> list[str]:
-    """The first user message contains the task statement, complete."""
+def check_first_user(original: Wires, sent: Wires, *, may_shrink: bool = False) -> list[str]:
+    """The first user message contains the task statement, complete. If it leaves no room, it may be shortened."""
     users = [[message for message in part if message["role"] == "user"] for part in (original, sent)]
     if not users[0]:
         return []
     if not users[1]:
         return ["the task statement is missing"]
     task = list(texts_of(users[0][0]))
-    return [] if _holds(users[1], task) else ["the task statement is not complete"]
+    if _holds(users[1], task) or (may_shrink and _begin(users[0][0]) == _begin(users[1][0])):
+        return []
+    return ["the task statement is not complete"]
 
 
 def check_last_user(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
@@ -241,6 +244,10 @@ def texts_of(message: Wire) -> Iterator[str]:
         yield content
     elif isinstance(content, list):
         yield from (part["text"] for part in content if isinstance(part, dict) and "text" in part)
+
+
+def _begin(message: Wire) -> str:
+    return next(texts_of(message), "")[:BEGINNING_CHARS]
 
 
 def _holds(messages: Wires, texts: Sequence[str]) -> bool:
