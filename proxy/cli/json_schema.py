@@ -7,6 +7,7 @@ of range. It cannot check the environment, files, or keys that contradict each o
 from importlib.metadata import version
 from typing import Any, Final
 
+from proxy.config.load import VARIABLE
 from proxy.config.schema import Config
 
 Schema = dict[str, Any]
@@ -14,7 +15,7 @@ Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NOTES = frozenset({"default", "description", "examples"})
 """Keywords that describe a key and do not restrict its values."""
-_VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}"
+_VARIABLE = VARIABLE.pattern
 _NUMBER = r"^\s*[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*$"
 _WORDS = "[01tTfFyYnN]|[Oo][Nn]|[Oo][Ff][Ff]|[Yy][Ee][Ss]|[Nn][Oo]|[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]"
 _TEXTS: Final[dict[str, Schema]] = {

@@ -25,7 +25,8 @@ ENVIRONMENT_KEYS = {"TRIMTAB_UPSTREAM": "upstream.base_url", "TRIMTAB_LISTEN": "
 """Environment variables that each set one key."""
 
 _PERCENTAGE = re.compile("[1-9][0-9]?|100")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+"""A variable of the environment in a text, with its default if it has one."""
 
 
 def load_file(
@@ -155,7 +156,7 @@ class _Draft:
                 self.unset.add(path)
             return environment.get(name, default or "")
 
-        return _VARIABLE.sub(read, value)
+        return VARIABLE.sub(read, value)
 
     def lay_over(self, setting: str) -> None:
         """Write `dotted.key=value` into the data. The value is YAML, or else text."""

@@ -78,9 +78,9 @@ def _write_body(covered: Sequence[Message], summary: Summary, reserved_tokens: i
     told = break_headings(summary.text) if summary.by_model else summary.text
     told = told if reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
     text = truncate_text(told, max(reserved_tokens, MIN_TEXT_TOKENS), count)
-    requests = sum(message.role is Role.USER for message in covered)
-    steps = sum(message.role is Role.ASSISTANT for message in covered)
-    coverage = mark_coverage(requests, steps, has_unverified=summary.by_model and UNVERIFIED in text)
+    users = sum(message.role is Role.USER for message in covered)
+    assistants = sum(message.role is Role.ASSISTANT for message in covered)
+    coverage = mark_coverage(users, assistants, has_unverified=summary.by_model and UNVERIFIED in text)
     parts = (f"{INTRODUCTION}\n{coverage}", text.rstrip("\n"), summary.carried, SUMMARY_END)
     return "\n\n".join(part for part in parts if part)
 

@@ -31,7 +31,7 @@ def test_tools_do_what_they_say() -> None:
 
 
 def test_tests_fail_while_a_module_and_its_tests_disagree() -> None:
-    """All tests of the module fail and no others. They pass again when both files use cents."""
+    """Only the tests of the module fail, and all of them. They pass again when both files use cents."""
     project = Project()
     assert "FAILED" not in project.run_tests("tests")
     project.write_file(SOURCE, re.sub(r"\bfloat\b", "Cents", project.files[SOURCE]))
