@@ -28,10 +28,10 @@ from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import Headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody
-from proxy.wire.beginnings import MIN_BYTES, Begun
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
+from proxy.wire.transcript.beginnings import MIN_BYTES, Begun
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""

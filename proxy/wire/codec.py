@@ -7,12 +7,13 @@ only in the `Known` that it is given. Every method may run in a thread.
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from proxy.wire.beginnings import Beginning, Begun
-from proxy.wire.known import Known
+from proxy.wire.answers.sse import FirstEvent
+from proxy.wire.answers.tap import Tap
+from proxy.wire.answers.usage import Usage
 from proxy.wire.overflow.classify import Overflow
-from proxy.wire.sse import FirstEvent
-from proxy.wire.tap import Tap
-from proxy.wire.usage import Usage
+from proxy.wire.transcript.beginnings import Beginning, Begun
+from proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
+from proxy.wire.transcript.known import Known
 from rules.conversation import Conversation, CountTokens
 from rules.tokens.families import GENERIC, Costs
 
@@ -21,10 +22,6 @@ PROMPT_TOO_LONG = "context_length_exceeded"
 
 Parameter = Literal["temperature", "completion_limit"]
 """A parameter of a question that an upstream may refuse. Reasoning models use another name for the completion limit."""
-
-
-class UndecodableError(ValueError):
-    """The body is not a request of this dialect. It is forwarded unchanged, so that the upstream decides about it."""
 
 
 @dataclass(frozen=True, slots=True)

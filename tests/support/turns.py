@@ -13,17 +13,17 @@ from itertools import groupby
 import msgspec
 import orjson
 
-from proxy.wire.beginnings import Begun
+from proxy.wire.answers.sse import FirstEvent
+from proxy.wire.answers.sse import write_event as write_sse_event
+from proxy.wire.answers.tap import Piece, Tap
+from proxy.wire.answers.usage import Usage
 from proxy.wire.codec import PROMPT_TOO_LONG, Completion, Counting, ErrorText, Question, Request, UndecodableError
-from proxy.wire.elements import Placed, Source, write_elements
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.json.spans import find_array
-from proxy.wire.known import FixedTokens
 from proxy.wire.overflow.classify import Overflow, read_overflow
-from proxy.wire.sse import FirstEvent
-from proxy.wire.sse import write_event as write_sse_event
-from proxy.wire.tap import Piece, Tap
-from proxy.wire.usage import Usage
+from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.elements import Placed, Source, write_elements
+from proxy.wire.transcript.known import FixedTokens
 from rules.conversation import Conversation, Message, Origin, Role, Shape, ToolCall
 from rules.prefix import digest_message
 from rules.tokens.messages import count_message

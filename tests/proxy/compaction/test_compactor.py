@@ -13,9 +13,9 @@ from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.beginnings import Beginning, Beginnings
 from proxy.wire.chat import request as chat_request
 from proxy.wire.chat.codec import CHAT
+from proxy.wire.transcript.beginnings import Beginning, Beginnings
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices
 from rules.summary.request import Summary

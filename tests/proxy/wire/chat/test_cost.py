@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.cost import SEALED_CHARS_PER_TOKEN, count_part, read_surroundings
+from proxy.wire.chat.cost import SEALED_CHARS_PER_TOKEN, read_surroundings
 from proxy.wire.chat.message import decode_message
 from proxy.wire.codec import UndecodableError
+from proxy.wire.content.media import count_part
 from proxy.wire.json.repair import DECODE_ERRORS
 from rules.tokens.families import find_family
 from rules.tokens.messages import LEGACY_CALL_TOKENS, UNSEEN_FILE_TOKENS, count_audio, count_file

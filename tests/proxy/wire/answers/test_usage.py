@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.usage import Usage
 
 BIG = 10**9
 READ, CREATED = "cache_read_input_tokens", "cache_creation_input_tokens"

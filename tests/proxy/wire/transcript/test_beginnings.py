@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.wire.beginnings import MAX_ALIKE, Beginning, Beginnings, Begun, weigh_beginnings
 from proxy.wire.chat import request as chat_request
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request, UndecodableError
+from proxy.wire.transcript.beginnings import MAX_ALIKE, Beginning, Beginnings, Begun, weigh_beginnings
 
 MESSAGES = st.lists(
     st.sampled_from(
