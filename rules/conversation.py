@@ -109,6 +109,7 @@ class Message:
     - `has_reasoning`: the message holds reasoning, which a server may drop.
     - `taken_in`: the raw bytes of other messages whose texts were joined to this one.
     - `has_uncounted`: the message has members that are not counted but that a server may read.
+    - `keeps_before`: nothing may be cut before this message, and it stays itself.
     """
 
     role: Role
@@ -127,6 +128,7 @@ class Message:
     wire_role: str = ""
     has_reasoning: bool = False
     has_uncounted: bool = False
+    keeps_before: bool = False
 
     @property
     def text(self) -> str:
@@ -164,12 +166,16 @@ class Conversation:
     `fixed_tokens` is the size of everything outside the messages: tools, response schema, priming. `origins` has one
     entry for each message: its position in the client's request, or None for a message that a rule made. Positions are
     kept apart from the messages because requests share message objects, at different positions.
+
+    If `continues`, the upstream holds earlier messages that are not here: nothing can be cut, and a call or a result
+    without its counterpart may be answered there.
     """
 
     messages: tuple[Message, ...]
     fixed_tokens: int
     origins: tuple[Origin | None, ...]
     shape: Shape = Shape()
+    continues: bool = False
 
     @property
     def tokens(self) -> int:

@@ -14,8 +14,10 @@ class ChatCodec:
     name = "chat"
     path = "/v1/chat/completions"
     paths = frozenset({path, "/chat/completions"})
+    is_count = False
 
     read = request.read_request
+    clean = staticmethod(request.clean_request)
     peek_model = staticmethod(request.peek_model)
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Codec, Counting, Request, UndecodableError
+from proxy.wire.codec import Codec, Counting, Request, UndecodableError, Unsent
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.transcript.beginnings import Begun
@@ -20,7 +20,7 @@ from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
 from proxy.wire.transcript.units import decode_units, recall
-from rules.conversation import Conversation, Message
+from rules.conversation import Conversation, Decision, Message
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
 TOOLS_FACTOR = 16
@@ -97,6 +97,11 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
         asks_usage=isinstance(options, dict) and options.get("include_usage") is True,
         beginning=beginning,
     )
+
+
+def clean_request(request: Request, _: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
+    """The body itself: no client is known that puts anything into a chat request that must not be sent."""
+    return request.body, ()
 
 
 def uncounted_bytes(request: Request, counting: Counting) -> int:
