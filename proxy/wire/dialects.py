@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec
+from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 
-CODECS: tuple[Codec, ...] = (CHAT,)
+CODECS: tuple[Codec, ...] = (CHAT, MESSAGES, COUNT_TOKENS)
 DEFAULT: Codec = CHAT
 """The dialect for a separate summary upstream, and for errors at paths that no dialect claims."""
 

@@ -62,20 +62,37 @@ class EventReader:
         return events
 
 
+def _is_never(_: bytes) -> bool:
+    return False
+
+
 class FirstEvent:
     """Holds a stream back until its first event with data is complete. Comments before that event may pass.
 
     keeps_all: hold comments back, too.
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
+    is_ping: whether an event only keeps the connection open; it may pass like a comment.
+    is_opening: whether an event precedes both completions and errors. One such event is held as well, and the event
+        after it counts as the first. If that is a ping, the stream is held no longer.
     held: bytes that must not pass yet.
     data: the data of the event. None until `is_done`, if the event is too long, or if a line of it `is_answer`.
     """
 
-    def __init__(self, is_answer: Callable[[bytes], bool], *, keeps_all: bool = False) -> None:
+    def __init__(
+        self,
+        is_answer: Callable[[bytes], bool],
+        *,
+        keeps_all: bool = False,
+        is_ping: Callable[[bytes], bool] = _is_never,
+        is_opening: Callable[[bytes], bool] = _is_never,
+    ) -> None:
         self.held = bytearray()
         self.data: bytes | None = None
         self.is_done = False
         self._is_answer = is_answer
+        self._is_ping = is_ping
+        self._is_opening = is_opening
+        self._is_opened = False
         self._keeps_all = keeps_all
         self._read = 0
         self._lines: list[bytes] = []
@@ -100,9 +117,8 @@ class FirstEvent:
                 self._lines.append(line[5:])
                 self.is_done = self._is_answer(line)
             elif not line and self._lines:
-                self.data = b"\n".join(self._lines)
-                self.is_done = True
-            elif not self._lines and (not line or line.startswith(b":")):
+                passed = self._end_event(passed)
+            elif not self._lines and not self._is_opened and (not line or line.startswith(b":")):
                 passed = self._read
         if self._keeps_all:
             passed = 0
@@ -112,3 +128,16 @@ class FirstEvent:
         del self.held[:passed]
         self._read -= passed
         return free
+
+    def _end_event(self, passed: int) -> int:
+        """Judge an event that is complete; returns how many of the held bytes may pass."""
+        data = b"\n".join(self._lines)
+        self._lines.clear()
+        if self._is_ping(data):
+            self.is_done = self._is_opened
+            return passed if self._is_opened else self._read
+        if self._is_opening(data) and not self._is_opened:
+            self._is_opened = True
+        else:
+            self.data, self.is_done = data, True
+        return passed

@@ -27,8 +27,11 @@ class Usage(msgspec.Struct):
 
 
 class _Details(msgspec.Struct):
+    """`thinking_tokens` is Anthropic's name for reasoning tokens."""
+
     cached_tokens: _Tokens | None = None
     reasoning_tokens: _Tokens | None = None
+    thinking_tokens: _Tokens | None = None
 
 
 class _WireUsage(msgspec.Struct):
@@ -42,6 +45,7 @@ class _WireUsage(msgspec.Struct):
     cache_creation_input_tokens: _Tokens | None = None
     prompt_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
     completion_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
+    output_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _decode_wire_usage = msgspec.json.Decoder(_WireUsage | None).decode
@@ -66,7 +70,9 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
         known.prompt_tokens if prompt is None else prompt,
         known.completion_tokens if completion is None else completion,
         _read_details(wire.prompt_tokens_details).cached_tokens or wire.cache_read_input_tokens or known.cached_tokens,
-        _read_details(wire.completion_tokens_details).reasoning_tokens or known.reasoning_tokens,
+        _read_details(wire.completion_tokens_details).reasoning_tokens
+        or _read_details(wire.output_tokens_details).thinking_tokens
+        or known.reasoning_tokens,
     )
 
 
