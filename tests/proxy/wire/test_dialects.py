@@ -23,6 +23,6 @@ def test_two_dialects_cannot_claim_one_path() -> None:
 
 
 def test_a_dialect_has_a_path_of_its_own_to_ask_at() -> None:
-    """Summaries are requested at that path."""
-    for codec in CODECS:
-        assert codec.path in codec.paths
+    """Summaries are requested at that path. Where tokens are only counted, no summary is written."""
+    asked = {codec.name: codec.paths for codec in CODECS if not codec.is_count}
+    assert all(codec.path in asked[codec.name] for codec in CODECS)
