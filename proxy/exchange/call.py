@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import Lane
@@ -15,11 +16,13 @@ from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
+from proxy.http.client import origin_form, target_url
 from proxy.http.credentials import keep_credentials
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
 from proxy.state.models.model_policy import ModelView
-from proxy.wire.codec import Request
+from proxy.wire.codec import Codec, Request
+from proxy.wire.dialects import is_bare
 from rules.conversation import Conversation, Message
 
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
@@ -64,6 +67,11 @@ def choose_route(
     upstream = config.upstream_for(settings.upstream)
     target = describe_target(arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
     return Route(target, settings, upstream)
+
+
+def place(upstream: UpstreamConfig, codec: Codec, target: str) -> URL:
+    """The upstream URL of a request target that the codec claims. Raises PathNotAllowedError; see `target_url`."""
+    return target_url(upstream, target, is_api=is_bare(codec, origin_form(target).partition("?")[0]))
 
 
 def describe_target(

@@ -9,17 +9,17 @@ from math import ceil
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
-from proxy.exchange.call import Call, find_credentials_for
+from proxy.exchange.call import Call, find_credentials_for, place
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.report import Phases
 from proxy.exchange.services import Services
-from proxy.http.client import target_url
 from proxy.http.credentials import find_query_keys
 from proxy.http.headers import AFFINITY_HEADERS
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.wire.dialects import DEFAULT
+from proxy.wire.routing.model import replace_deployment
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
 
@@ -173,10 +173,12 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
     arrival = call.arrival
     affinity = [item for item in arrival.end_to_end if own and item[0].lower() in AFFINITY_HEADERS]
     keys = find_query_keys(arrival.target)
-    target = arrival.target if own else f"{codec.path}?{keys}" if keys else codec.path
+    target = arrival.target if own else codec.path + (f"?{keys}" if keys else "")
+    if own and settings.model is not None:
+        target = replace_deployment(target, settings.model)
     return Summariser(
         upstream=upstream,
-        url=target_url(upstream, target, is_api=True),
+        url=place(upstream, codec, target),
         codec=codec,
         headers=(*find_credentials_for(upstream, arrival.end_to_end), *affinity),
         secret=arrival.tenant.secret,
