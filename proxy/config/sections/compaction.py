@@ -19,7 +19,7 @@ def _check_odd_path(path: str) -> str:
 
 
 class CompactionConfig(Section):
-    """Which requests are compacted, besides those whose path tells it."""
+    """Which further requests are compacted, and which prompts are counted."""
 
     paths: dict[Annotated[RootedPath, AfterValidator(_check_odd_path)], Dialect] = Field(
         {},

@@ -72,7 +72,7 @@ profiles:
 POLICY = (
     "upstream, context_window, completion_reserve, economy, high_water, low_water, overflow_strategy, on_exceeded,"
     " tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, keep_user_tokens,"
-    " anchors, keep_images, instruction_files, summary, count"
+    " anchors, keep_images, instruction_files, local_items, summary, count"
 )
 UPSTREAM = (
     "base_url, api_key, credential, allowed_paths, strip_nonces, connect_timeout_seconds, read_timeout_seconds, proxy,"
