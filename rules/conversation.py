@@ -157,6 +157,7 @@ class Message:
 
 
 _tell_tokens = attrgetter("tokens")
+_tell_keeps = attrgetter("keeps_before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,16 @@ def starts_step(message: Message) -> bool:
 
 
 def count_leading(messages: Sequence[Message]) -> int:
-    """The number of system and developer messages before the first other message."""
+    """The number of messages at the start that always stay as they are.
+
+    Those are the system and developer messages before the first other message. If a message keeps what is before it,
+    they are all messages up to the last such message and its results.
+    """
+    if any(map(_tell_keeps, messages)):
+        stop = 1 + max(index for index, message in enumerate(messages) if message.keeps_before)
+        while stop < len(messages) and messages[stop].role is Role.TOOL:
+            stop += 1
+        return stop
     for index, message in enumerate(messages):
         if message.role is not Role.SYSTEM:
             return index
