@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec
+from proxy.wire.responses.codec import RESPONSES
 
-CODECS: tuple[Codec, ...] = (CHAT,)
+CODECS: tuple[Codec, ...] = (CHAT, RESPONSES)
 DEFAULT: Codec = CHAT
 """The dialect for a separate summary upstream, and for errors at paths that no dialect claims."""
 
