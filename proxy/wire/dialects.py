@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec
+from proxy.wire.responses.codec import RESPONSES
 
-CODECS: tuple[Codec, ...] = (CHAT,)
+CODECS: tuple[Codec, ...] = (CHAT, RESPONSES)
 DEFAULT: Codec = CHAT
 """The dialect for a separate summary upstream, and for errors at paths that belong to no dialect."""
 NO_PATHS: Mapping[str, str] = {}
