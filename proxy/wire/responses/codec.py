@@ -8,7 +8,7 @@ class ResponsesCodec:
 
     name = "responses"
     path = "/v1/responses"
-    paths = frozenset({path, "/responses"})
+    ending = "/responses"
     is_count = False
 
     read = request.read_request
