@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec, Request
+from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 from proxy.wire.responses.codec import RESPONSES
 
-CODECS: tuple[Codec, ...] = (CHAT, RESPONSES)
+CODECS: tuple[Codec, ...] = (CHAT, RESPONSES, MESSAGES, COUNT_TOKENS)
 DEFAULT: Codec = CHAT
 """The dialect for a separate summary upstream, and for errors at paths that belong to no dialect."""
 DIALECTS = tuple(dict.fromkeys(codec.name for codec in CODECS))
