@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.json.spans import Array, Span, find_array, has_more_parts
+from proxy.wire.json.spans import Array, Span, find_array, find_member, has_more_parts
 
 KEY = b'"messages"'
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n  ", b"\t", b"\r\n", b" \n\t "])
@@ -75,6 +75,15 @@ def test_the_array_is_found_in_any_body(case: tuple[bytes, Array, list[bytes]]) 
 
     assert body[array.start : array.stop] == bytes(decoded)
     assert find_array(body, KEY, values) == array
+
+
+@given(_objects(VALUES), BLANKS)
+def test_a_member_is_found_whatever_its_value(body: bytes, blank: bytes) -> None:
+    """The last one of its name, if there are several."""
+    value = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("messages")
+    span = find_member(blank + body, KEY)
+    assert (value is None) == (span is None)
+    assert span is None or (blank + body)[span.start : span.stop] == bytes(value or b"")
 
 
 @pytest.mark.parametrize(
