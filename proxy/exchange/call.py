@@ -23,7 +23,7 @@ from proxy.http.headers import Headers
 from proxy.state.models.model_policy import ModelView
 from proxy.wire.codec import Codec, Request
 from proxy.wire.dialects import is_bare
-from rules.conversation import Conversation, Message
+from rules.conversation import Conversation, Decision, Message
 
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
 MODES = ("off", "observe", "enforce")
@@ -43,6 +43,7 @@ class Route:
 class Call:
     """A request to be compacted, with everything that this needs.
 
+    request: without what must not be sent; `cleaned` says what was taken out.
     label: the model's label in the metrics.
     lane: the queue in which the request's work waits for a thread.
     """
@@ -54,6 +55,7 @@ class Call:
     view: ModelView
     label: str
     lane: Lane
+    cleaned: tuple[Decision, ...] = ()
 
 
 def choose_route(

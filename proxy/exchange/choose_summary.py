@@ -54,6 +54,19 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
         return await _Choice(services, call, summariser, reply, phases).choose(planned, plan.request)
 
 
+async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:
+    """The plan that a request would be forwarded with now, with its stored summary. No model is asked.
+
+    A cut without a stored summary is put off if that is possible; else it gets the digest, which is not stored.
+    """
+    choice = _Choice(services, call, choose_summariser(services, call), None, Phases("count"))
+    wanted = planned.plan.request
+    text = None if wanted is None else await services.summaries.find(wanted, choice.summariser)
+    if wanted is None or text is not None:
+        return Chosen(planned, text)
+    return await choice.put_off(planned) or Chosen(planned)
+
+
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:
     """Start to write the summary of the next cut in the background."""
     later, summariser = chosen.later, chosen.summariser
@@ -66,12 +79,12 @@ def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compa
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Chooses the summary for one request."""
+    """Chooses the summary for one request. `reply`: None if no client waits for an answer of the model."""
 
     services: Services
     call: Call
     summariser: Summariser
-    reply: Reply
+    reply: Reply | None
     phases: Phases
 
     async def choose(self, planned: Planned, wanted: SummaryRequest) -> Chosen:
@@ -90,7 +103,7 @@ class _Choice:
         if slides or paused or not wanted.asks_model:
             task = replace(self._make_task(wanted), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
-        earlier, inline = await self._put_off(planned), None
+        earlier, inline = await self.put_off(planned), None
         if earlier is not None:
             if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
                 return replace(earlier, later=wanted)
@@ -113,11 +126,11 @@ class _Choice:
         self.services.sliding.note(self.summariser.client_id, wanted)
         text = self.services.summaries.get(self._make_task(wanted, inline))
         # Only a client that asked for a stream can read comments.
-        if not self.call.request.stream:
+        if self.reply is None or not self.call.request.stream:
             return await text
         return await wait_aloud(self.reply, self.call.arrival.request_id, self.services.patience, text)
 
-    async def _put_off(self, planned: Planned) -> Chosen | None:
+    async def put_off(self, planned: Planned) -> Chosen | None:
         """The plan without its last cuts, back to a cut whose summary is stored; None if nothing was cut.
 
         The cut before the last one may be waiting for its summary, too; then it is taken back as well.

@@ -48,6 +48,7 @@ class Journey:
     asks_usage: the client wants the stream to end with `usage`.
     opening: the beginning of the last attempt's answer; None before it.
     is_hopeless: the client gets the refusal, because nothing shorter could be sent.
+    is_count: the upstream only counts the prompt's tokens.
     is_over: the request got its answer, or its client left. If false at the end, an unexpected error stopped it.
     """
 
@@ -63,6 +64,7 @@ class Journey:
     prefix_kept: float | None = None
     error: ProxyError | None = None
     is_hopeless: bool = False
+    is_count: bool = False
     is_over: bool = False
 
     def begin_attempt(self) -> None:
@@ -91,7 +93,8 @@ class Journey:
             status=status,
             outcome=_name_outcome(self, status),
             seconds=time.monotonic() - self.arrival.started_at,
-            prompt=_describe_prompt(self),
+            # A request that is only counted is sent again to be answered; its tokens are recorded then.
+            prompt=None if self.is_count else _describe_prompt(self),
             answered=self.answered,
             prefix_kept=self.prefix_kept,
             pace=reply.pace,
@@ -149,8 +152,10 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
             journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
         else:
             request, journey.asks_usage = replace(request, model=model), request.asks_usage
+            journey.is_count = codec.is_count
             journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
-            _keep_beginning(services, journey, request, begun)
+            call = journey.attempt.call
+            _keep_beginning(services, journey, request if call is None else call.request, begun)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
     refused: Overflow | None = None
@@ -248,7 +253,7 @@ async def _finish(
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, call, chosen, compacted)
     response = await _relay(services, journey, route, codec, answer)
-    if is_answered:
+    if is_answered and not journey.is_count:
         with fail_open(services.recorder, request_id, "observe"):
             journey.prefix_kept = await observe(services, attempt, journey.answered)
     return response
@@ -261,12 +266,12 @@ async def _relay(
     reply, opening = journey.reply, journey.opening or Opening(answer.status)
     held, overflow = opening.held, opening.overflow
     if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
-        held = codec.write_error(ErrorText(overflow.text, PROMPT_TOO_LONG), as_event=False)
+        held = codec.write_error(_describe(overflow), as_event=False)
         if reply.response is None:
             return await replace_answer(reply, answer, journey.write_headers(), held)
     is_stream = answer.content_type == "text/event-stream"
     request_id, tap = journey.arrival.request_id, None
-    if answer.status == 200:
+    if answer.status == 200 and not journey.is_count:
         read_along = codec.tap(is_stream=is_stream, asks_usage=journey.asks_usage)
         tap = SafeTap(read_along, services.recorder, request_id)
     added = () if reply.response is not None else journey.write_headers()
@@ -275,3 +280,9 @@ async def _relay(
         with fail_open(services.recorder, request_id, "count"):
             journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap)
     return response
+
+
+def _describe(overflow: Overflow) -> ErrorText:
+    """The upstream's own words as an error that clients recognise."""
+    told = (overflow.requested, overflow.limit) if overflow.unit == "tokens" else (None, None)
+    return ErrorText(overflow.text, PROMPT_TOO_LONG, tokens=told[0], limit_tokens=told[1])
