@@ -12,7 +12,7 @@ from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec
 
 ROOT = Path(__file__).parents[4]
-OF_THE_DIALECT = ("proxy/wire/chat/", "proxy/cli/demo/")
+OF_THE_DIALECT = ("proxy/wire/", "proxy/cli/demo/")
 """The dialect's own folder; the demo is a server that speaks it."""
 WIRE_NAMES = frozenset(
     {
@@ -24,6 +24,8 @@ WIRE_NAMES = frozenset(
 """Names of members in a chat completion's request and answer."""
 _PATH = re.compile(r"chat/completions")
 ALLOWED = {
+    ("proxy/config/sections/compaction.py", "chat/completions"): "paths that a user need not name",
+    ("proxy/config/sections/compaction.py", "messages"): "the name of a dialect",
     ("proxy/config/checks.py", "tools"): "a key of the configuration",
     ("proxy/config/sections/upstream.py", "chat/completions"): "the end of a URL that users must not write",
     ("proxy/config/schema.py", "chat/completions"): "a path that our own pages must keep off",
