@@ -16,16 +16,6 @@ from support.checker import check_request, texts_of
 from support.wire_tap import WireTap
 from upstreams.scripted import Call, ScriptedModel, Turn, refuse_flatly
 
-NAMES = {"read": ("read", "read_file"), "edit": ("edit", "replace"), "run": ("bash", "run_shell_command", "shell")}
-PARAMETERS = {
-    "path": ("filePath", "file_path", "absolute_path", "path"),
-    "old": ("oldString", "old_string"),
-    "new": ("newString", "new_string"),
-    "command": ("command",),
-}
-OTHERS = {"string": "as the task says", "boolean": False, "integer": 1000, "number": 1000}
-"""Values for required parameters of a tool that the script does not know."""
-
 WRONG, RIGHT = "return length - draught", "return depth - draught"
 PROGRAM = f'''"""How much water is left under a keel."""
 
@@ -37,16 +27,6 @@ def clearance(depth, length, draught):
 CHECK = "from harbour import clearance; assert clearance(12, 90, 7) == 5; print('all', 'well')"
 NOTES = 20
 TASK = "harbour.py reckons a wrong clearance. Find out why, and mend it."
-
-
-def fit(call: Call, tools: list[dict[str, Any]]) -> Call:
-    """The call in terms of the agent's own tool: with its name, and the names of its parameters."""
-    offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
-    name = next(name for name in NAMES[call.name] if name in offered)
-    known = offered[name]["properties"]
-    arguments = {next(key for key in PARAMETERS[ours] if key in known): it for ours, it in call.arguments.items()}
-    missing = [key for key in offered[name].get("required", ()) if key not in arguments]
-    return Call(name, arguments | {key: OTHERS[known[key]["type"]] for key in missing})
 
 
 def write_project(directory: Path) -> None:
