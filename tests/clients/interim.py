@@ -1,12 +1,12 @@
 """A scripted model that answers in the dialect of the path. Stands in until tests/upstreams has one."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from aiohttp import web
+from support.dialects.seals import seal
 from upstreams.recording import Recorded, error, event
 from upstreams.scripted import SUMMARY, ScriptedModel, Turn, reply
 
@@ -57,8 +57,8 @@ def speaker_of(path: str) -> Any:
     return say_message if bare.endswith("/messages") else reply
 
 
-def sign(text: str) -> str:
-    return hashlib.sha512(text.encode()).hexdigest() * 4
+def sign(text: str) -> str:  # noqa
+    return seal(text)
 
 
 async def say_response(request: web.BaseRequest, body: dict[str, Any], turn: Turn, name: str) -> web.StreamResponse:
@@ -71,7 +71,7 @@ async def say_response(request: web.BaseRequest, body: dict[str, Any], turn: Tur
 def _response(body: dict[str, Any], turn: Turn, name: str) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
     if "reasoning.encrypted_content" in (body.get("include") or ()):
-        thought = {"id": f"rs_{name}", "type": "reasoning", "summary": [], "encrypted_content": sign(name) * 2}
+        thought = {"id": f"rs_{name}", "type": "reasoning", "summary": [], "encrypted_content": sign(name)}
         output.append(thought)
     part = {"type": "output_text", "text": turn.text, "annotations": []}
     output.append(
