@@ -109,6 +109,7 @@ class Message:
     - `has_reasoning`: the message holds reasoning, which a server may drop.
     - `taken_in`: the raw bytes of other messages whose texts were joined to this one.
     - `has_uncounted`: the message has members that are not counted but that a server may read.
+    - `keeps_before`: nothing may be cut before this message, and it stays itself.
     """
 
     role: Role
@@ -127,6 +128,7 @@ class Message:
     wire_role: str = ""
     has_reasoning: bool = False
     has_uncounted: bool = False
+    keeps_before: bool = False
 
     @property
     def text(self) -> str:
@@ -155,6 +157,7 @@ class Message:
 
 
 _tell_tokens = attrgetter("tokens")
+_tell_keeps = attrgetter("keeps_before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +167,16 @@ class Conversation:
     `fixed_tokens` is the size of everything outside the messages: tools, response schema, priming. `origins` has one
     entry for each message: its position in the client's request, or None for a message that a rule made. Positions are
     kept apart from the messages because requests share message objects, at different positions.
+
+    If `continues`, the upstream holds earlier messages that are not here: nothing can be cut, and a call or a result
+    without its counterpart may be answered there.
     """
 
     messages: tuple[Message, ...]
     fixed_tokens: int
     origins: tuple[Origin | None, ...]
     shape: Shape = Shape()
+    continues: bool = False
 
     @property
     def tokens(self) -> int:
@@ -220,7 +227,16 @@ def starts_step(message: Message) -> bool:
 
 
 def count_leading(messages: Sequence[Message]) -> int:
-    """The number of system and developer messages before the first other message."""
+    """The number of messages at the start that always stay as they are.
+
+    Those are the system and developer messages before the first other message. If a message keeps what is before it,
+    they are all messages up to the last such message and its results.
+    """
+    if any(map(_tell_keeps, messages)):
+        stop = 1 + max(index for index, message in enumerate(messages) if message.keeps_before)
+        while stop < len(messages) and messages[stop].role is Role.TOOL:
+            stop += 1
+        return stop
     for index, message in enumerate(messages):
         if message.role is not Role.SYSTEM:
             return index

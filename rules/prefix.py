@@ -8,7 +8,7 @@ policy, the summaries of cuts that stay in place are still found.
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
-from rules.conversation import Message, count_leading
+from rules.conversation import Message, Role, count_leading
 
 ENCODED_AT_ONCE = 256 * 1024
 """Characters encoded at once. Chosen: a longer text is encoded in pieces, so memory never holds a second copy of it."""
@@ -53,11 +53,17 @@ def hash_prefixes(messages: Sequence[Message], known: Sequence[bytes] = ()) -> l
 
     `known` are the hashes of a shorter prefix, if they were computed before. h(i) = sha256(h(i-1) + digest(i)), and
     h(0) is 32 zero bytes. Leading system and developer messages are left out: they may contain a timestamp, which must
-    not change the name of a summary.
+    not change the name of a summary. Other leading messages, which a later one keeps, are hashed together first.
     """
-    hashes = list(known) or [bytes(32)] * (count_leading(messages) + 1)
+    hashes = list(known) or _hash_leading(messages)
     chain = hashes[-1]
     for message in messages[len(hashes) - 1 :]:
         chain = sha256(chain + message.digest).digest()
         hashes.append(chain)
     return hashes
+
+
+def _hash_leading(messages: Sequence[Message]) -> list[bytes]:
+    leading = count_leading(messages)
+    kept = [message.digest for message in messages[:leading] if message.role is not Role.SYSTEM]
+    return [bytes(32)] * leading + [sha256(b"".join(kept)).digest() if kept else bytes(32)]

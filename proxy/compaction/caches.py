@@ -10,8 +10,8 @@ from copy import copy
 from sys import getsizeof
 
 from proxy.lru import BytesLRU
-from proxy.wire.beginnings import Beginning, Beginnings, weigh_beginnings
-from proxy.wire.known import FixedTokens, Known, weigh_element
+from proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
+from proxy.wire.transcript.known import FixedTokens, Known, weigh_element
 from rules.conversation import Message
 from rules.pipeline.transcript_state import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened

@@ -25,7 +25,7 @@ from proxy.compaction.tokenizers.exact import (
 )
 from proxy.compaction.tokenizers.optional import find_engine
 from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.beginnings import Beginnings
+from proxy.wire.transcript.beginnings import Beginnings
 from rules.conversation import CountTokens
 from rules.tokens.families import O200K, Costs, find_family
 

@@ -16,7 +16,7 @@ from proxy.exchange.services import Services
 from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
 from proxy.http.request_body import ReceivedBody, receive_body
 from proxy.memory import Working, estimate_work
-from proxy.wire.beginnings import Begun
+from proxy.wire.transcript.beginnings import Begun
 
 FindBegun = Callable[[bytes], Begun | None]
 

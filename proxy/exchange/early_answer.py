@@ -17,9 +17,9 @@ from proxy.http.aiohttp_fixes import PlainResponse
 from proxy.http.headers import Headers
 from proxy.http.relay import Reply, begin_answer
 from proxy.tasks import Tasks
+from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.codec import Codec
 from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
-from proxy.wire.sse import FirstEvent
 
 MAX_REFUSAL_BYTES = 64 * 1024
 """A longer refusal is passed on unread. Chosen: far above the refusals in the corpus of recorded errors."""

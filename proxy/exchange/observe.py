@@ -13,7 +13,7 @@ from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
 from proxy.state.tenancy import Tenant
 from proxy.telemetry.pace import Pace
-from proxy.wire.tap import Tap
+from proxy.wire.answers.tap import Tap
 from rules.conversation import Conversation
 
 

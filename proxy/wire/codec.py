@@ -7,13 +7,14 @@ only in the `Known` that it is given. Every method may run in a thread.
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from proxy.wire.beginnings import Beginning, Begun
-from proxy.wire.known import Known
+from proxy.wire.answers.sse import FirstEvent
+from proxy.wire.answers.tap import Tap
+from proxy.wire.answers.usage import Usage
 from proxy.wire.overflow.classify import Overflow
-from proxy.wire.sse import FirstEvent
-from proxy.wire.tap import Tap
-from proxy.wire.usage import Usage
-from rules.conversation import Conversation, CountTokens
+from proxy.wire.transcript.beginnings import Beginning, Begun
+from proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
+from proxy.wire.transcript.known import Known
+from rules.conversation import Conversation, CountTokens, Decision
 from rules.tokens.families import GENERIC, Costs
 
 PROMPT_TOO_LONG = "context_length_exceeded"
@@ -21,10 +22,6 @@ PROMPT_TOO_LONG = "context_length_exceeded"
 
 Parameter = Literal["temperature", "completion_limit"]
 """A parameter of a question that an upstream may refuse. Reasoning models use another name for the completion limit."""
-
-
-class UndecodableError(ValueError):
-    """The body is not a request of this dialect. It is forwarded unchanged, so that the upstream decides about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +46,18 @@ class Request:
     is_reasoning: bool = False
     asks_usage: bool = False
     beginning: Beginning | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """What clients put into a request although the model must not or need not read it.
+
+    local_items: types of items that belong to the client alone.
+    nonces: whether texts are removed that only make each request different from the one before.
+    """
+
+    local_items: tuple[str, ...] = ()
+    nonces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +122,12 @@ class Codec(Protocol):
         """The name of the endpoint in metrics and log lines."""
 
     @property
-    def paths(self) -> frozenset[str]:
-        """The paths of the POST requests that the dialect claims."""
+    def ending(self) -> str:
+        """The last segments of the paths whose POST requests the dialect claims, as `/chat/completions`."""
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the upstream only counts the tokens of a request and generates nothing."""
 
     @property
     def path(self) -> str:
@@ -125,6 +138,12 @@ class Codec(Protocol):
 
         The part that the body has in common with `begun` is not read again; the result is the same. Invalid JSON is
         repaired if possible. That is slow: raises LargeWorkError if a body of more than `max_chars` needs it.
+        """
+
+    def clean(self, request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
+        """The body without what must not be sent, and a decision for each kind; the body itself if it holds none.
+
+        All other bytes stay.
         """
 
     def peek_model(self, beginning: bytes) -> str:

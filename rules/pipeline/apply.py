@@ -58,6 +58,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
     start = window.cut.at if window.cut else 0
     current = plan.conversation
     with _take_state(states, name_state(current.messages, policy, work)) as state:
+        start = max(start, count_leading(current.messages))
         if window.prune_stop > start:
             known = None if state is None else state.pruned
             pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count, known=known)
@@ -65,7 +66,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             current = pruned.conversation
         if any(treatment.dedupe for treatment in policy.treatments()):
             # Before the splice, because the splice shifts the indexes. It changes nothing after the cut.
-            start = max(start, window.prune_stop, count_leading(current.messages))
+            start = max(start, window.prune_stop)
             deduped = _dedupe(current, start, policy, work, state)
             decisions += deduped.decisions
             current = deduped.conversation
@@ -78,7 +79,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             decisions += spliced.decisions
             current = spliced.conversation
     # Between limit and window the request may still fit with a shorter completion: the upstream decides.
-    refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off
+    refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off and not plan.original.continues
     if current.tokens > plan.hard_limit and refuses and current.messages:
         raise LimitExceededError(
             plan.original.tokens, current.tokens, plan.limit, window=policy.context_window, decisions=decisions

@@ -45,7 +45,7 @@ def plan(
     if found is not None:
         return found
     work = work.begin()
-    paired = pair_tool_calls(conversation, count=count)
+    paired = Outcome(conversation) if conversation.continues else pair_tool_calls(conversation, count=count)
     messages = paired.conversation.messages
     state = take_state(states, messages, policy, work)
     planned = _decide(conversation, paired, policy, limits, state, work)
@@ -98,7 +98,8 @@ def _decide(
     messages, hashes = short.conversation.messages, state.hashes
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
     room = Room.measure(messages, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
-    window = state.replay(messages, room, policy)
+    # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
+    window = Window() if original.continues else state.replay(messages, room, policy)
     fitted = Outcome(short.conversation)
     if window.caps:
         fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)

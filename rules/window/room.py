@@ -23,7 +23,7 @@ HEAD_STEPS = 16
 class Room:
     """The tokens that the head leaves of `limit`: `early` before the first user message, `tokens` from then on.
 
-    leading: number of leading system and developer messages.
+    leading: number of leading messages, which always stay.
     spare: tokens that a request may have over the limit before its newest messages are shortened.
     task_tokens: what the task statement may cost if the head alone exceeds the limit; None if the head fits.
     late: the room after the task statement is shortened. The fold changes to it once the window is full, if the head
@@ -49,7 +49,7 @@ class Room:
         """
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
-        task = next((message for message in messages if message.role is Role.USER), None)
+        task = next((message for message in messages[leading:] if message.role is Role.USER), None)
         early = _leave(limit, head)
         if task is None:
             return cls(limit, leading, early, early, spare)

@@ -47,7 +47,7 @@ class Cut:
 class Window:
     """The fold's state. All indexes are into the messages folded.
 
-    task: the first user message; None before it has come.
+    task: the first user message after the leading ones; None before it has come.
     cuts: all cuts so far, oldest first. Only the last one is in effect.
     prune_stop: tool results before this message are placeholders.
     next_cut: the message before which the next cut will be made; fixed at prefetch, not applied yet.

@@ -65,7 +65,7 @@ class Sums:
     def add(self, message: Message) -> int:
         """Add the next message; return what it costs after the head (0 if it belongs to the head)."""
         index = len(self)
-        is_user = message.role is Role.USER
+        is_user = message.role is Role.USER and index >= self._leading
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
         saving = self.images.add(index, message) if tokens and message.media else 0
@@ -89,7 +89,7 @@ class Sums:
         if message.role is Role.ASSISTANT or (opens and not starts_step(message)):
             self.open_step, self._has_results, self._words = index, False, 0
         elif not opens:
-            self._has_results = True
+            self.open_step, self._has_results = self._starts[-1], True
         elif not self._has_results:
             self._words += 1
             self.open_step = self._starts[-min(self._words, MAX_OPEN_WORDS)]

@@ -8,8 +8,8 @@ import pytest
 from upstreams.recording import completion
 
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.chat.request import MAX_PARTS
 from proxy.wire.codec import UndecodableError
+from proxy.wire.transcript.body import MAX_PARTS
 
 DEPTH = 100_000
 MANY = MAX_PARTS + 1

@@ -13,10 +13,10 @@ from support.bounds import bounded
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
+from proxy.wire.answers.sse import FirstEvent
+from proxy.wire.answers.tap import PIECE_BYTES, Tap
+from proxy.wire.answers.usage import MAX_TOKENS
 from proxy.wire.chat.answer import is_part_of_answer, read_answer
-from proxy.wire.sse import FirstEvent
-from proxy.wire.tap import PIECE_BYTES, Tap
-from proxy.wire.usage import MAX_TOKENS
 
 
 def fuzz_stream(data: bytes) -> None:

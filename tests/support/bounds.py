@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from proxy.wire.sse import MAX_EVENT_BYTES
-from proxy.wire.tap import MAX_HELD_BYTES, MAX_UNREAD_BYTES
+from proxy.wire.answers.sse import MAX_EVENT_BYTES
+from proxy.wire.answers.tap import MAX_HELD_BYTES, MAX_UNREAD_BYTES
 
 
 @contextmanager
@@ -16,9 +16,9 @@ def bounded(
 ) -> Iterator[None]:
     """Within the block these limits replace those of proxy.wire, for an event, collected text and unread bytes."""
     with (
-        mock.patch("proxy.wire.sse.MAX_EVENT_BYTES", max_event_bytes),
-        mock.patch("proxy.wire.tap.MAX_BODY_BYTES", max_event_bytes),
-        mock.patch("proxy.wire.tap.MAX_HELD_BYTES", max_held_bytes),
-        mock.patch("proxy.wire.tap.MAX_UNREAD_BYTES", max_unread_bytes),
+        mock.patch("proxy.wire.answers.sse.MAX_EVENT_BYTES", max_event_bytes),
+        mock.patch("proxy.wire.answers.tap.MAX_BODY_BYTES", max_event_bytes),
+        mock.patch("proxy.wire.answers.tap.MAX_HELD_BYTES", max_held_bytes),
+        mock.patch("proxy.wire.answers.tap.MAX_UNREAD_BYTES", max_unread_bytes),
     ):
         yield

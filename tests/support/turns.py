@@ -13,18 +13,27 @@ from itertools import groupby
 import msgspec
 import orjson
 
-from proxy.wire.beginnings import Begun
-from proxy.wire.codec import PROMPT_TOO_LONG, Completion, Counting, ErrorText, Question, Request, UndecodableError
-from proxy.wire.elements import Placed, Source, write_elements
+from proxy.wire.answers.sse import FirstEvent
+from proxy.wire.answers.sse import write_event as write_sse_event
+from proxy.wire.answers.tap import Piece, Tap
+from proxy.wire.answers.usage import Usage
+from proxy.wire.codec import (
+    PROMPT_TOO_LONG,
+    Completion,
+    Counting,
+    ErrorText,
+    Question,
+    Request,
+    UndecodableError,
+    Unsent,
+)
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.json.spans import find_array
-from proxy.wire.known import FixedTokens
 from proxy.wire.overflow.classify import Overflow, read_overflow
-from proxy.wire.sse import FirstEvent
-from proxy.wire.sse import write_event as write_sse_event
-from proxy.wire.tap import Piece, Tap
-from proxy.wire.usage import Usage
-from rules.conversation import Conversation, Message, Origin, Role, Shape, ToolCall
+from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.elements import Placed, Source, write_elements
+from proxy.wire.transcript.known import FixedTokens
+from rules.conversation import Conversation, Decision, Message, Origin, Role, Shape, ToolCall
 from rules.prefix import digest_message
 from rules.tokens.messages import count_message
 
@@ -123,7 +132,8 @@ class TurnsCodec:
 
     name = "turns"
     path = "/v1/turns"
-    paths = frozenset({path})
+    ending = "/turns"
+    is_count = False
 
     def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
         try:
@@ -132,6 +142,9 @@ class TurnsCodec:
             raise UndecodableError from error
         raws = tuple(map(bytes, said.items))
         return Request(self, body, raws, said.model, said.stream, said.limit, (said.instructions.encode(),))
+
+    def clean(self, request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
+        return request.body, ()
 
     def peek_model(self, beginning: bytes) -> str:
         return ""

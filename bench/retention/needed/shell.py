@@ -20,8 +20,8 @@ from proxy.state.summaries.calls import NoSummaryError
 from proxy.state.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.summaries.summariser import MOST_PARTS
+from proxy.wire.answers.usage import Usage
 from proxy.wire.codec import Completion, Question, Request
-from proxy.wire.usage import Usage
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Policy
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS, split_request, write_prompt

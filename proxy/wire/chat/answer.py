@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import orjson
 
+from proxy.wire.answers.sse import FirstEvent, write_event
+from proxy.wire.answers.tap import Piece, Tap
+from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.overflow.classify import Overflow, read_overflow
 from proxy.wire.overflow.wordings import Kind
-from proxy.wire.sse import FirstEvent, write_event
-from proxy.wire.tap import Piece, Tap
-from proxy.wire.usage import Usage, read_usage
 
 EXCEEDED = "model_context_window_exceeded"
 """Zhipu's `finish_reason` when the context window is full. If the completion is empty, the prompt was too long."""

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import orjson
 
+from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.chat.inline import read_thinking, write_members
 from proxy.wire.chat.message import encode_message
 from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS
-from proxy.wire.usage import Usage, read_usage
 from rules.conversation import Conversation, Message, Role
 
 _MAX_TOKENS, _MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"

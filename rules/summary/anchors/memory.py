@@ -7,7 +7,7 @@ is cached for the next request of the same transcript saves time and changes not
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rules.conversation import CountTokens, Message
+from rules.conversation import CountTokens, Message, Role, count_leading
 from rules.summary.anchors.echoes import READ_CHARS
 from rules.summary.anchors.mentions import Mentions, read_mentions
 from rules.summary.anchors.names import find_names
@@ -90,22 +90,25 @@ class Anchors:
     def _write(self, place: Place, count: CountTokens) -> str:
         cut, room = place.cut, place.cut.anchor_tokens
         removed, tail = self._messages[: cut.at], self._messages[cut.at : cut.made_at]
+        leading = count_leading(removed)
         texts: list[str] = []
-        tasks = find_task_list(removed, tail)
+        tasks = find_task_list(removed[leading:], tail)
         if tasks is not None:
             texts.append(write_task_list(tasks, max_tokens=int(room * LIST_SHARE), count=count))
             room -= count(texts[-1])
-        files = find_instruction_files(removed, tail, place.instruction_files)
+        files = find_instruction_files(removed[leading:], tail, place.instruction_files)
         if files:
             texts.append(write_instruction_files(files, max_tokens=int(room * FILES_SHARE), count=count))
             room -= count(texts[-1])
         # A task statement that came after the cut was made is ignored: it must not change what was carried before.
         task = () if place.task is None or place.task >= cut.made_at else (place.task,)
-        verbatim = [*cut.kept, *task, *range(cut.at, cut.made_at)]
+        # Of the leading messages only the system messages are not read for names.
+        stays = [index for index in range(leading) if removed[index].role is not Role.SYSTEM]
+        verbatim = [*stays, *cut.kept, *task, *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
         # Names in the digest or in verbatim messages are not repeated in the index.
         present |= find_names(place.told)
-        spoken = {*cut.kept, *task}
+        spoken = {*stays, *cut.kept, *task}
         unsaid = [message for index, message in enumerate(removed) if index not in spoken]
         names = Removed(unsaid, self._mentions[: cut.at], present, bool(place.told), tail)
         texts.append(write_anchors(names, max_tokens=room, count=count))

@@ -13,9 +13,8 @@ from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.beginnings import Beginning, Beginnings
-from proxy.wire.chat import request as chat_request
 from proxy.wire.chat.codec import CHAT
+from proxy.wire.transcript.beginnings import Beginning, Beginnings
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices
 from rules.summary.request import Summary
@@ -224,7 +223,7 @@ def test_what_was_compacted_before_changes_nothing_but_the_time(changes, setting
     kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
     beginnings, knowing = Beginnings(kept, 10**9), Compactor(count_by_heuristic)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chat_request, "MIN_BYTES", 0)
+        patch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
         for body in _replay_changes(changes):
             on = _go_on(knowing, beginnings, body, settings)
             new = _compact(Compactor(count_by_heuristic), body, settings)

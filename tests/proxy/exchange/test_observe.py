@@ -12,8 +12,8 @@ from proxy.exchange.observe import count_answer, observe
 from proxy.exchange.report import Answered
 from proxy.state.models.calibration import URGENT_SAMPLES
 from proxy.state.models.facts import Known
+from proxy.wire.answers.tap import Tap
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.tap import Tap
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}

@@ -253,7 +253,7 @@ async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, 
     upstream.answer = answer
     proxy = await start_proxy()
     _, direct = await post(client, upstream.url + "/chat/completions", CHAT | {"stream": True})
-    monkeypatch.setattr("proxy.wire.tap.Tap." + method, fail)
+    monkeypatch.setattr("proxy.wire.answers.tap.Tap." + method, fail)
     for _ in range(2):
         response, through = await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
         assert (response.status, through) == (200, direct)

@@ -9,8 +9,8 @@ from upstreams.recording import write_note
 
 from proxy.state.summaries.answers import EmptyError, NoNoteError, accept_note, read_completion
 from proxy.state.summaries.calls import NoSummaryError
+from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.usage import Usage
 
 NOTE = write_note("All went well so far.")
 

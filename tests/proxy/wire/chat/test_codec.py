@@ -12,7 +12,7 @@ from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec
 
 ROOT = Path(__file__).parents[4]
-OF_THE_DIALECT = ("proxy/wire/chat/", "proxy/cli/demo/")
+OF_THE_DIALECT = ("proxy/wire/", "proxy/cli/demo/")
 """The dialect's own folder; the demo is a server that speaks it."""
 WIRE_NAMES = frozenset(
     {

@@ -10,9 +10,9 @@ from support.odd_json import ODD, dump
 
 from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Completion, Counting, Question, UndecodableError
-from proxy.wire.usage import Usage
 
 QUESTION = Question("m", 400, 0.2)
 MESSAGES = b'[{"role": "system","content":"Be brief."} , {"role":"user","content":"hi"}]'

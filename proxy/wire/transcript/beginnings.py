@@ -9,11 +9,11 @@ An element is an item of the JSON array that holds the transcript.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from proxy.wire.elements import Written
 from proxy.wire.json.spans import Array
-from rules.conversation import Message
+from proxy.wire.transcript.elements import Written
+from rules.conversation import Message, Origin
 
 MIN_BYTES = 16 * 1024
 """A shorter body is always read whole. Chosen: that takes about 20 microseconds."""
@@ -31,6 +31,13 @@ ELEMENT_BYTES = 250
 """Memory of an element, in bytes, in addition to its characters. An estimate."""
 
 
+class Decoded(NamedTuple):
+    """Messages in the order of the elements that they come from, and the position of each."""
+
+    messages: tuple[Message, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Beginning:
     """A body that was split into its elements, and what was derived from them.
@@ -38,7 +45,7 @@ class Beginning:
     array: positions of the elements.
     raws: bytes of each element.
     parts: upper bound for the strings and commas up to the end of the last element.
-    decoded: for each way of counting, the messages of the first elements, one message per element.
+    decoded: for each way of counting, the messages of the first elements.
     written: what was last forwarded in place of the transcript.
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
@@ -47,7 +54,7 @@ class Beginning:
     array: Array
     raws: tuple[bytes, ...]
     parts: int
-    decoded: dict[int, tuple[Message, ...]] = field(default_factory=dict)
+    decoded: dict[int, Decoded] = field(default_factory=dict)
     written: Written | None = None
     is_grown: bool = False
 

@@ -7,8 +7,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.elements import Placed, Source, write_elements
 from proxy.wire.json.spans import find_array
+from proxy.wire.transcript.elements import Placed, Source, write_elements
 from rules.conversation import Conversation, Message, Origin, Role, whole_elements
 
 # A drawn transcript: the number of parts of each element; 0 for a message that spans two elements.

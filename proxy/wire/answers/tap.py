@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from proxy.wire.sse import EventReader
-from proxy.wire.usage import Usage
+from proxy.wire.answers.sse import EventReader
+from proxy.wire.answers.usage import Usage
 from rules.conversation import CountTokens
 
 MAX_HELD_BYTES = 256 * 1024
@@ -27,7 +27,7 @@ MAX_SKIPPED_BYTES = 32 * 1024
 whole."""
 SAMPLE_BYTES = 1024
 """Part of each MAX_UNREAD_BYTES that is read to estimate the rest, about four events. Chosen: estimates within 10 %
-(tests/proxy/wire/test_tap.py)."""
+(tests/proxy/wire/answers/test_tap.py)."""
 LAST_CHUNKS = 8
 """The last chunks are read one by one. Chosen: after its text a stream has a finish event, its usage and [DONE], mostly
 in one chunk each."""

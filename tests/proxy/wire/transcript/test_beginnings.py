@@ -7,10 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.wire.beginnings import MAX_ALIKE, Beginning, Beginnings, Begun, weigh_beginnings
-from proxy.wire.chat import request as chat_request
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request, UndecodableError
+from proxy.wire.transcript.beginnings import MAX_ALIKE, Beginning, Beginnings, Begun, weigh_beginnings
 
 MESSAGES = st.lists(
     st.sampled_from(
@@ -59,7 +58,7 @@ TAILS = st.sampled_from(
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr(chat_request, "MIN_BYTES", 0)
+    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 def _read(body: bytes, begun: Begun | None = None) -> tuple[Request | None, str]:
@@ -185,5 +184,5 @@ def test_a_body_without_messages_is_not_kept() -> None:
 
 def test_a_short_body_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     body = _make("a")
-    monkeypatch.setattr(chat_request, "MIN_BYTES", len(body) + 1)
+    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", len(body) + 1)
     assert CHAT.read(body).beginning is None

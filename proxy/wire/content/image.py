@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.chat.cost import read_image_size
+from proxy.wire.content.media import read_image_size
 from proxy.wire.json.repair import DECODE_ERRORS, decode_member
 from rules.text.markers import mark_image
 from rules.tokens.tool_schemas import as_schema

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bounds import bounded
 
+from proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
+from proxy.wire.answers.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
+from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.answer import make_tap
-from proxy.wire.sse import MAX_EVENT_BYTES, EventReader
-from proxy.wire.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
-from proxy.wire.usage import Usage
 
 
 def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:

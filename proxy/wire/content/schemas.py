@@ -1,0 +1,89 @@
+"""Reads the tools and schemas of a request in the form in which they are counted.
+
+Law: never raises on decoded JSON.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.json.spans import has_more_parts
+from rules.conversation import ToolCall
+
+MAX_COMPACTED_CHARS = 1024 * 1024
+"""Longer arguments of a call are counted as written. Chosen: removing white space takes three times their memory."""
+MAX_DECODED_PARTS = 100_000
+"""Tools and other members outside the messages with more strings and commas are counted by their JSON, undecoded.
+Chosen: bounds the work; real requests have far fewer."""
+_DROPPED = frozenset({"additionalProperties"})
+_NAMED = frozenset({"properties", "$defs", "definitions"})
+
+
+def as_list(value: Any) -> list[Any]:
+    """The items of a list. Any other value except None is one item."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
+
+
+def write_compact(value: Any) -> str:
+    """JSON without white space."""
+    return msgspec.json.encode(value).decode()
+
+
+def _strip(value: Any) -> Any:
+    """A schema without the titles of its parts and without `additionalProperties`, which servers do not render."""
+    if isinstance(value, list):
+        return list(map(_strip, value))
+    if not isinstance(value, dict):
+        return value
+    kept = {key: item for key, item in value.items() if key not in _DROPPED and not _is_title(key, item)}
+    return {key: (_strip_properties if key in _NAMED else _strip)(item) for key, item in kept.items()}
+
+
+def _strip_properties(value: Any) -> Any:
+    # A property may have any name, such as `title`, so names are not compared here.
+    return {key: _strip(item) for key, item in value.items()} if isinstance(value, dict) else _strip(value)
+
+
+def _is_title(key: str, value: Any) -> bool:
+    return key == "title" and isinstance(value, str)
+
+
+def decode_or_none(raw: msgspec.Raw | None) -> Any:
+    """The value of a member; None if it is absent or cannot be decoded."""
+    try:
+        return decode_member(raw)
+    except DECODE_ERRORS:
+        return None
+
+
+def as_counted(call: ToolCall) -> ToolCall:
+    """The call with its arguments as servers render them: JSON without white space. Very long ones stay unchanged."""
+    if len(call.arguments) > MAX_COMPACTED_CHARS:
+        return call
+    try:
+        compact = msgspec.json.format(call.arguments.encode(), indent=-1).decode()
+    except (*DECODE_ERRORS, UnicodeEncodeError):
+        return call
+    return replace(call, arguments=compact)
+
+
+def read_format(described: Any) -> Iterator[str]:
+    """Name, description and schema of a response format, as texts. Yields nothing for a format without a schema."""
+    schema = described.get("schema")
+    if not isinstance(schema, dict):
+        return
+    for key in ("name", "description"):
+        if isinstance(described.get(key), str):
+            yield described[key]
+    title = {"title": schema["title"]} if "title" in schema else {}
+    yield write_compact({**title, **_strip(schema)})
+
+
+def has_too_many_parts(raws: Iterable[bytes]) -> bool:
+    """Whether one of these JSON texts has too many parts to be decoded."""
+    return any(len(raw) > MAX_DECODED_PARTS and has_more_parts(raw, MAX_DECODED_PARTS) for raw in raws)
