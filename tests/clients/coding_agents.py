@@ -119,7 +119,7 @@ CLAUDE = ("--print", "--dangerously-skip-permissions")
 AGENTS = (
     CodingAgent("opencode-ai", OPENCODE, ("run",), _prepare_opencode, 20_000),
     CodingAgent("@qwen-code/qwen-code", BINARIES / "qwen", ("--yolo", "--prompt"), _prepare_qwen, 40_000),
-    _codex("@openai/codex", "gpt-5.5", 20_000),
+    _codex("@openai/codex", "gpt-5.5", 26_000),
     _codex("@openai/codex with tools as items", "gpt-6.1-sol", 28_000),
     CodingAgent(
         "@anthropic-ai/claude-code", BINARIES / "claude", CLAUDE, _prepare_claude, 28_000, dialect="messages"
