@@ -21,6 +21,7 @@ from proxy.http.headers import Headers, request_headers, split_headers
 from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
+from proxy.wire.dialects import is_bare
 
 OTHER_ENDPOINT = "other"
 """The endpoint of requests that no codec claims."""
@@ -163,7 +164,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
     return Arrival(
         endpoint=OTHER_ENDPOINT if codec is None else codec.name,
         method=tell_name(request.method, head.secrets),
-        path=target if codec is not None and target in codec.paths else tell_path(target, head.secrets),
+        path=target if codec is not None and is_bare(codec, target) else tell_path(target, head.secrets),
         target=target,
         headers=headers,
         end_to_end=end_to_end,

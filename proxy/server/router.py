@@ -28,7 +28,7 @@ from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
 from proxy.server.web_pages import admit_site
 from proxy.wire.codec import Codec
-from proxy.wire.dialects import DEFAULT
+from proxy.wire.dialects import DEFAULT, find_codec
 
 Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -53,9 +53,11 @@ class Current:
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer any request."""
-    codec = services.codecs.get(request.path) if request.method == "POST" else None
-    if codec is None and is_own(services.config, request.path):
+    config, codec = services.config, None
+    if is_own(config, request.path):
         return await _answer_page(services, request, of_pages=False)
+    if request.method == "POST":
+        codec = find_codec(services.codecs, request.path, config.compaction.paths)
     journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
     services.recorder.record_arrival(journey.arrival)
     with services.lifecycle.serving(services.recorder.metrics.in_flight.set):

@@ -67,16 +67,27 @@ class FirstEvent:
 
     keeps_all: hold comments back, too.
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
+    is_greeting: whether the data of an event says only that the request arrived. Then the next event counts as the
+        first one. Comments pass such events.
     held: bytes that must not pass yet.
     data: the data of the event. None until `is_done`, if the event is too long, or if a line of it `is_answer`.
     """
 
-    def __init__(self, is_answer: Callable[[bytes], bool], *, keeps_all: bool = False) -> None:
+    def __init__(
+        self,
+        is_answer: Callable[[bytes], bool],
+        *,
+        keeps_all: bool = False,
+        is_greeting: Callable[[bytes], bool] | None = None,
+    ) -> None:
         self.held = bytearray()
         self.data: bytes | None = None
         self.is_done = False
         self._is_answer = is_answer
+        self._is_greeting = is_greeting
         self._keeps_all = keeps_all
+        self._max_bytes = MAX_FIRST_EVENT_BYTES if is_greeting is None else MAX_EVENT_BYTES
+        self._greeted = 0  # bytes of greetings, at the beginning of `held`
         self._read = 0
         self._lines: list[bytes] = []
 
@@ -92,7 +103,7 @@ class FirstEvent:
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; returns those that may pass."""
         self.held += chunk
-        passed = 0
+        passed, free = self._greeted, b""
         while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:
             line = bytes(self.held[self._read : stop]).rstrip(b"\r")
             self._read = stop + 1
@@ -100,15 +111,30 @@ class FirstEvent:
                 self._lines.append(line[5:])
                 self.is_done = self._is_answer(line)
             elif not line and self._lines:
-                self.data = b"\n".join(self._lines)
-                self.is_done = True
+                free += self._release(passed)
+                passed = self._end_event()
             elif not self._lines and (not line or line.startswith(b":")):
                 passed = self._read
-        if self._keeps_all:
-            passed = 0
-        if not self.is_done and len(self.held) - passed > MAX_FIRST_EVENT_BYTES:
+        free += self._release(passed)
+        if not self.is_done and len(self.held) > self._max_bytes:
             self.is_done = True
-        free = bytes(self.held[:passed])
-        del self.held[:passed]
-        self._read -= passed
         return free
+
+    def _release(self, stop: int) -> bytes:
+        """Take the bytes after the greetings and before `stop` out of `held`."""
+        if self._keeps_all:
+            return b""
+        free = bytes(self.held[self._greeted : stop])
+        del self.held[self._greeted : stop]
+        self._read -= len(free)
+        return free
+
+    def _end_event(self) -> int:
+        """An event is complete: a greeting, or the first event. Returns the number of bytes in greetings."""
+        data = b"\n".join(self._lines)
+        if self._is_greeting is not None and self._is_greeting(data):
+            self._lines.clear()
+            self._greeted = self._read
+        else:
+            self.data, self.is_done = data, True
+        return self._greeted

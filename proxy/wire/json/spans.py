@@ -59,6 +59,21 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Itera
     return found
 
 
+def find_member(body: bytes, key: bytes) -> Span | None:
+    """The value of the last member `key` of the JSON object `body`; None if there is none. See `find_array`."""
+    found: Span | None = None
+    at = _skip(body, body.index(b"{") + 1)
+    while at < len(body) and body[at] == ord('"'):
+        name, at = at, close_string(body, at + 1)
+        is_key = at - name == len(key) and body.startswith(key, name)
+        at = _skip(body, _skip(body, at) + 1)
+        value = Span(at, _value_end(body, at))
+        found = value if is_key else found
+        at = _skip(body, value.stop)
+        at = _skip(body, at + 1) if body[at : at + 1] == b"," else len(body)
+    return found
+
+
 def count_parts(text: bytes) -> int:
     """An upper bound for the strings and the commas between values in a piece of JSON."""
     return count_bytes(text, b",") + count_bytes(text, b'"') // 2
