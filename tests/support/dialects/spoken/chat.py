@@ -21,11 +21,11 @@ def _read(body: Wire) -> list[Wire]:
     return messages
 
 
-def _write_answer(text: str, prompt_tokens: int | None = None, completion_tokens: int | None = None) -> bytes:
+def _write_answer(text: str, **usage: int) -> bytes:
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "fake-model", "choices": [choice]}
-    if prompt_tokens is not None:
-        answer["usage"] = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    if usage:
+        answer["usage"] = usage
     return orjson.dumps(answer)
 
 

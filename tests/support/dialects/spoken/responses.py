@@ -135,7 +135,9 @@ def _fail(_tokens: int, _window: int) -> bytes:
 
 
 def _refuse_with_numbers(tokens: int, window: int) -> bytes:
-    message = f"This model's maximum context length is {window} tokens. However, your request has {tokens} input tokens."
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your request has {tokens} input tokens."
+    )
     said = {"type": "BadRequestError", "param": "input", "code": 400}
     return orjson.dumps({"error": {"message": message, **said}})
 
