@@ -266,7 +266,7 @@ async def _relay(
     reply, opening = journey.reply, journey.opening or Opening(answer.status)
     held, overflow = opening.held, opening.overflow
     if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
-        held = codec.write_error(ErrorText(overflow.text, PROMPT_TOO_LONG), as_event=False)
+        held = codec.write_error(_describe(overflow), as_event=False)
         if reply.response is None:
             return await replace_answer(reply, answer, journey.write_headers(), held)
     is_stream = answer.content_type == "text/event-stream"
@@ -280,3 +280,9 @@ async def _relay(
         with fail_open(services.recorder, request_id, "count"):
             journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap)
     return response
+
+
+def _describe(overflow: Overflow) -> ErrorText:
+    """The upstream's own words as an error that clients recognise."""
+    told = (overflow.requested, overflow.limit) if overflow.unit == "tokens" else (None, None)
+    return ErrorText(overflow.text, PROMPT_TOO_LONG, tokens=told[0], limit_tokens=told[1])

@@ -4,6 +4,7 @@ Law: an error says what is wrong, where, and what to do. It never contains text 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
@@ -106,9 +107,20 @@ class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):
 
 
 class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
-    """No rule could make the request fit the context window. Status and code make clients compact by themselves."""
+    """No rule could make the request fit the context window. Status and code make clients compact by themselves.
+
+    tokens, limit_tokens: of the prompt after compaction, and the most that it may have.
+    """
 
     type = "invalid_request_error"
+
+    def __init__(self, message: str, tokens: int | None = None, limit_tokens: int | None = None) -> None:
+        super().__init__(message)
+        self.tokens, self.limit_tokens = tokens, limit_tokens
+
+    def text(self) -> ErrorText:
+        """The error in the form that a codec writes."""
+        return replace(super().text(), tokens=self.tokens, limit_tokens=self.limit_tokens)
 
 
 class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):

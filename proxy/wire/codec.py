@@ -106,12 +106,17 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error that the proxy sends to a client. `code` and `type` are for programs; `param` is the field at fault."""
+    """An error that the proxy sends to a client. `code` and `type` are for programs; `param` is the field at fault.
+
+    tokens, limit_tokens: of a prompt that is too long, and the most that it may have; None if they are not known.
+    """
 
     message: str
     code: str
     type: str = "invalid_request_error"
     param: str | None = None
+    tokens: int | None = None
+    limit_tokens: int | None = None
 
 
 class Codec(Protocol):

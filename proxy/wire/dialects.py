@@ -4,15 +4,35 @@ import re
 from collections.abc import Iterable, Mapping
 
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec
+from proxy.wire.codec import Codec, Request
+from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 from proxy.wire.responses.codec import RESPONSES
 
-CODECS: tuple[Codec, ...] = (CHAT, RESPONSES)
+CODECS: tuple[Codec, ...] = (CHAT, RESPONSES, MESSAGES, COUNT_TOKENS)
 DEFAULT: Codec = CHAT
 """The dialect for a separate summary upstream, and for errors at paths that belong to no dialect."""
+DIALECTS = tuple(dict.fromkeys(codec.name for codec in CODECS))
+"""The name of each dialect."""
 NO_PATHS: Mapping[str, str] = {}
 _OF_A_THREAD = re.compile(r"/threads/[^/]*/messages$")
 """Adds one message to a conversation that the server keeps. Source: OpenAI's Assistants API."""
+
+
+def read_request(body: bytes, dialect: str = DEFAULT.name) -> Request:
+    """Read the body of a request: of chat completions, unless `dialect` is `responses` or `messages`.
+
+    Raises UndecodableError, and ValueError for an unknown dialect.
+    """
+    return name_codec(dialect).read(body)
+
+
+def name_codec(dialect: str) -> Codec:
+    """The codec of a dialect by its name. Raises ValueError if there is none."""
+    codec = find_dialect(by_ending(CODECS), dialect)
+    if codec is None:
+        message = f"there is no dialect {dialect!r}; known: {', '.join(DIALECTS)}"
+        raise ValueError(message)
+    return codec
 
 
 def by_ending(codecs: Iterable[Codec]) -> dict[str, Codec]:

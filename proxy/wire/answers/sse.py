@@ -69,6 +69,8 @@ class FirstEvent:
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
     is_greeting: whether the data of an event says only that the request arrived. Then the next event counts as the
         first one. Comments pass such events.
+    is_ping: whether the data of an event only keeps the connection open. Such an event passes like a comment. After a
+        greeting, the stream is held no longer.
     held: bytes that must not pass yet.
     data: the data of the event. None until `is_done`, if the event is too long, or if a line of it `is_answer`.
     """
@@ -79,12 +81,14 @@ class FirstEvent:
         *,
         keeps_all: bool = False,
         is_greeting: Callable[[bytes], bool] | None = None,
+        is_ping: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.held = bytearray()
         self.data: bytes | None = None
         self.is_done = False
         self._is_answer = is_answer
         self._is_greeting = is_greeting
+        self._is_ping = is_ping
         self._keeps_all = keeps_all
         self._max_bytes = MAX_FIRST_EVENT_BYTES if is_greeting is None else MAX_EVENT_BYTES
         self._greeted = 0  # bytes of greetings, at the beginning of `held`
@@ -130,8 +134,12 @@ class FirstEvent:
         return free
 
     def _end_event(self) -> int:
-        """An event is complete: a greeting, or the first event. Returns the number of bytes in greetings."""
+        """An event is complete: a ping, a greeting, or the first event. Returns how many bytes of `held` are judged."""
         data = b"\n".join(self._lines)
+        if self._is_ping is not None and self._is_ping(data):
+            self._lines.clear()
+            self.is_done = self._greeted > 0
+            return self._greeted or self._read
         if self._is_greeting is not None and self._is_greeting(data):
             self._lines.clear()
             self._greeted = self._read

@@ -27,8 +27,11 @@ class Usage(msgspec.Struct):
 
 
 class _Details(msgspec.Struct):
+    """`thinking_tokens` is Anthropic's name for reasoning tokens."""
+
     cached_tokens: _Tokens | None = None
     reasoning_tokens: _Tokens | None = None
+    thinking_tokens: _Tokens | None = None
 
 
 class _WireUsage(msgspec.Struct):
@@ -65,9 +68,8 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
         prompt = max(prompt, known.prompt_tokens or 0)  # a later event may leave out the cached tokens
     completion = wire.output_tokens if completion is None else completion
     read = [_read_details(raw).cached_tokens for raw in (wire.prompt_tokens_details, wire.input_tokens_details)]
-    thought = [
-        _read_details(raw).reasoning_tokens for raw in (wire.completion_tokens_details, wire.output_tokens_details)
-    ]
+    details = [_read_details(raw) for raw in (wire.completion_tokens_details, wire.output_tokens_details)]
+    thought = [each.reasoning_tokens or each.thinking_tokens for each in details]
     return Usage(
         known.prompt_tokens if prompt is None else prompt,
         known.completion_tokens if completion is None else completion,

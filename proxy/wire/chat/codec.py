@@ -40,11 +40,6 @@ class ChatCodec:
 CHAT = ChatCodec()
 
 
-def read_request(body: bytes) -> Request:
-    """Read the body of a chat completion request. Raises UndecodableError."""
-    return CHAT.read(body)
-
-
 def read_messages(messages: Iterable[Mapping[str, object]], **members: object) -> Request:
     """Make a request from messages in the form of OpenAI's API, oldest first.
 

@@ -59,18 +59,22 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Itera
     return found
 
 
-def find_member(body: bytes, key: bytes) -> Span | None:
-    """The value of the last member `key` of the JSON object `body`; None if there is none. See `find_array`."""
+def find_member(body: bytes, key: bytes, *skipped: Span) -> Span | None:
+    """The value of the last member `key` of a JSON object; None if there is none, or if a key is not a plain string.
+
+    `body` must be valid JSON; a byte order mark may precede it. `key` includes its quotes. `skipped` are the positions
+    of values that need not be searched.
+    """
+    stops = dict(skipped)
     found: Span | None = None
     at = _skip(body, body.index(b"{") + 1)
     while at < len(body) and body[at] == ord('"'):
         name, at = at, close_string(body, at + 1)
         is_key = at - name == len(key) and body.startswith(key, name)
         at = _skip(body, _skip(body, at) + 1)
-        value = Span(at, _value_end(body, at))
-        found = value if is_key else found
-        at = _skip(body, value.stop)
-        at = _skip(body, at + 1) if body[at : at + 1] == b"," else len(body)
+        stop = stops.get(at) or _value_end(body, at)
+        found = Span(at, stop) if is_key else found
+        at = _skip(body, stop, _SEPARATOR)
     return found
 
 

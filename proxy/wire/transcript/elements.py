@@ -79,7 +79,7 @@ def write_elements(
     Returns the body up to the last element, and the bytes after it. `written` is the result for an earlier body, if
     this body begins with all of its elements. It is continued if its messages are the beginning of `after`.
     """
-    if written is not None and (shares is not None or not written.is_beginning_of(after)):
+    if written is not None and not (written.is_beginning_of(after) and _ends_there(written, after, shares)):
         written = None
     begun = 0 if written is None else len(written.messages)
     groups = _group(source.transcript, after, begun, in_runs=shares is None)
@@ -89,6 +89,16 @@ def write_elements(
     body, array, _ = source
     spans = array.elements
     return made, body[spans[-1].stop :] if made.stop == len(spans) > 0 else b"]" + body[array.stop :]
+
+
+def _ends_there(written: Written, after: Conversation, shares: Shares | None) -> bool:
+    """Whether the next message of `after` begins an element, so that the last one written stays as it is."""
+    at = len(written.messages)
+    if shares is None or at == 0 or at == len(after.messages):
+        return True
+    origin = after.origins[at]
+    is_apart = origin is not None and 0 <= written.stop <= origin.start
+    return is_apart or not shares(after.messages[at - 1], after.messages[at])
 
 
 def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bool) -> Iterator[_Group]:

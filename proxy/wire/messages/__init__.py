@@ -1,0 +1,4 @@
+"""The dialect of Anthropic's Messages API.
+
+Law: no other room names a field of it.
+"""

@@ -1,0 +1,151 @@
+"""Which parts of a request's JSON are counted, and in which form.
+
+Law: never raises on decoded JSON. A value of an unexpected type is counted by its JSON.
+
+All thinking is counted, in every assistant message. This assumes what models from Opus 4.5 on do: they keep it, unless
+`context_management` clears it. Older models drop the thinking before the last user message that has more than results,
+so for them the count is an upper bound. For the turn that is under way it is never too low. Thinking that is shown
+shortened or not at all is in the signature; it is estimated by the signature's length.
+
+Source: Anthropic's pages on context windows, on thinking and on context editing (`clear_thinking_20251015`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from proxy.wire.content.media import count_part
+from proxy.wire.content.schemas import (
+    as_counted,
+    as_list,
+    decode_or_none,
+    has_too_many_parts,
+    read_format,
+    write_compact,
+)
+from proxy.wire.json.repair import DECODE_ERRORS, decode_any
+from rules.conversation import CountTokens, Message
+from rules.tokens.families import Costs
+from rules.tokens.messages import NO_CHOICE, Surroundings, count_file, count_message
+from rules.tokens.tool_schemas import as_schema
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+SEALED_CHARS_PER_TOKEN = 6
+"""Base64 characters per token of encrypted text. Chosen: four characters of text make about one token, and base64 needs
+5.3 characters for them."""
+_SEALED = frozenset({"encrypted_content", "encrypted_stdout", "encrypted_index", "signature"})
+_NO_PARAMETERS = ("cache_control", "type")
+
+
+def count_said(
+    message: Message, thinking: Sequence[Mapping[str, msgspec.Raw]], count: CountTokens, costs: Costs
+) -> int:
+    """Prompt tokens of a message. `thinking`: the members of its blocks of thinking."""
+    if message.tool_calls:
+        message = replace(message, tool_calls=tuple(map(as_counted, message.tool_calls)))
+    return count_message(message, count, costs) + sum(_count_thinking(block, count) for block in thinking)
+
+
+def _count_thinking(block: Mapping[str, msgspec.Raw], count: CountTokens) -> int:
+    """The text, or what its signature hides if that is more."""
+    text, signature, data = (decode_or_none(block.get(key)) for key in ("thinking", "signature", "data"))
+    shown = count(text) if isinstance(text, str) else 0
+    sealed = max((len(value) for value in (signature, data) if isinstance(value, str)), default=0)
+    return max(shown, sealed // SEALED_CHARS_PER_TOKEN)
+
+
+def count_block(raw: bytes, count: CountTokens, costs: Costs) -> int:
+    """Tokens of a block that is neither text, thinking nor a client's tool call or result."""
+    block = decode_or_none(msgspec.Raw(raw))
+    kind = as_schema(block).get("type")
+    if kind == "document":
+        return _count_document(as_schema(block), count, costs)
+    if not isinstance(kind, str) or "image" in kind:
+        return count_part(raw, count, costs)
+    try:
+        open_part, sealed_chars = _unseal(block)
+    except RecursionError:
+        return count(raw.decode("utf-8", "replace"))
+    return count(write_compact(open_part)) + sealed_chars // SEALED_CHARS_PER_TOKEN
+
+
+def _count_document(block: dict[str, Any], count: CountTokens, costs: Costs) -> int:
+    """Tokens of a document: its title and context, and its text, its own blocks, or an upper bound by its bytes."""
+    source = as_schema(block.get("source"))
+    tokens = sum(count(text) for key in ("title", "context") if isinstance(text := block.get(key), str))
+    data, kind = source.get("data"), source.get("type")
+    if kind == "text" and isinstance(data, str):
+        return tokens + count(data)
+    if kind == "content":
+        return tokens + sum(_count_inner(part, count, costs) for part in as_list(source.get("content")))
+    return tokens + count_file(len(data) if isinstance(data, str) else None)
+
+
+def _count_inner(part: Any, count: CountTokens, costs: Costs) -> int:
+    text = part if isinstance(part, str) else as_schema(part).get("text")
+    return count(text) if isinstance(text, str) else count_part(msgspec.json.encode(part), count, costs)
+
+
+def _unseal(value: Any) -> tuple[Any, int]:
+    """A value without its encrypted texts, and the characters that these have. Raises RecursionError."""
+    if isinstance(value, list):
+        parts = [_unseal(item) for item in value]
+        return [part for part, _ in parts], sum(chars for _, chars in parts)
+    if not isinstance(value, dict):
+        return value, 0
+    sealed = {key for key, item in value.items() if key in _SEALED and isinstance(item, str)}
+    members = {key: _unseal(item) for key, item in value.items() if key not in sealed}
+    chars = sum(len(value[key]) for key in sealed) + sum(chars for _, chars in members.values())
+    return {key: part for key, (part, _) in members.items()}, chars
+
+
+def read_surroundings(fixed: Sequence[bytes]) -> Surroundings:
+    """Read the members outside the messages that cost tokens, except `system`.
+
+    `fixed` is the JSON of `tools`, `tool_choice`, `output_config` and `output_format`, in this order; empty if the
+    request does not have the member. All tools are counted, also those that a server loads only on demand.
+    """
+    if has_too_many_parts(fixed):
+        return _as_written(fixed)
+    try:
+        return _read_surroundings(*(decode_any(raw) if raw else None for raw in fixed))
+    except DECODE_ERRORS:
+        return _as_written(fixed)
+
+
+def _as_written(fixed: Iterable[bytes]) -> Surroundings:
+    return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
+
+
+def _read_surroundings(tools: Any, tool_choice: Any, output_config: Any, output_format: Any) -> Surroundings:
+    listed = as_list(tools)
+    functions = [_as_function(tool) for tool in listed if _is_function(tool)]
+    form = as_schema(as_schema(output_config).get("format")) or as_schema(output_format)
+    return Surroundings(
+        functions=functions,
+        functions_json=write_compact([{"type": "function", "function": function} for function in functions]),
+        others=[write_compact(tool) for tool in listed if not _is_function(tool)],
+        choice=_read_choice(as_schema(tool_choice)),
+        format_texts=tuple(read_format(form)),
+    )
+
+
+def _is_function(tool: Any) -> bool:
+    """Whether a tool is the client's own. Other tools have a type with a date, and the server knows what they are."""
+    return isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict)
+
+
+def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool under the names by which functions are rendered."""
+    members = {name: value for name, value in tool.items() if name not in _NO_PARAMETERS}
+    return {("parameters" if name == "input_schema" else name): value for name, value in members.items()}
+
+
+def _read_choice(choice: dict[str, Any]) -> str | None:
+    """The name of the tool that must be called; NO_CHOICE if none may be called; else None."""
+    if choice.get("type") == "none":
+        return NO_CHOICE
+    name = choice.get("name")
+    return name if isinstance(name, str) else None

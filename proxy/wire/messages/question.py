@@ -1,0 +1,111 @@
+"""Writes the request for a summary and reads the response.
+
+Law: a request that continues a conversation copies every member that the upstream renders into the prompt (inline.py),
+and keeps the client's cache markers.
+"""
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import orjson
+
+from proxy.wire.answers.usage import Usage, read_usage
+from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
+from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.messages.cache import mark_end, place_marker
+from proxy.wire.messages.inline import read_thinking, write_members
+from proxy.wire.messages.request import take_off_system
+from proxy.wire.messages.write import shares_element, write_element
+from proxy.wire.transcript.elements import Placed
+from rules.conversation import Conversation, Message, Role
+
+
+class _Block(msgspec.Struct):
+    type: str | None = None
+    text: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    content: list[_Block]
+    stop_reason: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _Error
+
+
+def write_question(question: Question, prompt: str) -> bytes:
+    """The body of a request that contains only `prompt`."""
+    messages = [{"role": "user", "content": prompt}]
+    return orjson.dumps({"model": question.model, "messages": messages, **_write_parameters(question, None)})
+
+
+def write_question_behind(request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
+    """The body of a request with `prompt` after the messages of `prefix`, and with the request's tools.
+
+    None if the request prescribes the form of the response, or if the members of its body cannot be decoded.
+    """
+    members = write_members(request)
+    if members is None:
+        return None
+    inside = take_off_system(prefix)
+    marked = list(place_marker(members, inside, inside).messages)
+    if marked and marked[-1].role in {Role.USER, Role.TOOL}:
+        marked[-1] = mark_end(members, marked, len(marked) - 1, inside.messages)
+    asked = Message(Role.USER, (prompt,), edited=True)
+    groups = _group([*zip(marked, inside.origins, strict=True), (asked, None)])
+    elements = b",".join(write_element(request.raws, group) for group in groups)
+    members["messages"] = msgspec.Raw(b"[" + elements + b"]")
+    return msgspec.json.encode({**members, **_write_parameters(question, read_thinking(members))})
+
+
+def _group(placed: list[Placed]) -> list[list[Placed]]:
+    """The messages of each element. A message that a rule made joins its neighbour of the same side."""
+    groups: list[list[Placed]] = []
+    for message, origin in placed:
+        before, start = groups[-1][-1] if groups else (None, None)
+        is_apart = origin is not None and start is not None and origin.start != start.start
+        if before is None or is_apart or not shares_element(before, message):
+            groups.append([])
+        groups[-1].append((message, origin))
+    return groups
+
+
+def _write_parameters(question: Question, thinking_tokens: int | None) -> dict[str, Any]:
+    """If the request turns thinking on, the completion limit must include it, and no temperature is accepted."""
+    how: dict[str, Any] = {"max_tokens": question.max_tokens + (thinking_tokens or 0), "stream": False}
+    if question.temperature is not None and thinking_tokens is None:
+        how["temperature"] = question.temperature
+    return how
+
+
+def read_completion(answer: bytes) -> Completion:
+    """The completion in the response to a question. Raises UndecodableError."""
+    try:
+        decoded = msgspec.json.decode(answer, type=_Completion)
+    except DECODE_ERRORS as error:
+        raise UndecodableError(type(error).__name__) from error
+    usage: Usage | None = None
+    with suppress(*DECODE_ERRORS):
+        usage = read_usage(decoded.usage)
+    return Completion(
+        "".join(block.text or "" for block in decoded.content if block.type == "text"),
+        usage or Usage(),
+        calls_tool=any(block.type == "tool_use" for block in decoded.content),
+        was_cut=decoded.stop_reason in {"max_tokens", "model_context_window_exceeded"},
+        was_filtered=decoded.stop_reason == "refusal",
+    )
+
+
+def read_refused_parameter(answer: bytes) -> Parameter | None:
+    """The parameter of a question that an error names; None if it names none."""
+    with suppress(*DECODE_ERRORS):
+        message = msgspec.json.decode(answer, type=_ErrorAnswer).error.message
+        return "temperature" if "temperature" in message else None
+    return None
