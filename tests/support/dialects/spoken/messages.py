@@ -122,7 +122,7 @@ def _refuse_in_event(tokens: int, window: int) -> bytes:
 
 
 def _refuse_behind_start(tokens: int, window: int) -> bytes:
-    return _greet() + write_sse({"type": "ping"}) + _refuse_in_event(tokens, window)
+    return write_sse({"type": "ping"}) + _greet() + _refuse_in_event(tokens, window)
 
 
 def _end_at_window(tokens: int, _window: int) -> bytes:
