@@ -59,8 +59,7 @@ def refuse_once(then: Act, first: Act) -> Act:
     ],
 )
 async def test_a_refusal_in_the_words_of_any_server_is_never_seen(dialect, refusal, stream, raw, start_proxy):
-    """The second attempt is valid, shorter and within the window that was told. Its answer is all that the client
-    sees."""
+    """The second attempt is valid, shorter and within the window that was told. The client sees only its answer."""
     proxy = await start_proxy(*SETTINGS, "defaults.context_window=20000", f"upstream.base_url={raw.url}")
     sent: list[bytes] = []
 

@@ -183,8 +183,11 @@ def write_long(dialect: Dialect, **members: Any) -> dict[str, Any]:
 
 
 def choose_faults() -> list[Fault]:
-    """The faults that may differ between dialects: the first of each error of trimtab's own, which a codec writes, and
-    each response that is unusual but complete, which a codec reads."""
+    """The faults that may differ between dialects.
+
+    The first of each error of trimtab's own, because a codec writes it. Each unusual but complete response, because a
+    codec reads it.
+    """
     first = {fault.seen: fault for fault in reversed(FAULTS)}
     return [fault for fault in FAULTS if isinstance(fault.seen, Passed) or first[fault.seen] is fault]
 

@@ -1,4 +1,4 @@
-"""A dialect as tests speak it: they say a session in the form of chat completions, and the dialect writes and reads it."""
+"""A dialect as a value: a test says a session in the form of chat completions, and the dialect writes and reads it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
