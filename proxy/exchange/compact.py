@@ -76,8 +76,8 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     except UndecodableError:
         attempt = Attempt("undecodable")
     except LimitExceededError as error:
-        refusal = ContextExceededError(_describe_excess(error), error.tokens, error.limit)
-        refusal = refusal if route.target.mode == "enforce" else None
+        excess = ContextExceededError(_describe_excess(error), error.tokens, error.limit)
+        refusal = excess if route.target.mode == "enforce" else None
         attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
     return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 

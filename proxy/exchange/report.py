@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from proxy.exchange.arrival import OTHER_ENDPOINT, Arrival
+from proxy.exchange.arrival import Arrival
 from proxy.http.errors import ProxyError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
@@ -199,7 +199,7 @@ class Recorder:
 
     def _record_answer(self, label: str, report: Report) -> None:
         answered, pace = report.answered, report.pace
-        if report.arrival.endpoint != OTHER_ENDPOINT and report.upstream_seconds is not None:
+        if report.arrival.passed is None and report.upstream_seconds is not None:
             self.metrics.upstream_seconds.labels(label).observe(report.upstream_seconds)
         if answered.completion_tokens is not None:
             source = "estimated" if answered.is_estimated else "upstream"

@@ -10,12 +10,14 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from clients.dialects import DIALECTS
 from clients.installed_clients import CLIENTS, DRIVERS, Client
+from clients.interim import FAILURES, half_of, refuse_as, write_event
+from clients.interim import DialectModel as ScriptedModel
 from programs.processes import run_program
-from support.checker import check_request
 from support.wire_tap import WireTap
-from upstreams.recording import break_off, error, event
-from upstreams.scripted import Call, ScriptedModel, Turn, refuse, refuse_flatly
+from upstreams.recording import Handler, Recorded
+from upstreams.scripted import Call, Turn, refuse, refuse_flatly
 
 Answers = list[dict[str, Any]]
 Drive = Callable[..., Awaitable[Answers]]
@@ -63,31 +65,42 @@ async def test_answers(drive, upstream, start_tapped):
         assert answer["prompt_tokens"] > 0
         assert answer["completion_tokens"] == 7
     assert [item.body for item in upstream.requests[2:]] == tap.bodies
-    assert {tuple(item.header("authorization")) for item in upstream.requests} == {(f"Bearer {KEY}",)}
+    before, after = upstream.requests[:2], upstream.requests[2:]
+    assert [(item.path, credentials_of(item)) for item in after] == [(item.path, credentials_of(item)) for item in before]
 
 
-async def answer_as_named(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer with the fault that the model's name says."""
-    model = recorded.json["model"]
-    if model.isdecimal():
-        return error(int(model), message="it is so", type="a_type", code="a_code")
-    if model == "broken":
-        return await break_off(recorded, request)
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await response.prepare(request)
-    await response.write(event("half"))
-    if model == "failing":
-        await response.write(b'data: {"error": {"message": "it is so", "type": "server_error", "code": 500}}\n\n')
-    await response.write_eof()
-    return response
+def credentials_of(recorded: Recorded) -> list[str]:
+    """The values of the headers for credentials."""
+    return [value for name in ("authorization", "api-key", "x-api-key") for value in recorded.header(name)]
+
+
+def answer_as_named(dialect: str) -> Handler:
+    """A handler that answers with the fault that the model's name says."""
+
+    async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        model = recorded.json["model"]
+        if model.isdecimal():
+            return refuse_as(dialect, int(model))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(half_of(dialect, model))
+        if model == "broken":
+            request.transport.abort()
+            return response
+        if model == "failing":
+            await response.write(write_event(FAILURES[dialect]))
+        await response.write_eof()
+        return response
+
+    return answer
 
 
 FAULTS = ("complete=401", "stream=401", "complete=429", "stream=500", "stream=broken", "stream=failing", "stream=ended")
 
 
-async def test_errors(drive, upstream, start_tapped):
+async def test_errors(drive, client_program, upstream, start_tapped):
     """The upstream's error responses and broken streams give the same errors as without the proxy."""
-    upstream.answer = answer_as_named
+    upstream.answer = answer_as_named(client_program.dialect)
     direct = await drive(upstream.url, *FAULTS)
     through = await drive((await start_tapped()).url, *FAULTS)
     assert through == direct
@@ -95,16 +108,16 @@ async def test_errors(drive, upstream, start_tapped):
     assert all(answer["error"] for answer in through[:6])
 
 
-def check_session(tap: WireTap, model: ScriptedModel) -> None:
+def check_session(dialect: str, tap: WireTap, model: ScriptedModel) -> None:
     """Each request of the client was accepted once, in a valid form."""
     chats = [item for item in model.accepted if not item.asks_for_summary]
     assert len(chats) == len(tap.bodies) == len(TURNS)
     for original, sent in zip(tap.bodies, chats, strict=True):
-        assert check_request(original, sent.body) == []
+        assert DIALECTS[dialect].check(original, sent.body) == []
 
 
 @pytest.mark.parametrize("kind", ["read", "read-stream"])
-async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped, log):
+async def test_a_session_of_several_windows(kind, drive, client_program, upstream, start_tapped, log):
     """All calls and answers arrive, forwarded requests are valid, and pruning and summaries took place."""
     model = ScriptedModel(TURNS)
     upstream.answer = model.answer
@@ -112,14 +125,14 @@ async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped,
     (answer,) = await drive(tap.url, f"{kind}=m")
     assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
     assert answer["parts"] == list(range(PARTS))
-    check_session(tap, model)
+    check_session(client_program.dialect, tap, model)
     lines = [line for line in log.lines if line["event"] == "request"]
     assert {"prune", "summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
     assert len(model.accepted[-1].body) < len(tap.bodies[-1]) / 3
 
 
 @pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", refuse)])
-async def test_overflow_is_not_seen(kind, refusal, drive, upstream, start_tapped):
+async def test_overflow_is_not_seen(kind, refusal, drive, client_program, upstream, start_tapped):
     """The window is not configured. trimtab learns it from a refusal, and the client sees no refusal.
 
     While a summary is being written, a request that fits by our count may be refused again, because this model counts
@@ -132,4 +145,4 @@ async def test_overflow_is_not_seen(kind, refusal, drive, upstream, start_tapped
     assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
     assert answer["parts"] == list(range(PARTS))
     assert 1 <= len([item for item in model.refused if not item.asks_for_summary]) <= 3
-    check_session(tap, model)
+    check_session(client_program.dialect, tap, model)

@@ -41,6 +41,8 @@ _COUNTED_OF_ITEM = frozenset(
         "internal_chat_message_metadata_passthrough", *CACHE_MARKERS,
     }
 )  # fmt: skip
+_NOT_READ = frozenset({"type", "strict"})
+"""Members of a function that say how it is written and enforced here; the model does not read them."""
 _COUNTED_OF_PART = frozenset({"type", "text", "refusal", "logprobs", "stdout", "stderr", "outcome", *CACHE_MARKERS})
 
 
@@ -128,7 +130,7 @@ def _is_function(tool: Any) -> bool:
 def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
     """A function without the members that only say how it is written here; clients of chat completions may nest it."""
     inner = tool.get("function")
-    return inner if isinstance(inner, dict) else {name: value for name, value in tool.items() if name != "type"}
+    return inner if isinstance(inner, dict) else {name: value for name, value in tool.items() if name not in _NOT_READ}
 
 
 def _read_choice(choice: Any) -> str | None:

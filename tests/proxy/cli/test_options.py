@@ -53,7 +53,7 @@ def test_a_request_is_read_in_the_dialect_that_was_asked_for() -> None:
     assert _run(of_responses, jsonl=False, dialect="responses").stdout == "m\n"
     assert _run(GOOD, jsonl=False, dialect="messages").stdout == "m\n"
     assert _run(of_responses, jsonl=False).stderr == "trimtab: not a chat request\n"
-    assert _run(GOOD, jsonl=False, dialect="responses").stderr == "trimtab: not a responses request\n"
+    assert _run(of_responses, jsonl=False, dialect="messages").stderr == "trimtab: not a messages request\n"
 
 
 @pytest.mark.parametrize("jsonl", [False, True])
