@@ -1,11 +1,10 @@
 """`trimtab compact`: compacts request bodies without any network."""
 
 from pathlib import Path
-from typing import IO
 
 import click
 
-from proxy.cli.options import config_option, file_argument, for_each_request, set_option, wrong_use
+from proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
@@ -15,14 +14,11 @@ from proxy.wire.codec import Request
 
 
 @click.command()
-@file_argument
-@click.option("--jsonl", is_flag=True, help="Read one request per line and write one body per line.")
+@takes_requests("one body per line")
 @click.option("--explain", is_flag=True, help="Print on standard error what each rule did.")
 @config_option
 @set_option
-def compact(
-    file: IO[bytes], *, jsonl: bool, explain: bool, config_path: Path | None, settings: tuple[str, ...]
-) -> None:
+def compact(requests: Requests, *, explain: bool, config_path: Path | None, settings: tuple[str, ...]) -> None:
     """Compact the request body in FILE (or standard input). No network is used.
 
     The compacted body goes to standard output. If the proxy would ask a model for a summary, the body has a digest
@@ -38,11 +34,11 @@ def compact(
         view = ModelView.of_unmet(config, request.model)
         compactor = compactors.choose(view.settings, request.model)
         compacted = compactor.apply(compactor.plan(request, view.policy), None)
-        click.echo(compacted.body, nl=jsonl)
+        click.echo(compacted.body, nl=requests.jsonl)
         if explain:
             _explain(place, compacted)
 
-    for_each_request(file, work, bytes, jsonl=jsonl)
+    for_each_request(requests, work, bytes)
 
 
 def _explain(place: str, compacted: Compacted) -> None:

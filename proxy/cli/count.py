@@ -3,12 +3,19 @@
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO
 
 import click
 import orjson
 
-from proxy.cli.options import config_option, file_argument, for_each_request, set_option, table_option, wrong_use
+from proxy.cli.options import (
+    Requests,
+    config_option,
+    for_each_request,
+    set_option,
+    table_option,
+    takes_requests,
+    wrong_use,
+)
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
 from proxy.config.schema import Config
@@ -56,16 +63,14 @@ class Tally:
 
 
 @click.command()
-@file_argument
-@click.option("--jsonl", is_flag=True, help="Read one request per line and write one line of JSON for each.")
+@takes_requests("one line of JSON for each")
 @click.option("--model", help="Count as for this model instead of the one in the request.")
 @table_option
 @config_option
 @set_option
 def count(
-    file: IO[bytes],
+    requests: Requests,
     *,
-    jsonl: bool,
     model: str | None,
     as_table: bool | None,
     config_path: Path | None,
@@ -83,9 +88,10 @@ def count(
 
     def work(request: Request, _: str) -> None:
         tally = Tally.of(request, request.model if model is None else model, config, compactors)
-        if as_table if as_table is not None else sys.stdout.isatty() and not jsonl:
+        if as_table if as_table is not None else sys.stdout.isatty() and not requests.jsonl:
             tally.print_table()
         else:
             click.echo(orjson.dumps(asdict(tally)))
 
-    for_each_request(file, work, lambda _: b'{"error":"not a chat request"}', jsonl=jsonl)
+    nothing = orjson.dumps({"error": f"not a {requests.dialect} request"})
+    for_each_request(requests, work, lambda _: nothing)

@@ -3,15 +3,17 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 import click
 
 from proxy.config.errors import ConfigError
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
-from proxy.wire.dialects import DEFAULT
+from proxy.wire.dialects import DEFAULT, DIALECTS, read_request
 from rules.pipeline.exceeded import LimitExceededError
 
 WRONG_USE = 2
@@ -31,6 +33,13 @@ set_option = click.option(
     multiple=True,
     metavar="DOTTED.KEY=VALUE",
     help="Set one key of the configuration. It overrides the file and the environment. Repeatable.",
+)
+dialect_option = click.option(
+    "--dialect",
+    type=click.Choice(DIALECTS),
+    default=DEFAULT.name,
+    show_default=True,
+    help="Dialect of the request: chat completions, OpenAI's Responses, or Anthropic's Messages.",
 )
 table_option = click.option(
     "--table/--json", "as_table", default=None, help="Print a table or JSON. Default: a table on a terminal, else JSON."
@@ -62,24 +71,48 @@ def wrong_use() -> Iterator[None]:
         sys.exit(WRONG_USE)
 
 
-def for_each_request(
-    file: IO[bytes], work: Callable[[Request, str], None], stand_in: Callable[[bytes], bytes], *, jsonl: bool
-) -> NoReturn:
-    """Call `work` for the request in the file, or with `jsonl` for the one in each line, and exit.
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The request bodies in a file: one, or with `jsonl` one in each line."""
 
-    The status is 1 if a request could not be decoded or compacted, else 0.
+    file: IO[bytes]
+    dialect: str
+    jsonl: bool
+
+
+def takes_requests(verb: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator: the command gets Requests as its first argument. `verb`: what it writes per line, for the help."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @file_argument
+        @click.option("--jsonl", is_flag=True, help=f"Read one request per line and write {verb}.")
+        @dialect_option
+        @wraps(command)
+        def with_requests(file: IO[bytes], *, jsonl: bool, dialect: str, **others: Any) -> None:
+            command(Requests(file, dialect, jsonl), **others)
+
+        return with_requests
+
+    return decorate
+
+
+def for_each_request(
+    requests: Requests, work: Callable[[Request, str], None], stand_in: Callable[[bytes], bytes]
+) -> NoReturn:
+    """Call `work` for each request, and exit. The status is 1 if one could not be decoded or compacted, else 0.
 
     work: its second argument is a prefix for messages that names the line; empty without `jsonl`.
     stand_in: makes the output of a line that cannot be decoded or compacted, so that each line in gives a line out.
     """
-    failed = False
+    file, jsonl, failed = requests.file, requests.jsonl, False
     bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
     for number, body in enumerate(bodies, start=1):
         place = f"line {number}: " if jsonl else ""
         try:
-            work(DEFAULT.read(body), place)
+            work(read_request(body, requests.dialect), place)
         except (UndecodableError, LimitExceededError) as error:
-            reason = "not a chat request" if isinstance(error, UndecodableError) else str(error)
+            is_unreadable = isinstance(error, UndecodableError)
+            reason = f"not a {requests.dialect} request" if is_unreadable else str(error)
             click.echo(f"trimtab: {place}{reason}", err=True)
             if jsonl:
                 click.echo(stand_in(body))

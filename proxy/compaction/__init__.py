@@ -17,8 +17,9 @@ None, a cut needs a summary. Give `apply` a `Summary`, or None for a digest, whi
 from proxy.compaction.compactor import Compacted, Compactor, Planned
 from proxy.compaction.pool import load_compactor
 from proxy.compaction.tokenizers.exact import VocabularyError
-from proxy.wire.chat.codec import read_messages, read_request
+from proxy.wire.chat.codec import read_messages
 from proxy.wire.codec import Request, UndecodableError
+from proxy.wire.dialects import read_request
 
 __all__ = [
     "Compacted", "Compactor", "Planned", "Request", "UndecodableError", "VocabularyError", "load_compactor",

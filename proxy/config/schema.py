@@ -13,12 +13,14 @@ from pydantic import Field, field_validator
 from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.policies.tools import Section
+from proxy.config.sections.compaction import CompactionConfig as CompactionConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import MIN_MEMORY_BYTES as MIN_MEMORY_BYTES  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import LimitsConfig as LimitsConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.prices import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.upstream import NamedUpstreams
 from proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
 from proxy.config.values import (
+    ENDPOINTS,
     Address,
     NameGlob,
     OwnKey,
@@ -100,7 +102,8 @@ class Config(Section):
     metrics_path: Annotated[str, Wanted("a path that begins with /")] = Field(
         "/metrics",
         pattern="^/",
-        description="The path of the Prometheus metrics. It must not begin with /v1, /trimtab or /chat/completions.",
+        description="The path of the Prometheus metrics. It must not begin with /v1 or /trimtab, nor end like a path "
+        "that is compacted, such as /chat/completions.",
     )
     workers: WorkerCount = Field(
         1,
@@ -126,6 +129,14 @@ class Config(Section):
         examples=[{"local": {"base_url": "http://127.0.0.1:8000/v1"}}],
         description="Further servers by a name of your choice. The key upstream of a policy, or of its summary, "
         "refers to that name.",
+    )
+    models_list: Literal["main", "merged"] = Field(
+        "main",
+        description="Which models GET /v1/models lists. main: those of upstream. merged: those of all servers that "
+        "requests can reach, each with its server.",
+    )
+    compaction: CompactionConfig = Field(
+        CompactionConfig(), description="Which requests are compacted, besides those whose path tells it."
     )
     tenant: Tenant = Field(
         "authorization",
@@ -174,8 +185,8 @@ class Config(Section):
     @field_validator("metrics_path")
     @classmethod
     def _keep_off_the_api(cls, path: str) -> str:
-        is_theirs = path.startswith(("/v1", "/trimtab", "/chat/completions"))
-        require(not is_theirs, "must not begin with /v1, /trimtab or /chat/completions")
+        is_theirs = path.startswith(("/v1", "/trimtab")) or path.endswith(ENDPOINTS)
+        require(not is_theirs, "must not begin with /v1 or /trimtab, nor end like /chat/completions")
         is_plain = path.isascii() and path.isprintable() and not set(path) & set(" %?#")
         require(is_plain, "must be plain ASCII without a space or any of % ? #")
         return path
@@ -204,6 +215,17 @@ class Config(Section):
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         return tuple(self.upstream_for(name) for name in sorted(names, key=str))
+
+    @property
+    def routes_by_model(self) -> bool:
+        """Whether the model of a request may decide to which upstream it goes."""
+        return any(policy.upstream is not None for policy in (self.defaults, *self.models))
+
+    def list_reachable(self) -> tuple[str | None, ...]:
+        """The names of the upstreams that requests can reach, the main one (None) first."""
+        profiles = self.profiles.values() if self.allow_header_override else ()
+        policies = (self.defaults, *map(self.over_defaults, (*self.models, *profiles)))
+        return tuple(dict.fromkeys((None, *(policy.upstream for policy in policies))))
 
     def routed_by(self, environment: Mapping[str, str]) -> Self:
         """The configuration with the proxies of the environment. Raises UnusableProxyError."""

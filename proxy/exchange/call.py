@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import Lane
@@ -15,12 +16,14 @@ from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
+from proxy.http.client import origin_form, target_url
 from proxy.http.credentials import keep_credentials
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
 from proxy.state.models.model_policy import ModelView
-from proxy.wire.codec import Request
-from rules.conversation import Conversation, Message
+from proxy.wire.codec import Codec, Request
+from proxy.wire.dialects import is_bare
+from rules.conversation import Conversation, Decision, Message
 
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
 MODES = ("off", "observe", "enforce")
@@ -40,6 +43,7 @@ class Route:
 class Call:
     """A request to be compacted, with everything that this needs.
 
+    request: without what must not be sent; `cleaned` says what was taken out.
     label: the model's label in the metrics.
     lane: the queue in which the request's work waits for a thread.
     """
@@ -51,6 +55,7 @@ class Call:
     view: ModelView
     label: str
     lane: Lane
+    cleaned: tuple[Decision, ...] = ()
 
 
 def choose_route(
@@ -64,6 +69,11 @@ def choose_route(
     upstream = config.upstream_for(settings.upstream)
     target = describe_target(arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
     return Route(target, settings, upstream)
+
+
+def place(upstream: UpstreamConfig, codec: Codec, target: str) -> URL:
+    """The upstream URL of a request target that the codec claims. Raises PathNotAllowedError; see `target_url`."""
+    return target_url(upstream, target, is_api=is_bare(codec, origin_form(target).partition("?")[0]))
 
 
 def describe_target(

@@ -9,17 +9,18 @@ from math import ceil
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
-from proxy.exchange.call import Call, find_credentials_for
+from proxy.exchange.call import Call, place
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.report import Phases
 from proxy.exchange.services import Services
-from proxy.http.client import target_url
-from proxy.http.credentials import find_query_keys
-from proxy.http.headers import AFFINITY_HEADERS
+from proxy.http.credentials import find_query_keys, keep_credentials
+from proxy.http.headers import keep_for_provider, request_headers
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.wire.dialects import DEFAULT
+from proxy.wire.routing.endpoints import MESSAGES
+from proxy.wire.routing.model import replace_deployment
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
 
@@ -53,6 +54,19 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
         return await _Choice(services, call, summariser, reply, phases).choose(planned, plan.request)
 
 
+async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:
+    """The plan that a request would be forwarded with now, with its stored summary. No model is asked.
+
+    A cut without a stored summary is put off if that is possible; else it gets the digest, which is not stored.
+    """
+    choice = _Choice(services, call, choose_summariser(services, call), None, Phases("count"))
+    wanted = planned.plan.request
+    text = None if wanted is None else await services.summaries.find(wanted, choice.summariser)
+    if wanted is None or text is not None:
+        return Chosen(planned, text)
+    return await choice.put_off(planned) or Chosen(planned)
+
+
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:
     """Start to write the summary of the next cut in the background."""
     later, summariser = chosen.later, chosen.summariser
@@ -65,12 +79,12 @@ def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compa
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Chooses the summary for one request."""
+    """Chooses the summary for one request. `reply`: None if no client waits for an answer of the model."""
 
     services: Services
     call: Call
     summariser: Summariser
-    reply: Reply
+    reply: Reply | None
     phases: Phases
 
     async def choose(self, planned: Planned, wanted: SummaryRequest) -> Chosen:
@@ -89,7 +103,7 @@ class _Choice:
         if slides or paused or not wanted.asks_model:
             task = replace(self._make_task(wanted), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
-        earlier, inline = await self._put_off(planned), None
+        earlier, inline = await self.put_off(planned), None
         if earlier is not None:
             if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
                 return replace(earlier, later=wanted)
@@ -112,11 +126,11 @@ class _Choice:
         self.services.sliding.note(self.summariser.client_id, wanted)
         text = self.services.summaries.get(self._make_task(wanted, inline))
         # Only a client that asked for a stream can read comments.
-        if not self.call.request.stream:
+        if self.reply is None or not self.call.request.stream:
             return await text
         return await wait_aloud(self.reply, self.call.arrival.request_id, self.services.patience, text)
 
-    async def _put_off(self, planned: Planned) -> Chosen | None:
+    async def put_off(self, planned: Planned) -> Chosen | None:
         """The plan without its last cuts, back to a cut whose summary is stored; None if nothing was cut.
 
         The cut before the last one may be waiting for its summary, too; then it is taken back as well.
@@ -171,14 +185,16 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
     max_tokens = call.view.policy.summary_max_tokens  # the size that the cut has reserved, whichever model writes
     view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
     arrival = call.arrival
-    affinity = [item for item in arrival.end_to_end if own and item[0].lower() in AFFINITY_HEADERS]
+    asked = [*keep_credentials(arrival.end_to_end), *(keep_for_provider(arrival.end_to_end) if own else ())]
     keys = find_query_keys(arrival.target)
-    target = arrival.target if own else f"{codec.path}?{keys}" if keys else codec.path
+    target = arrival.target if own else codec.path + (f"?{keys}" if keys else "")
+    if own and settings.model is not None:
+        target = replace_deployment(target, settings.model)
     return Summariser(
         upstream=upstream,
-        url=target_url(upstream, target, is_api=True),
+        url=place(upstream, codec, target),
         codec=codec,
-        headers=(*find_credentials_for(upstream, arrival.end_to_end), *affinity),
+        headers=tuple(request_headers(asked, upstream, identity=True, is_messages=codec.name == MESSAGES).items()),
         secret=arrival.tenant.secret,
         model=view.name.model,
         window_tokens=find_question_tokens(view, max_tokens),

@@ -12,14 +12,14 @@ from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, Route, find_credentials_for
-from proxy.exchange.choose_summary import Chosen, choose_text
+from proxy.exchange.choose_summary import Chosen, choose_text, find_text
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, ProxyError
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
-from proxy.wire.codec import Request, UndecodableError
+from proxy.wire.codec import Request, UndecodableError, Unsent
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Policy
 from rules.window.room import HEAD_STEPS
@@ -62,20 +62,23 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     """Make the first attempt. A client that waits long for a summary gets comments through its `reply`."""
     if route.target.mode == "off":
         return Attempt("off")
+    if request.codec.is_count and services.config.compaction.count_tokens == "passed":
+        return Attempt("passed")
     attempt, phases = Attempt("failed_open"), Phases("plan")
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
             call = await prepare_call(services, arrival, route, request)
             try:
+                call = await _clean(services, call)
                 attempt = await _plan_and_carry_out(services, call, reply, phases)
             except BusyError:
                 attempt = give_way(call)
     except UndecodableError:
         attempt = Attempt("undecodable")
     except LimitExceededError as error:
-        refusal = ContextExceededError(_describe_excess(error), error.tokens, error.limit)
-        told = refusal if route.target.mode == "enforce" else None
-        attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=told)
+        excess = ContextExceededError(_describe_excess(error), error.tokens, error.limit)
+        refusal = excess if route.target.mode == "enforce" else None
+        attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
     return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 
 
@@ -92,6 +95,24 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant))
 
 
+async def _clean(services: Services, call: Call) -> Call:
+    """The call without what must not be sent. Raises UndecodableError, BusyError."""
+    request, codec = call.request, call.request.codec
+    unsent = Unsent(call.route.settings.local_items, nonces=call.route.upstream.strips_nonces)
+    body, decisions = codec.clean(request, unsent)
+    if not decisions:
+        return call
+    begun = services.compactors.find_beginnings(call.arrival.tenant.id).find(codec.name, body)
+    size_bytes = weigh_known(len(body)) if begun is not None else len(body)
+    cleaned = await services.workers.run_bounded(call.lane, partial(codec.read, body, begun), size_bytes=size_bytes)
+    return replace(call, request=replace(cleaned, model=request.model), cleaned=decisions)
+
+
+def _add_cleaned(call: Call, compacted: Compacted) -> Compacted:
+    """The result with the decisions about what must not be sent."""
+    return replace(compacted, decisions=(*call.cleaned, *compacted.decisions)) if call.cleaned else compacted
+
+
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
     """Make the attempt with what was learned about the model.
 
@@ -102,8 +123,9 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     try:
         planned, size_bytes = await _plan(services, call, phases)
         if planned.plan.is_empty and call.route.target.mode == "enforce":
-            compacted = call.compactor.leave_alone(planned)
-            return Attempt("unchanged", call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
+            compacted = _add_cleaned(call, call.compactor.leave_alone(planned))
+            outcome = "compacted" if call.cleaned else "unchanged"
+            return Attempt(outcome, call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
         if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
         view = call.view.doubt(services.config)
@@ -157,11 +179,14 @@ async def carry_out(
     """Carry out a plan. Raises LimitExceededError if the policy refuses, UndecodableError if splicing fails."""
     chosen = Chosen(planned)
     if planned.plan.request is not None or planned.plan.prefetch is not None:
-        chosen = await choose_text(services, call, planned, reply, phases)
+        if call.request.codec.is_count:
+            chosen = await find_text(services, call, planned)
+        else:
+            chosen = await choose_text(services, call, planned, reply, phases)
     with phases.timed("apply"):
         text = chosen.text
         work = partial(call.compactor.apply, chosen.planned, text)
-        compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+        compacted = _add_cleaned(call, await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes))
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"

@@ -6,7 +6,7 @@ length. Each field of a journey is the result of one stage; only this module and
 
 import time
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import aiohttp
@@ -15,7 +15,7 @@ from aiohttp import web
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.call import Route, choose_route, describe_target
+from proxy.exchange.call import Route, choose_route, describe_target, place
 from proxy.exchange.choose_summary import write_ahead
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
@@ -23,7 +23,6 @@ from proxy.exchange.observe import SafeTap, count_answer, observe
 from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
-from proxy.http.client import target_url
 from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import Headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
@@ -31,6 +30,7 @@ from proxy.http.request_body import ReceivedBody
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
+from proxy.wire.routing.model import find_deployment
 from proxy.wire.transcript.beginnings import MIN_BYTES, Begun
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
@@ -48,6 +48,7 @@ class Journey:
     asks_usage: the client wants the stream to end with `usage`.
     opening: the beginning of the last attempt's answer; None before it.
     is_hopeless: the client gets the refusal, because nothing shorter could be sent.
+    is_count: the upstream only counts the prompt's tokens.
     is_over: the request got its answer, or its client left. If false at the end, an unexpected error stopped it.
     """
 
@@ -63,6 +64,7 @@ class Journey:
     prefix_kept: float | None = None
     error: ProxyError | None = None
     is_hopeless: bool = False
+    is_count: bool = False
     is_over: bool = False
 
     def begin_attempt(self) -> None:
@@ -73,12 +75,15 @@ class Journey:
 
     def write_headers(self) -> Headers:
         """The `x-trimtab-*` headers to add to the answer."""
-        prompt = _describe_prompt(self)
+        prompt, chosen = _describe_prompt(self), self.attempt.chosen
         overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
+        outcome = self.attempt.outcome if self.error is None else "refused"
+        if chosen is not None and chosen.planned.original.continues:
+            outcome += ";history=upstream"
         if prompt is None:
-            return write_own_headers(self.arrival.request_id, overhead_seconds)
+            return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
         tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
-        return write_own_headers(self.arrival.request_id, overhead_seconds, tokens, prompt.decisions)
+        return write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens, prompt.decisions)
 
     def report(self) -> Report:
         """The report of this request."""
@@ -91,7 +96,8 @@ class Journey:
             status=status,
             outcome=_name_outcome(self, status),
             seconds=time.monotonic() - self.arrival.started_at,
-            prompt=_describe_prompt(self),
+            # A request that is only counted is sent again to be answered; its tokens are recorded then.
+            prompt=None if self.is_count else _describe_prompt(self),
             answered=self.answered,
             prefix_kept=self.prefix_kept,
             pace=reply.pace,
@@ -143,19 +149,22 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         request = None if received.json is None else await _read(services, lane, codec, received.json, begun)
         # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
         model = codec.peek_model(received.beginning) if request is None else request.model
+        model = model or find_deployment(journey.arrival.target)
         route = _route(services, journey, model)
         if request is None:
             journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
         else:
-            journey.asks_usage = request.asks_usage
+            request, journey.asks_usage = replace(request, model=model), request.asks_usage
+            journey.is_count = codec.is_count
             journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
-            _keep_beginning(services, journey, request, begun)
+            call = journey.attempt.call
+            _keep_beginning(services, journey, request if call is None else call.request, begun)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
     refused: Overflow | None = None
     while True:
         journey.begin_attempt()
-        async with _send(services, journey, route, received) as answer:
+        async with _send(services, journey, route, codec, received) as answer:
             opening = journey.opening = await _open(journey, codec, answer)
             if refused is not None:
                 await learn_from_retry(services, journey.attempt, opening)
@@ -207,12 +216,11 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun
 
 
 def _send(
-    services: Services, journey: Journey, route: Route, received: ReceivedBody
+    services: Services, journey: Journey, route: Route, codec: Codec, received: ReceivedBody
 ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     """Send the request; the answer's body is not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
     upstream, arrival = route.upstream, journey.arrival
-    url = target_url(upstream, arrival.target, is_api=True)
-    headers = arrival.forward(upstream)
+    url, headers = place(upstream, codec, arrival.target), arrival.forward(upstream)
     outgoing = received.write(journey.attempt.body, headers)
     return services.client.send("POST", url, headers, outgoing, upstream)
 
@@ -248,7 +256,7 @@ async def _finish(
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, call, chosen, compacted)
     response = await _relay(services, journey, route, codec, answer)
-    if is_answered:
+    if is_answered and not journey.is_count:
         with fail_open(services.recorder, request_id, "observe"):
             journey.prefix_kept = await observe(services, attempt, journey.answered)
     return response
@@ -266,7 +274,7 @@ async def _relay(
             return await replace_answer(reply, answer, journey.write_headers(), held)
     is_stream = answer.content_type == "text/event-stream"
     request_id, tap = journey.arrival.request_id, None
-    if answer.status == 200:
+    if answer.status == 200 and not journey.is_count:
         read_along = codec.tap(is_stream=is_stream, asks_usage=journey.asks_usage)
         tap = SafeTap(read_along, services.recorder, request_id)
     added = () if reply.response is not None else journey.write_headers()

@@ -64,7 +64,7 @@ class _Serving:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The objects that serve requests; one set for each process. `codecs`: the dialects by path."""
+    """The objects that serve requests; one set for each process. `codecs`: by the ending of their paths."""
 
     config: Config
     client: UpstreamClient

@@ -51,15 +51,15 @@ Body = bytes | tuple[bytes, ...] | AsyncIterator[bytes | memoryview]
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
     """The upstream URL of a request target.
 
-    `/v1/X` becomes base_url/X. Any other path is put on base_url's origin; if `is_api`, it is put under base_url. The
-    path and its query are sent byte for byte. Only keys in the query are removed, if the upstream must not see the
+    `/v1/X` becomes base_url/X. Any other path is put on base_url's origin; if `is_api`, it is put under base_url. All
+    else in path and query is sent byte for byte. Only keys in the query are removed, if the upstream must not see the
     client's credential. Raises PathNotAllowedError if the operator's own key would go to a path that is not allowed.
     """
     path = origin_form(path)
     if "?" in path and upstream.shown != "client":
         path = drop_query_keys(path)
     allowed_paths = None if upstream.api_key is None else tuple(upstream.allowed_paths)
-    # Only paths that a codec claims are cached: any other path, and any query, may hold a key.
+    # Only the paths that dialects document are cached: any other path, and any query, may hold a key.
     build = _build_url if is_api and "?" not in path else _build_url.__wrapped__
     return build(upstream.base_url, path, allowed_paths, is_api=is_api)
 

@@ -33,7 +33,7 @@ from proxy.state.summaries.service import Summaries
 from proxy.state.tenancy import Tenancy
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import Codec
-from proxy.wire.dialects import CODECS, by_path
+from proxy.wire.dialects import CODECS, by_ending
 
 KEEP_ALIVE_SECONDS = 75.0
 """An idle connection is closed after this time, and one whose head has not arrived by then. Source: nginx's and
@@ -79,7 +79,7 @@ async def run_proxy(
     catalogue: asyncio.Future[None] | None = None
     try:
         async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
-            current = Current(replace(services, codecs=by_path(codecs)))
+            current = Current(replace(services, codecs=by_ending(codecs)))
             async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
                 base_urls = tuple(upstream.base_url for upstream in config.discovered_upstreams())
                 # In a thread: loading is slow, and the catalogue is not needed at the start.

@@ -127,8 +127,8 @@ class Codec(Protocol):
         """The name of the endpoint in metrics and log lines."""
 
     @property
-    def paths(self) -> frozenset[str]:
-        """The paths of the POST requests that the dialect claims."""
+    def ending(self) -> str:
+        """The last segments of the paths whose POST requests the dialect claims, as `/chat/completions`."""
 
     @property
     def is_count(self) -> bool:

@@ -1,23 +1,71 @@
 """The dialects that the proxy speaks. To add one: a folder beside `chat/`, and its codec in `CODECS`."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec
+from proxy.wire.codec import Codec, Request
 from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
+from proxy.wire.responses.codec import RESPONSES
 
-CODECS: tuple[Codec, ...] = (CHAT, MESSAGES, COUNT_TOKENS)
+CODECS: tuple[Codec, ...] = (CHAT, RESPONSES, MESSAGES, COUNT_TOKENS)
 DEFAULT: Codec = CHAT
-"""The dialect for a separate summary upstream, and for errors at paths that no dialect claims."""
+"""The dialect for a separate summary upstream, and for errors at paths that belong to no dialect."""
+DIALECTS = tuple(dict.fromkeys(codec.name for codec in CODECS))
+"""The name of each dialect."""
+NO_PATHS: Mapping[str, str] = {}
+_OF_A_THREAD = re.compile(r"/threads/[^/]*/messages$")
+"""Adds one message to a conversation that the server keeps. Source: OpenAI's Assistants API."""
 
 
-def by_path(codecs: Iterable[Codec]) -> dict[str, Codec]:
-    """The codec that claims each request path. Raises ValueError if two claim the same."""
+def read_request(body: bytes, dialect: str = DEFAULT.name) -> Request:
+    """Read the body of a request: of chat completions, unless `dialect` is `responses` or `messages`.
+
+    Raises UndecodableError, and ValueError for an unknown dialect.
+    """
+    return name_codec(dialect).read(body)
+
+
+def name_codec(dialect: str) -> Codec:
+    """The codec of a dialect by its name. Raises ValueError if there is none."""
+    codec = find_dialect(by_ending(CODECS), dialect)
+    if codec is None:
+        message = f"there is no dialect {dialect!r}; known: {', '.join(DIALECTS)}"
+        raise ValueError(message)
+    return codec
+
+
+def by_ending(codecs: Iterable[Codec]) -> dict[str, Codec]:
+    """Each codec by the ending of the paths that it claims. Raises ValueError if two claim the same."""
     claimed: dict[str, Codec] = {}
     for codec in codecs:
-        for path in codec.paths:
-            if path in claimed:
-                message = f"{path} is claimed by {claimed[path].name} and by {codec.name}"
-                raise ValueError(message)
-            claimed[path] = codec
+        if codec.ending in claimed:
+            message = f"{codec.ending} is claimed by {claimed[codec.ending].name} and by {codec.name}"
+            raise ValueError(message)
+        claimed[codec.ending] = codec
     return claimed
+
+
+def find_codec(codecs: Mapping[str, Codec], path: str, named: Mapping[str, str] = NO_PATHS) -> Codec | None:
+    """The codec that claims the POST requests at a path; None if no codec does.
+
+    Anything may precede the ending, and a slash may follow it. `codecs` is the result of `by_ending`. `named` has the
+    dialects of paths with another ending, by path without a slash at its end.
+    """
+    path = path.removesuffix("/")
+    if path in named:
+        return find_dialect(codecs, named[path])
+    for ending, codec in codecs.items():
+        if path.endswith(ending):
+            return None if _OF_A_THREAD.search(path) else codec
+    return None
+
+
+def find_dialect(codecs: Mapping[str, Codec], name: str) -> Codec | None:
+    """The codec of a dialect's requests for completions; None if the dialect is not among `codecs`."""
+    return next((codec for codec in codecs.values() if codec.name == name and not codec.is_count), None)
+
+
+def is_bare(codec: Codec, path: str) -> bool:
+    """Whether a path without its query has nothing before the codec's ending, or only `/v1`."""
+    return path.removesuffix("/").removeprefix("/v1") == codec.ending

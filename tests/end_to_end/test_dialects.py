@@ -8,7 +8,7 @@ from support.client import SMALL, post, settle
 from support.turns import TURNS
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
-from proxy.wire.dialects import CODECS, by_path
+from proxy.wire.dialects import CODECS, by_ending
 from rules.text.markers import NO_RESULT
 
 DIALECTS = (*CODECS, TURNS)
@@ -192,4 +192,4 @@ async def test_a_dialect_that_nobody_registered_is_no_business_of_ours(start_pro
 def test_two_dialects_cannot_claim_one_path() -> None:
     """Otherwise the meaning of a request would depend on their order."""
     with pytest.raises(ValueError, match="claimed by turns and by turns"):
-        by_path((TURNS, TURNS))
+        by_ending((TURNS, TURNS))

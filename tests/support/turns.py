@@ -132,7 +132,7 @@ class TurnsCodec:
 
     name = "turns"
     path = "/v1/turns"
-    paths = frozenset({path})
+    ending = "/turns"
     is_count = False
 
     def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:

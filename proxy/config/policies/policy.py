@@ -4,7 +4,7 @@ Law: every key has a default.
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -135,6 +135,11 @@ class PolicyConfig(Section):
         INSTRUCTION_FILES,
         description="Globs on file names. If the agent has read such a file, a cut carries it over, whole or as one "
         "line that says to read it again.",
+    )
+    local_items: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        ("ghost_snapshot",),
+        description="Types of input items that belong to the client alone. They are not counted and not sent. Only "
+        "requests of the Responses API have such items.",
     )
     summary: SummaryConfig = Field(
         SummaryConfig(), description="Which model writes summaries, how it is asked, and how long a request waits."

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
+from proxy.config.network.providers import Provider, find_provider
 from proxy.config.policies.tools import Section
 from proxy.config.values import (
     AuthoritiesFile,
@@ -50,6 +51,11 @@ class UpstreamConfig(Section):
         examples=[["/health", "/api/*"]],
         description="If trimtab sends api_key to this server, clients may request only paths below base_url and these "
         "paths. Each entry is /PATH, or /PATH/* for everything below it. Without api_key, every path is allowed.",
+    )
+    strip_nonces: Literal["auto", "off"] = Field(
+        "auto",
+        description="Whether to remove the text that Claude Code puts first into its system prompt and changes in each "
+        "request, so that no prompt cache of another provider fits. auto: yes, except for Anthropic's own servers.",
     )
     connect_timeout_seconds: float = Field(
         10.0, gt=0, description="The longest time in seconds to open a connection to the server."
@@ -98,6 +104,16 @@ class UpstreamConfig(Section):
         if self.api_key is not None:
             return "key"
         return "none" if self._is_named else "client"
+
+    @property
+    def provider(self) -> Provider | None:
+        """Whose hosts the server is one of, if that decides what it is sent; None for any other."""
+        return find_provider(urlsplit(self.base_url).hostname or "")
+
+    @property
+    def strips_nonces(self) -> bool:
+        """Whether what only makes each request different is removed for this server."""
+        return self.strip_nonces == "auto" and self.provider != "anthropic"
 
     @property
     def bares_credential(self) -> bool:

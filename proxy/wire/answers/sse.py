@@ -62,18 +62,15 @@ class EventReader:
         return events
 
 
-def _is_never(_: bytes) -> bool:
-    return False
-
-
 class FirstEvent:
     """Holds a stream back until its first event with data is complete. Comments before that event may pass.
 
     keeps_all: hold comments back, too.
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
-    is_ping: whether an event only keeps the connection open; it may pass like a comment.
-    is_opening: whether an event precedes both completions and errors. One such event is held as well, and the event
-        after it counts as the first. If that is a ping, the stream is held no longer.
+    is_greeting: whether the data of an event says only that the request arrived. Then the next event counts as the
+        first one. Comments pass such events.
+    is_ping: whether the data of an event only keeps the connection open. Such an event passes like a comment. After a
+        greeting, the stream is held no longer.
     held: bytes that must not pass yet.
     data: the data of the event. None until `is_done`, if the event is too long, or if a line of it `is_answer`.
     """
@@ -83,17 +80,18 @@ class FirstEvent:
         is_answer: Callable[[bytes], bool],
         *,
         keeps_all: bool = False,
-        is_ping: Callable[[bytes], bool] = _is_never,
-        is_opening: Callable[[bytes], bool] = _is_never,
+        is_greeting: Callable[[bytes], bool] | None = None,
+        is_ping: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.held = bytearray()
         self.data: bytes | None = None
         self.is_done = False
         self._is_answer = is_answer
+        self._is_greeting = is_greeting
         self._is_ping = is_ping
-        self._is_opening = is_opening
-        self._is_opened = False
         self._keeps_all = keeps_all
+        self._max_bytes = MAX_FIRST_EVENT_BYTES if is_greeting is None else MAX_EVENT_BYTES
+        self._greeted = 0  # bytes of greetings, at the beginning of `held`
         self._read = 0
         self._lines: list[bytes] = []
 
@@ -109,7 +107,7 @@ class FirstEvent:
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; returns those that may pass."""
         self.held += chunk
-        passed = 0
+        passed, free = self._greeted, b""
         while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:
             line = bytes(self.held[self._read : stop]).rstrip(b"\r")
             self._read = stop + 1
@@ -117,27 +115,34 @@ class FirstEvent:
                 self._lines.append(line[5:])
                 self.is_done = self._is_answer(line)
             elif not line and self._lines:
-                passed = self._end_event(passed)
-            elif not self._lines and not self._is_opened and (not line or line.startswith(b":")):
+                free += self._release(passed)
+                passed = self._end_event()
+            elif not self._lines and (not line or line.startswith(b":")):
                 passed = self._read
-        if self._keeps_all:
-            passed = 0
-        if not self.is_done and len(self.held) - passed > MAX_FIRST_EVENT_BYTES:
+        free += self._release(passed)
+        if not self.is_done and len(self.held) > self._max_bytes:
             self.is_done = True
-        free = bytes(self.held[:passed])
-        del self.held[:passed]
-        self._read -= passed
         return free
 
-    def _end_event(self, passed: int) -> int:
-        """Judge an event that is complete; returns how many of the held bytes may pass."""
+    def _release(self, stop: int) -> bytes:
+        """Take the bytes after the greetings and before `stop` out of `held`."""
+        if self._keeps_all:
+            return b""
+        free = bytes(self.held[self._greeted : stop])
+        del self.held[self._greeted : stop]
+        self._read -= len(free)
+        return free
+
+    def _end_event(self) -> int:
+        """An event is complete: a ping, a greeting, or the first event. Returns how many bytes of `held` are judged."""
         data = b"\n".join(self._lines)
-        self._lines.clear()
-        if self._is_ping(data):
-            self.is_done = self._is_opened
-            return passed if self._is_opened else self._read
-        if self._is_opening(data) and not self._is_opened:
-            self._is_opened = True
+        if self._is_ping is not None and self._is_ping(data):
+            self._lines.clear()
+            self.is_done = self._greeted > 0
+            return self._greeted or self._read
+        if self._is_greeting is not None and self._is_greeting(data):
+            self._lines.clear()
+            self._greeted = self._read
         else:
             self.data, self.is_done = data, True
-        return passed
+        return self._greeted

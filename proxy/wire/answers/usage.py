@@ -35,7 +35,7 @@ class _Details(msgspec.Struct):
 
 
 class _WireUsage(msgspec.Struct):
-    """OpenAI's and Anthropic's names. Anthropic's `input_tokens` does not include cached tokens."""
+    """OpenAI's and Anthropic's names. Anthropic's `input_tokens` does not include cached tokens; OpenAI's does."""
 
     prompt_tokens: _Tokens | None = None
     completion_tokens: _Tokens | None = None
@@ -45,6 +45,7 @@ class _WireUsage(msgspec.Struct):
     cache_creation_input_tokens: _Tokens | None = None
     prompt_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
     completion_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
+    input_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
     output_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -66,13 +67,14 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
         prompt = wire.input_tokens + (wire.cache_read_input_tokens or 0) + (wire.cache_creation_input_tokens or 0)
         prompt = max(prompt, known.prompt_tokens or 0)  # a later event may leave out the cached tokens
     completion = wire.output_tokens if completion is None else completion
+    read = [_read_details(raw).cached_tokens for raw in (wire.prompt_tokens_details, wire.input_tokens_details)]
+    details = [_read_details(raw) for raw in (wire.completion_tokens_details, wire.output_tokens_details)]
+    thought = [each.reasoning_tokens or each.thinking_tokens for each in details]
     return Usage(
         known.prompt_tokens if prompt is None else prompt,
         known.completion_tokens if completion is None else completion,
-        _read_details(wire.prompt_tokens_details).cached_tokens or wire.cache_read_input_tokens or known.cached_tokens,
-        _read_details(wire.completion_tokens_details).reasoning_tokens
-        or _read_details(wire.output_tokens_details).thinking_tokens
-        or known.reasoning_tokens,
+        next(filter(None, (*read, wire.cache_read_input_tokens)), known.cached_tokens),
+        next(filter(None, thought), known.reasoning_tokens),
     )
 
 

@@ -1,4 +1,4 @@
-"""The dialect of chat completions: POST /v1/chat/completions."""
+"""The dialect of chat completions: POST /v1/chat/completions, and any path with that ending."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,8 +12,8 @@ class ChatCodec:
     """Implements `proxy.wire.codec.Codec`, which documents each method."""
 
     name = "chat"
-    path = "/v1/chat/completions"
-    paths = frozenset({path, "/chat/completions"})
+    ending = "/chat/completions"
+    path = f"/v1{ending}"
     is_count = False
 
     read = request.read_request
@@ -38,11 +38,6 @@ class ChatCodec:
 
 
 CHAT = ChatCodec()
-
-
-def read_request(body: bytes) -> Request:
-    """Read the body of a chat completion request. Raises UndecodableError."""
-    return CHAT.read(body)
 
 
 def read_messages(messages: Iterable[Mapping[str, object]], **members: object) -> Request:

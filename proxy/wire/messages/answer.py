@@ -85,7 +85,7 @@ def hold_first_event(*, keeps_all: bool) -> FirstEvent:
 
     `message_start` is held until the next event, because an error may still follow it. Pings before it pass.
     """
-    return FirstEvent(is_part_of_answer, keeps_all=keeps_all, is_ping=_is_ping, is_opening=_is_opening)
+    return FirstEvent(is_part_of_answer, keeps_all=keeps_all, is_ping=_is_ping, is_greeting=_is_opening)
 
 
 def is_part_of_answer(line: bytes) -> bool:

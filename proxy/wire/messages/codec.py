@@ -7,10 +7,10 @@ class MessagesCodec:
     """Implements `proxy.wire.codec.Codec`, which documents each method."""
 
     name = "messages"
-    path = "/v1/messages"
 
     def __init__(self, ending: str = "", *, is_count: bool = False) -> None:
-        self.paths = frozenset({f"/v1/messages{ending}", f"/messages{ending}"})
+        self.ending = f"/messages{ending}"
+        self.path = f"/v1{self.ending}"
         self.is_count = is_count
 
     read = request.read_request

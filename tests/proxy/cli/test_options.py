@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.cli.options import WRONG_USE, for_each_request, wrong_use
+from proxy.cli.options import WRONG_USE, Requests, for_each_request, wrong_use
 from proxy.config.errors import ConfigError
 from rules.pipeline.exceeded import LimitExceededError
 
@@ -14,7 +14,7 @@ GOOD = b'{"model":"m","messages":[]}'
 TOO_LONG = LimitExceededError(9, 9, 5, window=6, decisions=())
 
 
-def _run(text: bytes, *, jsonl: bool, too_long: str = "") -> Result:
+def _run(text: bytes, *, jsonl: bool, too_long: str = "", dialect: str = "chat") -> Result:
     """Print the model of each request; the request of the model `too_long` does not fit."""
 
     @click.command()
@@ -24,7 +24,8 @@ def _run(text: bytes, *, jsonl: bool, too_long: str = "") -> Result:
                 raise TOO_LONG
             click.echo(f"{place}{request.model}")
 
-        for_each_request(io.BytesIO(text), work, lambda body: b"<" + body + b">", jsonl=jsonl)
+        requests = Requests(io.BytesIO(text), dialect, jsonl)
+        for_each_request(requests, work, lambda body: b"<" + body + b">")
 
     return CliRunner().invoke(command)
 
@@ -43,6 +44,16 @@ def test_what_is_no_request_has_a_stand_in_in_its_line() -> None:
 
     assert result.stdout == "line 1: m\n<no>\nline 3: m\n"
     assert (result.stderr, result.exit_code) == ("trimtab: line 2: not a chat request\n", 1)
+
+
+def test_a_request_is_read_in_the_dialect_that_was_asked_for() -> None:
+    """A request of another dialect is reported as none of this one."""
+    of_responses = b'{"model":"m","input":"Hello"}'
+
+    assert _run(of_responses, jsonl=False, dialect="responses").stdout == "m\n"
+    assert _run(GOOD, jsonl=False, dialect="messages").stdout == "m\n"
+    assert _run(of_responses, jsonl=False).stderr == "trimtab: not a chat request\n"
+    assert _run(of_responses, jsonl=False, dialect="messages").stderr == "trimtab: not a messages request\n"
 
 
 @pytest.mark.parametrize("jsonl", [False, True])

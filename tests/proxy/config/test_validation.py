@@ -25,11 +25,11 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
         ("tenant: 'header:'", "tenant (line 1): 'header:' must be authorization, or header:NAME"),
         (
             "metrics_path: /v1/x",
-            "metrics_path (line 1): '/v1/x' must not begin with /v1, /trimtab or /chat/completions",
+            "metrics_path (line 1): '/v1/x' must not begin with /v1 or /trimtab, nor end like /chat/completions",
         ),
         (
-            "metrics_path: /chat/completions",
-            "metrics_path (line 1): '/chat/completions' must not begin with /v1, /trimtab or /chat/completions",
+            "metrics_path: /a/responses",
+            "metrics_path (line 1): '/a/responses' must not begin with /v1 or /trimtab, nor end like /chat/completions",
         ),
         (
             "metrics_path: /%6d",

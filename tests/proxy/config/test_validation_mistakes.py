@@ -72,11 +72,11 @@ profiles:
 POLICY = (
     "upstream, context_window, completion_reserve, economy, high_water, low_water, overflow_strategy, on_exceeded,"
     " tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, keep_user_tokens,"
-    " anchors, keep_images, instruction_files, summary, count"
+    " anchors, keep_images, instruction_files, local_items, summary, count"
 )
 UPSTREAM = (
-    "base_url, api_key, credential, allowed_paths, connect_timeout_seconds, read_timeout_seconds, proxy, ca_file,"
-    " client_cert_file, client_key_file"
+    "base_url, api_key, credential, allowed_paths, strip_nonces, connect_timeout_seconds, read_timeout_seconds, proxy,"
+    " ca_file, client_cert_file, client_key_file"
 )
 TOOL = "max_tool_result_tokens, max_tool_result_bytes, truncation, tidy, dedupe, exclude"
 ADDED = "must end before /chat/completions: requests to /v1/X go to base_url/X"

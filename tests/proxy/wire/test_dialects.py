@@ -3,26 +3,93 @@
 import pytest
 from support.turns import TURNS
 
-from proxy.wire.dialects import CODECS, DEFAULT, by_path
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.dialects import CODECS, by_ending, find_codec, find_dialect, is_bare
+
+CODECS_BY_ENDING = by_ending((*CODECS, TURNS))
+BEFORE = ("", "/v1", "/api/v1", "/openai/deployments/my.model", "/v1/projects/p/endpoints/openapi", "//v1")
 
 
-def test_each_path_has_the_dialect_that_claims_it() -> None:
-    """Chat completions are claimed by the two paths that clients use."""
-    claimed = by_path((*CODECS, TURNS))
-    assert claimed["/v1/turns"] is TURNS
-    assert {path for path, codec in claimed.items() if codec is DEFAULT} == {
-        "/v1/chat/completions",
-        "/chat/completions",
-    }
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_path_has_the_dialect_of_its_ending(before: str, slash: str) -> None:
+    """Whatever precedes the ending, and with or without a slash after it."""
+    for codec in CODECS_BY_ENDING.values():
+        assert find_codec(CODECS_BY_ENDING, before + codec.ending + slash) is codec
 
 
-def test_two_dialects_cannot_claim_one_path() -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/completions",
+        "/v1/embeddings",
+        "/v1/chat/completions/1",
+        "/v1/xturns",
+        "/v1/Turns",
+        "/v1/turns//",
+        "turns",
+        "",
+    ],
+)
+def test_any_other_path_has_no_dialect(path: str) -> None:
+    """Part of a segment is no ending, and neither is a path below it."""
+    assert find_codec(CODECS_BY_ENDING, path) is None
+
+
+def test_a_message_of_a_thread_is_no_conversation() -> None:
+    """The Assistants API adds one message at a path that ends as a conversation's does."""
+
+    class Messages(type(TURNS)):  # type: ignore[misc]
+        """A dialect at `/messages`."""
+
+        ending = "/messages"
+
+    codec = Messages()
+    codecs = by_ending((codec,))
+    assert find_codec(codecs, "/anthropic/v1/messages") is codec
+    for path in ("/v1/threads/thread_1/messages", "/openai/threads/thread_1/messages/"):
+        assert find_codec(codecs, path) is None
+
+
+def test_the_configuration_names_the_dialect_of_other_paths() -> None:
+    """It wins over the ending. A dialect that the proxy does not speak claims nothing."""
+    named = {"/llm/generate": "turns", "/odd/turns": "chat", "/new": "unknown"}
+
+    assert find_codec(CODECS_BY_ENDING, "/llm/generate/", named) is TURNS
+    assert find_codec(CODECS_BY_ENDING, "/odd/turns", named) is CHAT
+    assert find_codec(CODECS_BY_ENDING, "/new", named) is None
+    assert find_codec(CODECS_BY_ENDING, "/llm/generate/x", named) is None
+
+
+def test_a_dialect_is_found_by_its_name() -> None:
+    """None if the proxy does not speak it."""
+    assert find_dialect(CODECS_BY_ENDING, "turns") is TURNS
+    assert find_dialect(CODECS_BY_ENDING, "unknown") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "is_it"),
+    [
+        ("/chat/completions", True),
+        ("/v1/chat/completions", True),
+        ("/v1/chat/completions/", True),
+        ("/api/v1/chat/completions", False),
+        ("/v1/v1/chat/completions", False),
+        ("/v1chat/completions", False),
+    ],
+)
+def test_a_bare_path_has_at_most_the_version_before_its_ending(path: str, *, is_it: bool) -> None:
+    """Only such a path belongs under base_url."""
+    assert is_bare(CHAT, path) is is_it
+
+
+def test_two_dialects_cannot_claim_one_ending() -> None:
     """Otherwise the order of dialects would decide how a request is read."""
-    with pytest.raises(ValueError, match="/v1/turns is claimed by turns and by turns"):
-        by_path((TURNS, TURNS))
+    with pytest.raises(ValueError, match="/turns is claimed by turns and by turns"):
+        by_ending((TURNS, TURNS))
 
 
 def test_a_dialect_has_a_path_of_its_own_to_ask_at() -> None:
-    """Summaries are requested at that path. Where tokens are only counted, no summary is written."""
-    asked = {codec.name: codec.paths for codec in CODECS if not codec.is_count}
-    assert all(codec.path in asked[codec.name] for codec in CODECS)
+    """Summaries are requested at that path."""
+    for codec in CODECS:
+        assert is_bare(codec, codec.path)

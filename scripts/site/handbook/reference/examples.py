@@ -31,6 +31,7 @@ EXAMPLES: dict[str, Any] = {
     "defaults.protect_turns": 3,
     "defaults.keep_user_tokens": 8000,
     "defaults.instruction_files": ["AGENTS.md", "CONTRIBUTING.md"],
+    "defaults.local_items": ["ghost_snapshot", "ui_state"],
     "defaults.tools.*.max_tool_result_tokens": 1500,
     "defaults.tools.*.max_tool_result_bytes": 20_000,
     "defaults.tools.*.truncation": "head_tail",

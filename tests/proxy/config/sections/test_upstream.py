@@ -79,6 +79,20 @@ def test_whose_credential_an_upstream_is_shown(fields: dict[str, Any], main: str
 
 
 @pytest.mark.parametrize(
+    ("base_url", "setting", "strips"),
+    [
+        ("https://api.anthropic.com/v1", "auto", False),
+        ("https://api.anthropic.com.example.org/v1", "auto", True),
+        ("http://127.0.0.1:8000/v1", "auto", True),
+        ("http://127.0.0.1:8000/v1", "off", False),
+    ],
+)
+def test_nonces_are_stripped_for_servers_of_other_providers(base_url: str, setting: Any, *, strips: bool) -> None:
+    """Anthropic's own servers know them, so they do no harm there."""
+    assert UpstreamConfig(base_url=base_url, strip_nonces=setting).strips_nonces is strips
+
+
+@pytest.mark.parametrize(
     ("base_url", "bares"),
     [
         ("http://10.0.0.1:8000/v1", True),

@@ -39,7 +39,11 @@ def _read_usage(*events: object) -> Usage | None:
         ),
         ({"prompt_tokens": 7, "prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 2}, Usage(7, None)),
         ({"input_tokens": 7, "output_tokens": 3}, Usage(7, 3)),
-        ({"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}}, Usage(7, 3)),
+        ({"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}}, Usage(7, 3, 5)),
+        (
+            {"input_tokens": 7, "output_tokens": 3, "output_tokens_details": {"reasoning_tokens": 2}},
+            Usage(7, 3, reasoning_tokens=2),
+        ),
         ({"input_tokens": 7, "output_tokens": 3, READ: 100, CREATED: 20}, Usage(127, 3, 100)),
         ({"input_tokens": 7, "output_tokens": 3, READ: None, CREATED: 20}, Usage(27, 3)),
         ({"input_tokens": 0, READ: 100}, Usage(100, None, 100)),

@@ -1,0 +1,35 @@
+"""The dialect of OpenAI's Responses API: POST /v1/responses."""
+
+from proxy.wire.responses import answer, clean, errors, question, request
+
+
+class ResponsesCodec:
+    """Implements `proxy.wire.codec.Codec`, which documents each method."""
+
+    name = "responses"
+    path = "/v1/responses"
+    ending = "/responses"
+    is_count = False
+
+    read = request.read_request
+    clean = staticmethod(clean.clean_request)
+    peek_model = staticmethod(request.peek_model)
+    uncounted_bytes = staticmethod(request.uncounted_bytes)
+    decode = staticmethod(request.decode_request)
+    count_format = staticmethod(request.count_format_tokens)
+    counts_all = staticmethod(request.counts_all)
+    encode = staticmethod(request.encode_request)
+
+    tap = staticmethod(answer.make_tap)
+    hold_first_event = staticmethod(answer.hold_first_event)
+    read_refusal = staticmethod(answer.read_refusal)
+    write_error = staticmethod(errors.write_error)
+    write_event = staticmethod(errors.write_answer_event)
+
+    ask = staticmethod(question.write_question)
+    ask_behind = staticmethod(question.write_question_behind)
+    read_completion = staticmethod(question.read_completion)
+    read_refused_parameter = staticmethod(question.read_refused_parameter)
+
+
+RESPONSES = ResponsesCodec()

@@ -1,0 +1,151 @@
+"""Decodes the units of a transcript to messages, and encodes messages as items.
+
+Law: a message that no rule touched keeps its bytes. In an edited message, the members other than its content or output
+keep theirs. What the model said is never edited.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+import orjson
+
+from proxy.wire.codec import Counting
+from proxy.wire.content.read import read_content, read_media, write_canonical
+from proxy.wire.content.schemas import as_counted, decode_or_none
+from proxy.wire.content.write import write_content
+from proxy.wire.json.members import decode_items, decode_members, read_members
+from proxy.wire.json.repair import mend
+from proxy.wire.responses.cost import has_uncounted
+from proxy.wire.responses.results import (
+    read_answered_id,
+    read_call_id,
+    read_output,
+    write_missing_result,
+    write_result,
+)
+from proxy.wire.responses.said import LOCAL_TYPES, Said
+from proxy.wire.responses.units import COMPACTIONS, REFERENCE, RESULT_TYPES, Kind, read_type, tell_kind
+from rules.conversation import Media, Message, Role
+from rules.prefix import digest_message
+from rules.tokens.messages import count_message
+
+_ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER}
+_CONTROLS = frozenset({"additional_tools", "configuration_update"})
+"""Types of items that hold for all that comes after them, as system messages do."""
+_TEXT_TYPES = {Role.ASSISTANT: "output_text"}
+
+Items = Sequence[tuple[bytes, dict[str, msgspec.Raw]]]
+
+
+def decode_unit(counting: Counting, unit: bytes) -> tuple[Message, ...]:
+    """The message of a unit with its token count. Raises one of DECODE_ERRORS."""
+    items = _read_items(unit)
+    if len(items) == 1:
+        members = items[0][1]
+        item_type = read_type(decode_or_none(members.get("type")))
+        kind = tell_kind(item_type, decode_or_none(members.get("role")))
+        if kind is Kind.RESULT:
+            return (_decode_result(unit, item_type or "", members, counting),)
+        if kind in {Kind.ALONE, Kind.UNKNOWN} and item_type not in COMPACTIONS:
+            return (_decode_alone(unit, members, counting),)
+    return (_decode_said(unit, items, counting),)
+
+
+def _read_items(unit: bytes) -> Items:
+    """Each item of a unit with its members, repaired if need be. Raises one of DECODE_ERRORS."""
+    listed = b"[" + unit + b"]"
+    try:
+        raws = list(map(bytes, decode_items(mend(listed) if b"\xed" in unit else listed)))
+    except msgspec.DecodeError:
+        raws = list(map(bytes, decode_items(mend(listed))))
+    return [(raw, decode_members(raw)) for raw in raws]
+
+
+def _decode_said(unit: bytes, items: Items, counting: Counting) -> Message:
+    said = Said(counting.count, counting.costs)
+    for raw, members in items:
+        said.add(raw, members)
+    message = said.message(unit)
+    tokens = said.sealed_tokens
+    if message.texts or message.tool_calls or message.media or said.extra_texts or not tokens:
+        counted = replace(message, tool_calls=tuple(map(as_counted, message.tool_calls)))
+        tokens += count_message(counted, counting.count, counting.costs, said.extra_texts)
+    return replace(message, tokens=tokens, digest=digest_message(message, said.canonical))
+
+
+def _decode_result(raw: bytes, item_type: str, members: dict[str, msgspec.Raw], counting: Counting) -> Message:
+    output = read_output(item_type, members, counting.count, counting.costs)
+    name = decode_or_none(members.get("name"))
+    message = Message(
+        Role.TOOL,
+        output.texts,
+        answers=read_answered_id(item_type, members),
+        name=name if isinstance(name, str) else None,
+        media=output.media,
+        raw=raw,
+        is_error=output.is_error,
+        has_uncounted=has_uncounted(members),
+    )
+    return _finish(message, output.canonical, counting)
+
+
+def _decode_alone(raw: bytes, members: dict[str, msgspec.Raw], counting: Counting) -> Message:
+    """A message of a user or of the system, or an item of another kind, which is counted by its JSON."""
+    item_type, wire_role = read_type(decode_or_none(members.get("type"))), decode_or_none(members.get("role"))
+    if item_type in (None, "message") and isinstance(wire_role, str):
+        role = _ROLES.get(wire_role, Role.OTHER)
+        texts, parts = read_content(members.get("content"))
+        media = tuple(read_media(part, before, counting.count, counting.costs) for part, before in parts)
+        message = Message(role, texts, media=media, raw=raw, wire_role="" if wire_role == role else wire_role)
+        canonical = tuple(write_canonical(part) for part, _ in parts)
+        return _finish(replace(message, has_uncounted=has_uncounted(members)), canonical, counting)
+    item_type = REFERENCE if item_type is None else item_type
+    role = Role.SYSTEM if item_type in _CONTROLS else Role.OTHER
+    message = Message(role, raw=raw, wire_role=item_type)
+    if item_type in LOCAL_TYPES:
+        return replace(message, digest=digest_message(message, (write_canonical(raw),)))
+    media = (Media(raw, counting.count(raw.decode("utf-8", "replace"))),)
+    message = replace(message, media=media, has_uncounted=item_type == REFERENCE)
+    return _finish(message, (write_canonical(raw),), counting)
+
+
+def _finish(message: Message, canonical: Sequence[bytes], counting: Counting) -> Message:
+    tokens = count_message(message, counting.count, counting.costs)
+    return replace(message, tokens=tokens, digest=digest_message(message, canonical))
+
+
+def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
+    """The JSON of the items of a message: their own bytes, with new content if a rule edited it.
+
+    call_types: the type of each call by its id. A result that a rule made has the form that fits its call.
+    """
+    if not message.edited or (message.raw and message.role is Role.ASSISTANT):
+        return message.raw
+    if not message.raw and message.role is Role.TOOL:
+        call_id = message.answers or ""
+        return write_missing_result(call_id, message.text, call_types.get(call_id, "function_call"))
+    if message.role is Role.TOOL:
+        members = read_members(message.raw)
+        return msgspec.json.encode(write_result(message, members, str(decode_or_none(members.get("type")))))
+    text_type = _TEXT_TYPES.get(message.role, "input_text")
+    members = read_members(message.raw) if message.raw else _begin_members(message)
+    members["content"] = msgspec.Raw(write_content(message, members.get("content"), text_type))
+    return msgspec.json.encode(members)
+
+
+def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
+    """The members of a message that a rule made. Its content has parts, because some servers read only those."""
+    role = msgspec.Raw(orjson.dumps(message.role_name))
+    return {"type": msgspec.Raw(b'"message"'), "role": role, "content": msgspec.Raw(b"[]")}
+
+
+def find_call_types(messages: Sequence[Message]) -> dict[str, str]:
+    """The type of each call that a client answers, by its id."""
+    found: dict[str, str] = {}
+    for message in messages:
+        for _, members in _read_items(message.raw) if message.tool_calls and message.raw else ():
+            item_type = read_type(decode_or_none(members.get("type")))
+            if item_type in RESULT_TYPES:
+                found[read_call_id(item_type, members)] = item_type
+    return found

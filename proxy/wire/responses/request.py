@@ -1,0 +1,218 @@
+"""Splits the body of a request into its items, decodes and counts them, and writes the body again.
+
+Law: everything that no rule touched keeps its bytes: items, the white space between them, and all other members.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from proxy.wire.codec import Codec, Counting, Request, UndecodableError
+from proxy.wire.json.members import decode_members
+from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.spans import find_member
+from proxy.wire.responses import cost
+from proxy.wire.responses.message import decode_unit, encode_message, find_call_types
+from proxy.wire.responses.units import REFERENCE, find_units
+from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.elements import Placed, Source, write_elements
+from proxy.wire.transcript.known import FixedTokens
+from proxy.wire.transcript.units import decode_units, join_units, recall
+from rules.conversation import Conversation, Message, Origin
+from rules.tokens.messages import count_format, count_shared_frame, count_tools
+
+TOOLS_FACTOR = 16
+"""Tools count this many times their bytes as work. Fitted for chat completions, whose tools are rendered alike."""
+_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
+_TEXT = b'{"role":"user","content":'
+_SYSTEM = b'{"role":"system","content":'
+_OUTSIDE = Origin(0, 0)
+"""The origin of the instructions, which are no item."""
+_NOTHING = (b"", b"null", b'""')
+
+
+class _Body(msgspec.Struct):
+    input: list[msgspec.Raw] | str | None = None
+    model: Any = None
+    stream: Any = None
+    max_output_tokens: Any = None
+    reasoning: Any = None
+    instructions: msgspec.Raw = msgspec.Raw()
+    previous_response_id: msgspec.Raw = msgspec.Raw()
+    conversation: msgspec.Raw = msgspec.Raw()
+    tools: msgspec.Raw = msgspec.Raw()
+    tool_choice: msgspec.Raw = msgspec.Raw()
+    text: msgspec.Raw = msgspec.Raw()
+
+
+FORM = Form(
+    b'"input"',
+    msgspec.json.Decoder(_Body).decode,
+    lambda body: body.input if isinstance(body.input, list) else (),
+    lambda body: (body.tools, body.text),
+)
+
+
+def peek_model(beginning: bytes) -> str:
+    """The model that the beginning of an undecoded body names; the empty string if it names none."""
+    found = _MODEL.search(beginning)
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
+    """Split a body into its items without decoding them; see `split_body`. Raises UndecodableError.
+
+    A text in place of items is one item. `fixed` has the instructions, the names of what the upstream holds, and the
+    members that cost tokens.
+    """
+    decoded, raws, beginning = split_body(FORM, body, begun, max_chars=max_chars)
+    if isinstance(decoded.input, str):
+        raws = (_TEXT + msgspec.json.encode(decoded.input) + b"}",)
+    wanted, stream = decoded.max_output_tokens, decoded.stream is True
+    fixed = (
+        decoded.instructions,
+        decoded.previous_response_id,
+        decoded.conversation,
+        decoded.tools,
+        decoded.tool_choice,
+        decoded.text,
+    )
+    return Request(
+        codec=codec,
+        body=body,
+        raws=raws,
+        model=decoded.model if isinstance(decoded.model, str) else "",
+        stream=stream,
+        max_tokens=wanted if type(wanted) is int else None,
+        fixed=tuple(b"" if raw in _NOTHING else raw for raw in map(bytes, fixed)),
+        is_reasoning=isinstance(decoded.reasoning, dict),
+        asks_usage=stream,  # it always ends with the usage
+        beginning=beginning,
+    )
+
+
+def _read_system(request: Request) -> tuple[bytes, ...]:
+    """The instructions as an item."""
+    instructions = request.fixed[0]
+    return (_SYSTEM + instructions + b"}",) if instructions else ()
+
+
+def uncounted_bytes(request: Request, counting: Counting) -> int:
+    """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
+    known = counting.known.view(request.codec.name, counting.number)
+    recalled = recall(request.raws, request.beginning, known, find_units)
+    start = recalled.origins[-1].stop if recalled.origins else 0
+    new = join_units(request.raws, find_units(request.raws, start))
+    return known.count_unknown_bytes([*_read_system(request), *new], request.fixed[3:], TOOLS_FACTOR)
+
+
+def decode_request(request: Request, counting: Counting) -> Conversation:
+    """The request's transcript with its token counts, first the instructions. Raises UndecodableError.
+
+    Also notes in the request's beginning what was decoded, for the request that continues it.
+    """
+    known, decode = counting.known.view(request.codec.name, counting.number), partial(decode_unit, counting)
+    try:
+        messages, origins = decode_units(request.raws, request.beginning, known, decode, find_units)
+        system = [message for found in known.decode(_read_system(request), decode) for message in found]
+        fixed = _count_fixed(request, counting)
+        continues = any(request.fixed[1:3]) or any(message.wire_role == REFERENCE for message in messages)
+        if system:
+            messages, origins = (*system, *messages), (_OUTSIDE, *origins)
+        tokens = fixed.format_tokens + fixed.tools_tokens
+        if fixed.has_functions and messages:
+            tokens += count_shared_frame(messages[0], counting.count, counting.costs)
+    except DECODE_ERRORS as error:
+        raise UndecodableError(type(error).__name__) from error
+    return Conversation(messages, max(tokens, 0), origins, continues=continues)
+
+
+def count_format_tokens(request: Request, counting: Counting) -> int:
+    """Tokens of the frame and of the response format: everything outside the transcript except the tools."""
+    return _count_fixed(request, counting).format_tokens
+
+
+def _count_fixed(request: Request, counting: Counting) -> FixedTokens:
+    def count(raws: tuple[bytes, ...]) -> FixedTokens:
+        around, count, costs = cost.read_surroundings(raws), counting.count, counting.costs
+        return FixedTokens(
+            count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
+        )
+
+    return counting.known.view(request.codec.name, counting.number).count_fixed(request.fixed[3:], count)
+
+
+def counts_all(request: Request) -> bool:
+    """Whether each member of the body except `input` is counted, or is known to cost no tokens."""
+    body, beginning = request.body, request.beginning
+    if beginning is not None:  # saves reading the items again
+        body = b"".join((body[: beginning.array.start], b"[]", body[beginning.array.stop :]))
+    try:
+        return cost.counts_all(decode_members(body))
+    except DECODE_ERRORS:
+        return False
+
+
+def strip_system(conversation: Conversation) -> Conversation:
+    """The transcript without the instructions, which are no item."""
+    if conversation.origins[:1] != (_OUTSIDE,):
+        return conversation
+    return replace(conversation, messages=conversation.messages[1:], origins=conversation.origins[1:])
+
+
+def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
+    """The body with the transcript `after`, in pieces. If `after` is the object `before`: the unchanged body.
+
+    Raises UndecodableError if the key of the items is written with escapes.
+    """
+    if after is before or not request.raws:  # without items there is nothing to change
+        return (request.body,)
+    before, after = strip_system(before), strip_system(after)
+    if request.raws[0].startswith(_TEXT):
+        pieces = _encode_text(request, after)
+        if pieces is not None:
+            return pieces
+    beginning = request.beginning
+    array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
+    earlier = None if beginning is None else beginning.written
+    source = Source(request.body, array, before)
+    written, ending = write_elements(source, after, _Writer(after.messages), written=earlier)
+    if beginning is not None:
+        beginning.written = written
+    return (*written.pieces, ending)
+
+
+def _encode_text(request: Request, after: Conversation) -> tuple[bytes, ...] | None:
+    """The body whose input is a text; None if it has items. The input stays a text if that can hold the transcript."""
+    span = find_member(request.body, FORM.key)
+    if span is None or request.body[span.start : span.start + 1] != b'"':
+        return None
+    items = write_items(after.messages)
+    content = bytes(decode_members(items[0]).get("content", b"")) if len(items) == 1 else b""
+    written = content if content[:1] == b'"' else b"[" + b",".join(items) + b"]"
+    return request.body[: span.start], written, request.body[span.stop :]
+
+
+def write_items(messages: Sequence[Message]) -> list[bytes]:
+    """The JSON of the items of each message."""
+    write = _Writer(messages)
+    return [write([(message, None)]) for message in messages]
+
+
+class _Writer:
+    """Writes messages as items. The types of all calls are looked up once, and only if a result must be made."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._call_types: dict[str, str] | None = None
+
+    def __call__(self, placed: Sequence[Placed]) -> bytes:
+        ((message, _),) = placed
+        if self._call_types is None and not message.raw:
+            self._call_types = find_call_types(self._messages)
+        return encode_message(message, self._call_types or {})

@@ -1,0 +1,185 @@
+"""Reads the calls that a client answers and their results, and writes results.
+
+Law: a result keeps its type and all members except the one with its output. Nothing here ever approves a call.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+
+from proxy.wire.content.read import begins, read_content, read_media, write_canonical
+from proxy.wire.content.schemas import decode_or_none, write_compact
+from proxy.wire.content.write import write_content
+from proxy.wire.json.members import decode_items, read_members
+from proxy.wire.responses.units import RESULT_TYPES
+from rules.conversation import CountTokens, Media, Message, ToolCall
+from rules.tokens.families import Costs
+
+_APPROVAL, _COMPUTER, _PATCH = "mcp_approval_response", "computer_call_output", "apply_patch_call_output"
+_SHELL = "shell_call_output"
+_SAID = {
+    "function_call": ("", "arguments"),
+    "custom_tool_call": ("", "input"),
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
+    "apply_patch_call": ("apply_patch", "operation"),
+    "computer_call": ("computer", "action"),
+    "mcp_approval_request": ("", "arguments"),
+}
+"""For each type of call, the tool's name (if empty, the call has it) and the member with what the model asks for."""
+_STREAMS = ("stdout", "stderr")
+_BLANK = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQAAAACCEkxzAAAAEklEQVR42mP4DwUMo4xRBukMAOPT/hAC2mzjAAAAAElFTkSu"
+    "QmCC"
+)
+BLANK_SCREENSHOT = orjson.dumps({"type": "computer_screenshot", "image_url": _BLANK})
+"""A white image. The result of a computer call must be an image, so this one replaces an image that is removed."""
+
+
+class Output(NamedTuple):
+    """What a result says: its texts, its media, the canonical bytes of each media part, and whether it is an error."""
+
+    texts: tuple[str, ...] = ()
+    media: tuple[Media, ...] = ()
+    canonical: tuple[bytes, ...] = ()
+    is_error: bool = False
+
+
+def read_call(item_type: str, members: dict[str, msgspec.Raw]) -> ToolCall:
+    """A call that the client answers. What the model asks for is JSON or, for a custom tool, any text."""
+    tool, key = _SAID[item_type]
+    said = decode_or_none(members.get(key))
+    if said is None and item_type == "computer_call":
+        said = decode_or_none(members.get("actions"))
+    name = tool or decode_or_none(members.get("name"))
+    arguments = said if isinstance(said, str) else "" if said is None else write_compact(said)
+    return ToolCall(read_call_id(item_type, members), name if isinstance(name, str) else "", arguments)
+
+
+def read_call_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
+    """The id by which a result names its call."""
+    keys = ("id",) if item_type == "mcp_approval_request" else ("call_id", "id")
+    return _read_id(members, keys)
+
+
+def read_answered_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
+    """The id of the call that a result answers. A local shell's result may have it as its own `id`."""
+    if item_type == _APPROVAL:
+        return _read_id(members, ("approval_request_id",))
+    return _read_id(members, ("call_id", "id") if item_type == "local_shell_call_output" else ("call_id",))
+
+
+def _read_id(members: dict[str, msgspec.Raw], keys: Sequence[str]) -> str:
+    found = (decode_or_none(members.get(key)) for key in keys)
+    return next((one for one in found if isinstance(one, str)), "")
+
+
+def read_output(item_type: str, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> Output:
+    """What a result says. Raises one of DECODE_ERRORS."""
+    output = members.get("output")
+    if item_type == _APPROVAL:
+        reason = decode_or_none(members.get("reason"))
+        return Output((reason,) if isinstance(reason, str) and reason else ())
+    if item_type == _COMPUTER and output is not None and begins(output, b"{"):
+        return _read_screenshot(bytes(output), count, costs)
+    chunks = _read_chunks(output) if item_type == _SHELL else None
+    if chunks is not None:
+        return Output(
+            tuple(text for chunk in chunks for name in _STREAMS if (text := chunk.get(name))),
+            is_error=any(_has_failed(chunk.get("outcome")) for chunk in chunks),
+        )
+    texts, parts = read_content(output)
+    media = tuple(read_media(part, before, count, costs) for part, before in parts)
+    return Output(texts, media, tuple(write_canonical(part) for part, _ in parts), _is_error(members))
+
+
+def _is_error(members: dict[str, msgspec.Raw]) -> bool:
+    return bytes(members.get("status", b"")) == b'"failed"' or bytes(members.get("success", b"")) == b"false"
+
+
+def _read_screenshot(output: bytes, count: CountTokens, costs: Costs) -> Output:
+    shot = read_media(_as_image(output), "", count, costs)
+    blank = read_media(_as_image(BLANK_SCREENSHOT), "", count, costs)
+    media = Media(output, shot.tokens, shot.line, min(blank.tokens, shot.tokens))
+    return Output((), (media,), (write_canonical(output),))
+
+
+def _as_image(screenshot: bytes) -> bytes:
+    """A screenshot as an image part, which is counted by its size."""
+    members = decode_or_none(msgspec.Raw(screenshot))
+    return msgspec.json.encode({**members, "type": "input_image"} if isinstance(members, dict) else members)
+
+
+def _read_chunks(output: msgspec.Raw | None) -> list[dict[str, Any]] | None:
+    """The chunks of a shell's output; None if it has another form."""
+    chunks = decode_or_none(output)
+    if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
+        return None
+    return chunks
+
+
+def _is_chunk(chunk: Any) -> bool:
+    return isinstance(chunk, dict) and all(isinstance(chunk.get(name, ""), str) for name in _STREAMS)
+
+
+def _has_failed(outcome: Any) -> bool:
+    if not isinstance(outcome, dict):
+        return False
+    return outcome.get("type") == "timeout" or outcome.get("exit_code") not in (0, None)
+
+
+def write_result(message: Message, members: dict[str, msgspec.Raw], item_type: str) -> dict[str, msgspec.Raw]:
+    """The members of an edited result with its new texts and media. Raises one of DECODE_ERRORS."""
+    output = members.get("output")
+    if item_type == _APPROVAL:
+        return {**members, "reason": _raw(message.text)}
+    if item_type == _COMPUTER and (output is None or begins(output, b"{")):
+        shot = next((part.raw for part in message.media if not part.is_removed), BLANK_SCREENSHOT)
+        return {**members, "output": msgspec.Raw(shot)}
+    if item_type == _SHELL and output is not None and _read_chunks(output) is not None:
+        return {**members, "output": msgspec.Raw(_write_chunks(message.texts, list(map(bytes, decode_items(output)))))}
+    return {**members, "output": msgspec.Raw(write_content(message, output, "input_text"))}
+
+
+def _write_chunks(texts: Sequence[str], chunks: Sequence[bytes]) -> bytes:
+    """A shell's output with each text replaced. If there are fewer texts than before, chunks without text go."""
+    left, written, last = list(texts), [], b""
+    for chunk in chunks:
+        members = read_members(chunk)
+        is_kept = False
+        for name in _STREAMS:
+            if decode_or_none(members.get(name)):
+                is_kept = is_kept or bool(left)
+                members[name] = _raw(left.pop(0) if left else "")
+        last = msgspec.json.encode(members)
+        if is_kept:
+            written.append(last)
+    if left:
+        written.append(_write_chunk("\n".join(left), failed=False))
+    return b"[" + b",".join(written or [last]) + b"]"
+
+
+def _write_chunk(text: str, *, failed: bool) -> bytes:
+    return orjson.dumps({"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": int(failed)}})
+
+
+def write_missing_result(call_id: str, text: str, call_type: str) -> bytes:
+    """The result of a call of this type for which the client sent none. It approves nothing and reports a failure."""
+    item_type = RESULT_TYPES.get(call_type, "function_call_output")
+    if item_type == _APPROVAL:
+        said = {"approval_request_id": call_id, "approve": False, "reason": text}
+    elif item_type == _COMPUTER:
+        said = {"call_id": call_id, "output": orjson.Fragment(BLANK_SCREENSHOT)}
+    elif item_type == _SHELL:
+        said = {"call_id": call_id, "output": orjson.Fragment(b"[" + _write_chunk(text, failed=True) + b"]")}
+    elif item_type == _PATCH:
+        said = {"call_id": call_id, "status": "failed", "output": text}
+    else:
+        said = {"call_id": call_id, "output": text}
+    return orjson.dumps({"type": item_type, **said})
+
+
+def _raw(value: str) -> msgspec.Raw:
+    return msgspec.Raw(orjson.dumps(value))

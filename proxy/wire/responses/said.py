@@ -1,0 +1,162 @@
+"""Reads what the model said: messages, reasoning, calls, and the calls that its server has answered.
+
+Law: each item of a unit is read; what has an unknown form is counted by its JSON.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from proxy.wire.content.media import count_part
+from proxy.wire.content.read import read_content, read_media, write_canonical
+from proxy.wire.content.schemas import decode_or_none, write_compact
+from proxy.wire.responses.cost import count_sealed, has_uncounted
+from proxy.wire.responses.results import read_call, read_output
+from proxy.wire.responses.units import COMPACTIONS, Kind, read_type, tell_kind
+from rules.conversation import CountTokens, Media, Message, Role, ToolCall
+from rules.tokens.families import Costs
+from rules.tokens.tool_schemas import as_schema
+
+LOCAL_TYPES = frozenset({"ghost_snapshot"})
+"""Types of items that clients keep for themselves. No server reads them. Source: Codex."""
+_SAID = {
+    "web_search_call": ("action",),
+    "file_search_call": ("queries", "results"),
+    "code_interpreter_call": ("code", "outputs"),
+    "image_generation_call": ("revised_prompt",),
+    "mcp_call": ("name", "arguments", "output", "error"),
+    "tool_search_call": ("arguments",),
+    "program": ("code",),
+    "program_output": ("result",),
+}
+"""For each type of item that the server has answered, the members with its texts."""
+_SCHEMAS = {"mcp_list_tools": "tools", "tool_search_output": "tools"}
+"""Items whose tools the model reads. They are counted, but are no texts that anybody said."""
+_TEXT_KEYS = ("text", "logs")
+
+
+class Said:
+    """What the items of one unit say, and what they cost besides.
+
+    extra_texts: texts that are counted but are not part of what was said, such as reasoning.
+    sealed_tokens: tokens of encrypted reasoning.
+    """
+
+    def __init__(self, count: CountTokens, costs: Costs) -> None:
+        self._count = count
+        self._costs = costs
+        self._texts: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._media: list[Media] = []
+        self._is_compacted = False
+        self._has_uncounted = False
+        self._has_reasoning = False
+        self.canonical: list[bytes] = []
+        self.extra_texts: list[str] = []
+        self.sealed_tokens = 0
+
+    def message(self, unit: bytes) -> Message:
+        """The message of all items, without its token count and its digest."""
+        return Message(
+            Role.ASSISTANT,
+            tuple(self._texts),
+            tuple(self._calls),
+            media=tuple(self._media),
+            raw=unit,
+            has_reasoning=self._has_reasoning,
+            has_uncounted=self._has_uncounted,
+            keeps_before=self._is_compacted,
+        )
+
+    def add(self, raw: bytes, members: dict[str, msgspec.Raw]) -> None:
+        """Add an item. Raises one of DECODE_ERRORS."""
+        item_type = read_type(decode_or_none(members.get("type")))
+        kind = tell_kind(item_type, decode_or_none(members.get("role")))
+        name = item_type or ""
+        self._has_uncounted = self._has_uncounted or has_uncounted(members)
+        if kind is Kind.SPEECH:
+            self._add_speech(members.get("content"))
+        elif kind is Kind.CALL:
+            self._calls.append(read_call(name, members))
+        elif kind is Kind.RESULT:
+            output = read_output(name, members, self._count, self._costs)
+            self._texts += output.texts
+            self._media += output.media
+            self.canonical += output.canonical
+        elif kind is Kind.REASONING:
+            self._add_reasoning(members)
+        elif name in COMPACTIONS:
+            self._is_compacted = self._has_reasoning = True
+            self.sealed_tokens += _count_sealed(members)
+            self.canonical.append(write_canonical(raw))
+        elif kind is Kind.UNKNOWN:
+            self._add_unknown(raw, name)
+        else:
+            self._add_served(raw, name, members)
+
+    def _add_speech(self, content: msgspec.Raw | None) -> None:
+        texts, parts = read_content(content)
+        self._texts += texts
+        for part, before in parts:
+            refusal = as_schema(decode_or_none(msgspec.Raw(part))).get("refusal")
+            if isinstance(refusal, str):
+                self.extra_texts.append(refusal)
+            else:
+                self._media.append(read_media(part, before, self._count, self._costs))
+                self.canonical.append(write_canonical(part))
+
+    def _add_reasoning(self, members: dict[str, msgspec.Raw]) -> None:
+        """Encrypted reasoning stands for its texts. Servers render the reasoning itself, or else its summary."""
+        self._has_reasoning = True
+        if isinstance(decode_or_none(members.get("encrypted_content")), str):
+            self.sealed_tokens += _count_sealed(members)
+            return
+        texts = [*_find_texts(decode_or_none(members.get("content")))]
+        self.extra_texts += texts or [*_find_texts(decode_or_none(members.get("summary")))]
+
+    def _add_unknown(self, raw: bytes, item_type: str) -> None:
+        if item_type in LOCAL_TYPES:
+            return
+        self._media.append(Media(raw, self._count(raw.decode("utf-8", "replace"))))
+        self.canonical.append(write_canonical(raw))
+
+    def _add_served(self, raw: bytes, item_type: str, members: dict[str, msgspec.Raw]) -> None:
+        """Add a call that its server has answered. The server may render more than the item has."""
+        self._has_uncounted = True
+        if item_type in _SCHEMAS:
+            self.extra_texts += _find_texts(decode_or_none(members.get(_SCHEMAS[item_type])))
+        for name in _SAID.get(item_type, ()):
+            self._texts += _find_texts(decode_or_none(members.get(name)))
+        if item_type == "image_generation_call":
+            source = {"type": "image", "source": {"data": decode_or_none(members.get("result"))}}
+            self._media.append(Media(raw, count_part(msgspec.json.encode(source), self._count, self._costs)))
+        elif item_type == "code_interpreter_call":
+            for part in _find_images(decode_or_none(members.get("outputs"))):
+                self._media.append(Media(part, count_part(part, self._count, self._costs)))
+
+
+def _count_sealed(members: dict[str, msgspec.Raw]) -> int:
+    sealed = decode_or_none(members.get("encrypted_content"))
+    return count_sealed(len(sealed)) if isinstance(sealed, str) else 0
+
+
+def _find_texts(value: Any) -> Iterator[str]:
+    """The texts of a member: itself, those of its parts, or else its JSON. Images have none."""
+    for one in value if isinstance(value, list) else [value]:
+        part = as_schema(one)
+        text = next((part[key] for key in _TEXT_KEYS if isinstance(part.get(key), str)), one)
+        if isinstance(text, str):
+            yield from [text] if text else []
+        elif text is not None and not _is_image(part):
+            yield write_compact(text)
+
+
+def _find_images(value: Any) -> Iterator[bytes]:
+    yield from (
+        (msgspec.json.encode(one) for one in value if _is_image(as_schema(one))) if isinstance(value, list) else ()
+    )
+
+
+def _is_image(part: dict[str, Any]) -> bool:
+    return part.get("type") == "image"

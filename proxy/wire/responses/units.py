@@ -1,0 +1,146 @@
+"""Says which items of a transcript belong together: what the model said in one go is one unit.
+
+Law: total and linear. Only the last unit changes if items are added after it. A reasoning item stays with the message
+or call that it precedes, and parallel calls stay together.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+from proxy.wire.json.repair import DECODE_ERRORS, mend
+
+REFERENCE = "item_reference"
+COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
+"""Types of items that stand for everything before them. Source: OpenAI's Python SDK; Codex."""
+RESULT_TYPES = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+    "mcp_approval_request": "mcp_approval_response",
+}
+"""For each type of call that the client answers, the type of its result."""
+_SERVED = (
+    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_list_tools",
+    "mcp_call", "tool_search_call", "tool_search_output",
+)  # fmt: skip
+
+
+class Kind(Enum):
+    """What an item is for the items around it.
+
+    MODEL: the model or its server wrote it, and it needs no result.
+    PROGRAM, PROGRAM_END: a program that calls tools, and its output. Everything in between belongs to it.
+    UNKNOWN: belongs to the items of the model before it, if there are any.
+    ALONE: a unit of its own.
+    """
+
+    SPEECH = auto()
+    REASONING = auto()
+    CALL = auto()
+    RESULT = auto()
+    MODEL = auto()
+    PROGRAM = auto()
+    PROGRAM_END = auto()
+    UNKNOWN = auto()
+    ALONE = auto()
+
+
+_KINDS = {
+    "reasoning": Kind.REASONING,
+    "program": Kind.PROGRAM,
+    "program_output": Kind.PROGRAM_END,
+    **dict.fromkeys(RESULT_TYPES, Kind.CALL),
+    **dict.fromkeys(RESULT_TYPES.values(), Kind.RESULT),
+    **dict.fromkeys(_SERVED, Kind.MODEL),
+    **dict.fromkeys((*COMPACTIONS, REFERENCE, "additional_tools", "configuration_update"), Kind.ALONE),
+}
+_OUTSIDE_RUNS = frozenset({Kind.ALONE, Kind.RESULT})
+_OPENS_NO_RUN = frozenset({Kind.ALONE, Kind.RESULT, Kind.UNKNOWN})
+
+
+class _Head(msgspec.Struct):
+    type: Any = None
+    role: Any = None
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def read_head(raw: bytes) -> tuple[str | None, Any]:
+    """The type and the role of an item; empty if it is not an object."""
+    try:
+        head = _decode_head(raw)
+    except DECODE_ERRORS:
+        try:
+            head = _decode_head(mend(raw))
+        except DECODE_ERRORS:
+            return "", None
+    return read_type(head.type), head.role
+
+
+def read_type(value: Any) -> str | None:
+    """The type of an item by its decoded `type`; empty if that is no string."""
+    return value if isinstance(value, str) or value is None else ""
+
+
+def tell_kind(item_type: str | None, role: Any) -> Kind:
+    """The kind of an item with this `type` and `role`; a message needs no type, and a reference has neither."""
+    if item_type is None or item_type == "message":
+        return Kind.SPEECH if role == "assistant" else Kind.ALONE
+    return _KINDS.get(item_type, Kind.UNKNOWN)
+
+
+class _Run:
+    """Items of the model from `start` on.
+
+    stop: where the run ends without the reasoning at its end.
+    """
+
+    __slots__ = ("_has_open_calls", "_has_speech", "_in_program", "start", "stop")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.stop = start
+        self._has_speech = self._has_open_calls = self._in_program = False
+
+    def takes(self, kind: Kind) -> bool:
+        """Whether the next item belongs to the items of the model, too."""
+        return kind not in _OUTSIDE_RUNS or (self._in_program and kind is Kind.RESULT)
+
+    def is_over(self, kind: Kind) -> bool:
+        """Whether the next item begins another message of the model, with the reasoning before it."""
+        return kind is Kind.SPEECH and self._has_speech and not self._has_open_calls and not self._in_program
+
+    def add(self, at: int, kind: Kind) -> None:
+        """Add the item at this index."""
+        if kind is not Kind.REASONING:
+            self.stop = at + 1
+        self._has_speech = self._has_speech or kind is Kind.SPEECH
+        self._has_open_calls = self._has_open_calls or (kind is Kind.CALL and not self._in_program)
+        self._in_program = (self._in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
+
+
+def find_units(raws: Sequence[bytes], start: int = 0) -> Iterator[tuple[int, int]]:
+    """The units from the item `start` on, where a unit begins: the half-open range of each, in order."""
+    run: _Run | None = None
+    for at in range(start, len(raws)):
+        kind = tell_kind(*read_head(raws[at]))
+        if run is not None and not run.takes(kind):
+            yield run.start, at
+            run = None
+        if run is None and kind in _OPENS_NO_RUN:
+            yield at, at + 1
+            continue
+        if run is None:
+            run = _Run(at)
+        elif run.is_over(kind):
+            yield run.start, run.stop
+            run = _Run(run.stop)
+        run.add(at, kind)
+    if run is not None:
+        yield run.start, len(raws)

@@ -1,0 +1,217 @@
+"""Decoding a transcript unit by unit, and going on from what was decoded of an earlier body."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.compaction.caches import make_known
+from proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
+from proxy.wire.transcript.body import Form, split_body
+from proxy.wire.transcript.known import Elements, Fixed, Known, KnownView
+from proxy.wire.transcript.units import FindUnits, decode_units, join_units, recall
+from rules.conversation import Message, Origin, Role
+
+
+class Body(msgspec.Struct):
+    """A request of nothing but elements."""
+
+    items: list[msgspec.Raw]
+
+
+FORM = Form(b'"items"', msgspec.json.Decoder(Body).decode, lambda body: body.items, lambda _: ())
+USER, LEADER = b'"user"', b'"leads"'
+ELEMENTS = st.sampled_from([USER, b'"model 1"', b'"model 2"', LEADER, b'["a","b"]', b'["a"]', b'["c","d","e"]'])
+"""Equal neighbours that are not the user's are one unit. A leader belongs to what follows it; if that is nothing or the
+user's, to what is before it. An array has a message for each text."""
+TRANSCRIPTS = st.lists(ELEMENTS, min_size=1, max_size=7).map(tuple)
+WAYS = [None, "runs"]
+
+
+def _find_runs(raws: Sequence[bytes], start: int) -> Iterator[tuple[int, int]]:
+    stop = start  # where the unit ends without the leaders at its end
+    for at in range(start, len(raws)):
+        if raws[at] == LEADER:
+            continue
+        end = at if raws[at] == USER else stop
+        if start < end and (raws[at] == USER or raws[at] != raws[end - 1]):
+            yield start, end
+            start = end
+        stop = at + 1
+        if raws[at] == USER:
+            yield at, stop
+            start = stop
+    if start < len(raws):
+        yield start, len(raws)
+
+
+def _find_units(way: str | None) -> FindUnits | None:
+    return None if way is None else _find_runs
+
+
+def _decode(unit: bytes) -> tuple[Message, ...]:
+    *before, last = orjson.loads(b"[" + unit + b"]")
+    parts = last if isinstance(last, list) else [last]
+    return tuple(Message(Role.USER, (*map(str, before), part), raw=unit) for part in parts)
+
+
+def _decode_whole(raws: tuple[bytes, ...], way: str | None) -> Decoded:
+    """The transcript, decoded as if nothing were remembered."""
+    units = [(at, at + 1) for at in range(len(raws))] if way is None else list(_find_runs(raws, 0))
+    placed = [
+        (message, Origin(start, stop, part))
+        for start, stop in units
+        for part, message in enumerate(_decode(b",".join(raws[start:stop])))
+    ]
+    return Decoded(tuple(message for message, _ in placed), tuple(origin for _, origin in placed))
+
+
+class Forgetful:
+    """A memo that forgets everything at once."""
+
+    def get(self, key: object, /) -> None:
+        """Nothing."""
+
+    def get_many(self, keys: Iterable[object], /) -> list[None]:
+        """Nothing for each key."""
+        return [None for _ in keys]
+
+    def find_missing(self, keys: Iterable[object], /) -> list[object]:
+        """All of them."""
+        return list(keys)
+
+    def __setitem__(self, key: object, value: object, /) -> None:
+        """Forget the value."""
+
+
+def _make_view(*, forgets: bool, number: int = 0) -> KnownView:
+    elements: Elements = Forgetful()  # type: ignore[assignment]
+    fixed: Fixed = Forgetful()  # type: ignore[assignment]
+    return (Known(elements, fixed) if forgets else make_known()).view("test", number)
+
+
+def _begin(raws: Sequence[bytes], begun: Begun | None = None) -> Beginning:
+    beginning = split_body(FORM, b'{"items":[' + b",".join(raws) + b"]}", begun).beginning
+    assert beginning is not None
+    assert beginning.raws == tuple(raws)
+    return beginning
+
+
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of a few bytes are kept, too."""
+    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(TRANSCRIPTS)
+def test_each_message_has_the_place_of_its_unit(way: str | None, raws: tuple[bytes, ...]) -> None:
+    """Whether or not the body may be continued, and whether or not its units are known."""
+    whole, view, find_units = _decode_whole(raws, way), _make_view(forgets=False), _find_units(way)
+    for beginning in (None, _begin(raws), None, _begin(raws)):
+        assert decode_units(raws, beginning, view, _decode, find_units) == whole
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("forgets", [False, True])
+@given(raws=TRANSCRIPTS)
+def test_a_grown_transcript_is_decoded_as_if_it_were_new(
+    way: str | None, raws: tuple[bytes, ...], *, forgets: bool
+) -> None:
+    """Wherever the earlier body ended, even within a unit."""
+    find_units = _find_units(way)
+    for number in range(1, len(raws) + 1):
+        view, earlier = _make_view(forgets=forgets), _begin(raws[:number])
+        assert decode_units(raws[:number], earlier, view, _decode, find_units) == _decode_whole(raws[:number], way)
+        on = _begin(raws, Begun(earlier, number))
+        assert decode_units(raws, on, view, _decode, find_units) == _decode_whole(raws, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("forgets", [False, True])
+@given(turns=st.lists(st.tuples(st.integers(1, 20), st.lists(ELEMENTS, max_size=3)), min_size=1, max_size=6))
+def test_a_session_that_goes_back_and_on_is_decoded_as_if_it_were_new(
+    way: str | None, turns: list[tuple[int, list[bytes]]], *, forgets: bool
+) -> None:
+    """Each request keeps the first elements of the last one, all or some, and adds others or none."""
+    view = _make_view(forgets=forgets)
+    last = _begin([b'"user"'])
+    for kept, new in turns:
+        number = min(kept, len(last.raws))
+        raws = (*last.raws[:number], *new)
+        last = _begin(raws, Begun(last, number))
+        assert decode_units(raws, last, view, _decode, _find_units(way)) == _decode_whole(raws, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(TRANSCRIPTS, st.data())
+def test_only_what_is_new_is_decoded(way: str | None, raws: tuple[bytes, ...], data: st.DataObject) -> None:
+    """What is recalled begins the transcript. If others follow, the earlier body's last unit is decoded again."""
+    view, find_units = _make_view(forgets=True), _find_units(way)
+    number = data.draw(st.integers(1, len(raws)))
+    earlier = _begin(raws[:number])
+    decode_units(raws[:number], earlier, view, _decode, find_units)
+    on = _begin(raws, Begun(earlier, number))
+    recalled, whole, decoded = recall(raws, on, view, find_units), _decode_whole(raws, way), list[bytes]()
+
+    assert recalled.messages == whole.messages[: len(recalled.messages)]
+    assert recalled.origins == whole.origins[: len(recalled.origins)]
+    last = _decode_whole(raws[:number], way).origins[-1]
+    at = last.start if way is not None and number < len(raws) else number
+    assert len(recalled.origins) == sum(origin.stop <= at for origin in whole.origins)
+
+    decode_units(raws, on, view, lambda unit: decoded.append(unit) or _decode(unit), find_units)
+    units = [(start, start + 1) for start in range(at, len(raws))] if way is None else _find_runs(raws, at)
+    assert decoded == list(dict.fromkeys(join_units(raws, units)))  # equal units are decoded once
+
+
+def test_without_a_beginning_nothing_is_recalled() -> None:
+    """Nor for another way of counting, nor before anything was decoded."""
+    raws, known = (b'"user"', b'"model 1"'), make_known()
+    view, other = known.view("test", 0), known.view("test", 1)
+    beginning = _begin(raws)
+    assert recall(raws, beginning, view) == Decoded()
+    decode_units(raws, beginning, view, _decode)
+
+    assert recall(raws, beginning, view) == _decode_whole(raws, None)
+    assert recall(raws, beginning, other) == recall(raws, None, view) == Decoded()
+
+
+def _refuse(unit: bytes) -> tuple[Message, ...]:
+    raise msgspec.DecodeError
+
+
+def test_an_error_of_a_unit_is_raised_and_nothing_is_noted() -> None:
+    """The next attempt decodes the transcript as if it were the first."""
+    raws, view = (b'"user"', b'"model 1"'), _make_view(forgets=False)
+    beginning = _begin(raws)
+    with pytest.raises(msgspec.DecodeError):
+        decode_units(raws, beginning, view, _refuse)
+
+    assert recall(raws, beginning, view) == Decoded()
+    assert decode_units(raws, beginning, view, _decode) == _decode_whole(raws, None)
+
+
+@pytest.mark.parametrize(("number", "is_grown"), [(0, False), (1, False), (8, True), (9, True)])
+def test_a_body_of_mostly_known_elements_counts_as_grown(number: int, *, is_grown: bool) -> None:
+    """A client that writes the JSON around its messages differently at each turn is known by them."""
+    raws, view = tuple(b'"user %d"' % each for each in range(9)), _make_view(forgets=False)
+    decode_units(raws[:number], None, view, _decode)
+    beginning = _begin(raws)
+    assert not beginning.is_grown
+    decode_units(raws, beginning, view, _decode)
+    assert beginning.is_grown is is_grown
+
+
+def test_an_empty_transcript_has_no_messages() -> None:
+    for way in WAYS:
+        assert decode_units((), _begin(()), _make_view(forgets=False), _decode, _find_units(way)) == Decoded()
+
+
+def test_a_unit_is_its_elements_and_commas() -> None:
+    raws = (b"1", b"[2, 3]", b'"4,"')
+    assert join_units(raws, [(0, 1), (1, 3)]) == [b"1", b'[2, 3],"4,"']
+    assert join_units(raws, []) == []

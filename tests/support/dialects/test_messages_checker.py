@@ -1,0 +1,216 @@
+"""The checker of Messages: it accepts what is right and names what is wrong."""
+
+from typing import Any
+
+import orjson
+import pytest
+from support.dialects.messages_checker import check_changes, check_request
+from support.dialects.messages_validity import check_body
+from support.dialects.seals import seal
+from support.sessions import DATA, needs_data, read_rows
+
+Wire = dict[str, Any]
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+PLAN = {"type": "thinking", "thinking": "hm", "signature": seal("hm")}
+USE = {"type": "tool_use", "id": "a", "name": "run", "input": {"n": 1.50}}
+OUT = {"type": "tool_result", "tool_use_id": "a", "content": "out", "is_error": False}
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+TASK = {"role": "user", "content": "task"}
+ASKED = {"role": "assistant", "content": [PLAN, {"type": "text", "text": "I run it."}, USE]}
+GIVEN = {"role": "user", "content": [OUT, {"type": "text", "text": "and then?"}]}
+SAID = {"role": "assistant", "content": [{"type": "text", "text": "said"}]}
+LAST = {"role": "user", "content": [{"type": "text", "text": "last", **MARK}]}
+TALK = [TASK, ASKED, GIVEN, SAID, LAST]
+MEMO = {"role": "user", "content": [{"type": "text", "text": "task"}, {"type": "text", "text": "summary"}]}
+BRIDGE = {"role": "assistant", "content": "understood"}
+TOOLS = [{"name": "run", "input_schema": {"type": "object"}}]
+
+
+def body(messages: object, **members: object) -> Wire:
+    return {"model": "m", "max_tokens": 2000, "system": "s", "messages": messages, "tools": TOOLS, **members}
+
+
+def change(messages: list[Wire], old: list[Wire] = TALK) -> list[str]:
+    return check_changes(orjson.dumps(body(old)), orjson.dumps(body(messages)))
+
+
+def user(*blocks: Wire) -> Wire:
+    return {"role": "user", "content": list(blocks)}
+
+
+def model(*blocks: Wire) -> Wire:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        body(TALK),
+        body([TASK, model(USE), user(OUT)]),
+        body([TASK, model(USE, {**USE, "id": "b"}), user({**OUT, "tool_use_id": "b"}, OUT), SAID, LAST]),
+        body([TASK, model(USE, {**USE, "id": "b"}), user(OUT), user({**OUT, "tool_use_id": "b"})]),
+        body([TASK, SAID]),
+        body([TASK, {"role": "system", "content": "hint"}, SAID, LAST]),
+        body([TASK, model(SEARCH, FOUND, PLAN, {"type": "text", "text": "found"}), LAST]),
+        body([TASK, model({"type": "nobody_knows"}), LAST]),
+        body([TASK, model(USE), user({"type": "tool_result", "tool_use_id": "a", "content": ""})]),
+        body(
+            TALK[:3],
+            thinking={"type": "enabled", "budget_tokens": 1024},
+            system=[{"type": "text", "text": "s", **HOUR}],
+        ),
+    ],
+)
+def test_what_the_provider_accepts_is_accepted(right: Wire) -> None:
+    """Results in any order, turns in several messages, server tools, thinking, markers, and unknown blocks."""
+    assert check_body(right) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (body([]), "messages: at least one"),
+        (body([SAID, LAST]), "messages: the first message must be the user's"),
+        (body([{**TASK, "role": "tool"}]), "messages.0.role: 'tool'"),
+        (body([{**TASK, "content": ""}]), "messages.0: must have non-empty content"),
+        (body([TASK, model(), LAST]), "messages.1: must have non-empty content"),
+        (body([TASK, {"role": "assistant", "content": None}]), "messages.1.content: neither"),
+        (body([user({"type": "text", "text": " \n"})]), "messages.0.content.0: text content blocks"),
+        (
+            body([TASK, model(USE), user({**OUT, "content": [{"type": "text", "text": ""}]})]),
+            "messages.2.content.0: text content blocks",
+        ),
+        (body([TASK, {"role": "assistant", "content": "so "}]), "final assistant content cannot end"),
+        (body([user(USE)]), "messages.0.content.0: tool_use in a message of the user"),
+        (body([TASK, model(OUT)]), "messages.1.content.0: tool_result in a message of the assistant"),
+        (body([TASK, model(USE), LAST]), "tool_use 'a' has no tool_result in the next message"),
+        (body([TASK, model(USE)]), "tool_use 'a' has no tool_result in the next message"),
+        (body([TASK, model(USE), user({"type": "text", "text": "x"}, OUT)]), "a tool_result after another block"),
+        (body([TASK, model(USE), LAST, SAID, user(OUT)]), "unexpected tool_result of 'a'"),
+        (body([user(OUT), SAID, LAST]), "unexpected tool_result of 'a'"),
+        (body([TASK, model(USE), user(OUT, OUT)]), "unexpected tool_result of 'a', or a second one"),
+        (body([TASK, model(FOUND), LAST]), "web_search_tool_result of 's' has no call before it"),
+        (body([TASK, model(USE), user(OUT), model(USE), user(OUT)]), "tool_use ids must be unique: 'a'"),
+        (body([TASK, model({**USE, "id": "a:b"}), user({**OUT, "tool_use_id": "a:b"})]), "tool_use.id: 'a:b'"),
+        (body([TASK, model({**USE, "input": "{}"}), user(OUT)]), "tool_use 'a': no input"),
+        (body([TASK, model({"type": "text", "text": "x"}, PLAN), LAST]), "messages.1: the final block"),
+        (body([TASK, model({"type": "text", "text": "x"}, PLAN, USE), user(OUT)]), "messages.1: thinking does not"),
+        (body([TASK, model({"type": "thinking", "thinking": ""}, USE), user(OUT)]), "messages.1: thinking without"),
+        (
+            body(
+                [*TALK[:3], model({**USE, "id": "b"}), user({**OUT, "tool_use_id": "b"})], thinking={"type": "enabled"}
+            ),
+            "the last assistant message must start with a thinking block",
+        ),
+        (body([TASK, model({**PLAN, **MARK}, USE), user(OUT)]), "cache_control on thinking"),
+        (body([user(*[{"type": "text", "text": "x", **MARK}] * 5)]), "5 blocks with cache_control; at most 4"),
+        (body([user(*[{"type": "text", "text": "x", **MARK}] * 4)], **MARK), "5 blocks with cache_control"),
+        (body([LAST, SAID, user({"type": "text", "text": "x", **HOUR})]), "a cache_control of 1h after one of 5m"),
+        (body([user({"type": "text", "text": "x", **HOUR})], tools=[{**TOOLS[0], **MARK}]), "a cache_control of 1h"),
+        ({"model": "m", "messages": [TASK]}, "max_tokens: field required"),
+        (body([TASK], thinking={"type": "enabled", "budget_tokens": 2000}), "max_tokens must be greater than"),
+        (body([TASK], thinking={"type": "enabled"}, temperature=0.2), "temperature may only be set to 1"),
+        (body([TASK], thinking={"type": "enabled"}, tool_choice={"type": "any"}), "thinking may not be enabled when"),
+        (body([TASK, model(USE), user(OUT)], tools=[]), "requests which include tool_use"),
+        (body([TASK], tools=[], tool_choice={"type": "auto"}), "tool_choice may only be specified"),
+    ],
+)
+def test_what_the_provider_refuses_is_named(wrong: Wire, problem: str) -> None:
+    assert any(found.startswith(problem) for found in check_body(wrong)), check_body(wrong)
+
+
+def test_counting_needs_no_limit() -> None:
+    """`count_tokens` has no `max_tokens`."""
+    assert check_body({"model": "m", "messages": [TASK]}, counts_only=True) == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        TALK,
+        [MEMO, SAID, LAST],
+        [MEMO, BRIDGE, LAST],
+        [{"role": "user", "content": "task\n\nsummary"}, SAID, LAST],
+        [TASK, ASKED, user({**OUT, "content": "[pruned]"}, GIVEN["content"][1]), SAID, LAST],
+        [TASK, ASKED, user(OUT, {**GIVEN["content"][1], **MARK}), SAID, LAST],
+    ],
+)
+def test_what_may_change_is_accepted(sent: list[Wire]) -> None:
+    """A summary behind the task statement, with or without a bridge, a shorter result, and a marker that moved."""
+    assert change(sent) == []
+
+
+def test_a_missing_result_may_be_added() -> None:
+    """It has only what it needs, and is in the user's message."""
+    added = {"type": "tool_result", "tool_use_id": "a", "content": "aborted"}
+    assert change([TASK, ASKED, user(added, LAST["content"][0])], [TASK, ASKED, LAST]) == []
+    wrong = change([TASK, ASKED, user({**added, "is_error": True}, LAST["content"][0])], [TASK, ASKED, LAST])
+    assert wrong == ["members of a user block are not the client's: type, tool_use_id, content, is_error"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ([TASK, model(*ASKED["content"][1:]), GIVEN, SAID, LAST], "assistant message 0"),
+        ([TASK, model({**PLAN, "signature": ""}, *ASKED["content"][1:]), GIVEN, SAID, LAST], "assistant message 0"),
+        ([TASK, model(*ASKED["content"][:2], {**USE, "input": {"n": 1.6}}), GIVEN, SAID, LAST], "assistant message 0"),
+        ([TASK, model(*ASKED["content"][:2], {**USE, "id": "b"}), GIVEN, SAID, LAST], "assistant message 0"),
+        ([MEMO, SAID, LAST, SAID, LAST], "assistant message 1"),
+        ([TASK, SAID, LAST, ASKED, GIVEN], "assistant message 1"),
+        ([TASK, ASKED, user({**OUT, "tool_use_id": "b"}, GIVEN["content"][1]), SAID, LAST], "members of a user block"),
+        ([TASK, ASKED, user({**OUT, "is_error": True}, GIVEN["content"][1]), SAID, LAST], "members of a user block"),
+        ([TASK, ASKED, user({**OUT, "content": ""}, GIVEN["content"][1]), SAID, LAST], "message 2: a tool message"),
+        ([{**MEMO, "name": "x"}, SAID, LAST], "members of a user message: role, name"),
+        ([MEMO, SAID, user({"type": "text", "text": "last"})], "the cache marker of the messages was lost"),
+        ([MEMO, SAID, user({"type": "text", "text": "last", **HOUR})], "a cache marker of our own"),
+        ([MEMO, {"role": "system", "content": "x"}, SAID, LAST], "system messages are not the client's"),
+        ([SAID, LAST], "the task statement is not complete"),
+        ([{"role": "user", "content": "summary task"}, SAID, LAST], "the first user message does not begin with"),
+        ([MEMO, SAID, user({"type": "text", "text": "la", **MARK})], "the last user message is missing"),
+        ([MEMO, LAST], "two user messages in a row"),
+        ([MEMO, BRIDGE, SAID, LAST], "an assistant message that is not the client's is between"),
+    ],
+)
+def test_what_should_have_stayed_is_named(sent: list[Wire], problem: str) -> None:
+    assert any(found.startswith(problem) for found in change(sent)), change(sent)
+
+
+def test_other_blocks_of_the_user_are_unchanged_and_in_order() -> None:
+    """Images, documents and unknown blocks; one that was cut is no problem."""
+    first, second = {"type": "image", "source": {"n": 1}}, {"type": "document", "source": {"n": 2}, "citations": {}}
+    old = [TASK, SAID, user(first, second, {"type": "text", "text": "last"})]
+    assert change([TASK, SAID, user(second, {"type": "text", "text": "last"})], old) == []
+    assert change([TASK, SAID, user(second, first, {"type": "text", "text": "last"})], old) != []
+    assert change([TASK, SAID, user({**first, "x": 1}, second, {"type": "text", "text": "last"})], old) != []
+
+
+def test_a_bridge_cannot_be_the_last_assistant_message_while_thinking_is_enabled() -> None:
+    """The provider wants thinking there, and only it can sign one. Without thinking, the bridge is no problem."""
+    raws = [
+        orjson.dumps(body(one, thinking={"type": "enabled"}))
+        for one in (TALK, [MEMO, BRIDGE, LAST], [MEMO, SAID, LAST])
+    ]
+    assert check_changes(raws[0], raws[1]) == [
+        "thinking is enabled, and the last assistant message is not the client's"
+    ]
+    assert check_changes(raws[0], raws[2]) == []
+
+
+def test_other_members_keep_their_bytes_and_order() -> None:
+    sent = orjson.dumps(body(TALK))
+    assert check_request(sent, sent) == []
+    assert check_changes(sent, sent.replace(b'"system":"s"', b'"system":"t"')) == ["system was changed"]
+    assert check_changes(sent, sent.replace(b'"name":"run","input_schema"', b'"name":"go","input_schema"')) == [
+        "tools was changed"
+    ]
+
+
+@needs_data
+def test_the_recorded_client_sends_what_the_provider_accepts() -> None:
+    """Every recorded Messages request is valid, and equal to itself."""
+    bodies = [orjson.dumps(row["body"]) for row in read_rows(DATA / "wire" / "claude.jsonl") if row["body"]]
+    assert len(bodies) >= 4
+    assert [problem for one in bodies for problem in check_request(one, one)] == []
