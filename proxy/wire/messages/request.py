@@ -110,7 +110,8 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    new = request.raws[len(recall(request.raws, request.beginning, known).messages) :]
+    origins = recall(request.raws, request.beginning, known).origins
+    new = request.raws[origins[-1].stop if origins else 0 :]
     return known.count_unknown_bytes((*_list_system(request), *new), _list_counted(request), TOOLS_FACTOR)
 
 
