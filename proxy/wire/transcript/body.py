@@ -50,7 +50,10 @@ class Form(Generic[B]):
 
 
 class Split(NamedTuple, Generic[B]):
-    """A body's members, the bytes of its elements, and the beginning for later bodies; None if it is too short."""
+    """A body's members, the bytes of its elements, and the beginning for later bodies; None if there can be none.
+
+    If the body continues an earlier one, the array in `members` does not have the common elements.
+    """
 
     members: B
     raws: tuple[bytes, ...]
