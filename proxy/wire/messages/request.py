@@ -35,6 +35,10 @@ tools takes as long as counting a text of this many times their length."""
 _MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(alternates=True, has_system_messages=False)
+SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False)
+"""With thinking, the last message of an assistant must begin with thinking, which nobody can write for the model. So no
+line of an assistant is inserted. Anthropic's API joins user messages that follow each other. Source: its pages on
+extended thinking and on the Messages API."""
 OUTSIDE = Origin(0, 0)
 """The position of the system message: before all elements, and in none of them."""
 
@@ -110,7 +114,7 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    new = request.raws[len(recall(request.raws, request.beginning, known).messages) :]
+    new = request.raws[recall(request.raws, request.beginning, known).elements :]
     return known.count_unknown_bytes((*_list_system(request), *new), _list_counted(request), TOOLS_FACTOR)
 
 
@@ -133,7 +137,8 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     if fixed.has_functions and messages:
         tokens += count_shared_frame(messages[0], counting.count, counting.costs)
     origins = (OUTSIDE,) * len(outside) + decoded.origins
-    return Conversation(messages, max(tokens, 0), origins, SHAPE, continues)
+    shape = SHAPE_WITH_THINKING if request.is_reasoning else SHAPE
+    return Conversation(messages, max(tokens, 0), origins, shape, continues)
 
 
 _MARK = b"system:"
