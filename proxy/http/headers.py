@@ -32,6 +32,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
 """Client key, for clients that send the upstream's key in `Authorization`. It is never forwarded."""
+OUTCOME_HEADER = "x-trimtab-outcome"
+"""What was done to a request: a value of the metrics' label `outcome`."""
 AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
 """Headers by which an upstream routes a session to the server that has its prompt cache. Source: xAI, Fireworks,
 OpenRouter and other gateways."""
@@ -145,16 +147,22 @@ def request_headers(
 
 
 def write_own_headers(
-    request_id: str, overhead_seconds: float, tokens: Mapping[str, int] = NO_TOKENS, decisions: Iterable[Decision] = ()
+    request_id: str,
+    overhead_seconds: float,
+    outcome: str,
+    tokens: Mapping[str, int] = NO_TOKENS,
+    decisions: Iterable[Decision] = (),
 ) -> Headers:
     """The proxy's own headers of a response.
 
     request_id: as in the log line.
     overhead_seconds: time that the proxy itself took; sent in milliseconds.
+    outcome: a token of RFC 9651, with parameters or without.
     tokens: prompt tokens, by what they count.
     decisions: what each rule saved, in tokens.
     """
-    headers = [("x-trimtab-request-id", request_id), ("Server-Timing", f"trimtab;dur={overhead_seconds * 1000:.1f}")]
+    timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
+    headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
     if tokens:
         headers.append(("x-trimtab-tokens", ", ".join(f"{name}={number}" for name, number in tokens.items())))
     saved = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in decisions)

@@ -43,12 +43,12 @@ def fit_codex(call: Call, tools: Tools) -> Call:
     if call.name == "edit":
         patch = _write_patch(**call.arguments)
         program = f"text(await tools.apply_patch({json.dumps(patch)}));"
-        return Call("exec", {"input": program}) if "exec" in offered else Call("apply_patch", {"input": patch})
+        return Call("exec", program) if "exec" in offered else Call("apply_patch", patch)
     command = call.arguments.get("command") or f"cat {shlex.quote(call.arguments['path'])}"
     if "exec" not in offered:
         return Call("exec_command", {"cmd": command})
     program = f"const ended = await tools.exec_command({json.dumps({'cmd': command})});\ntext(ended.output);"
-    return Call("exec", {"input": program})
+    return Call("exec", program)
 
 
 def _write_patch(path: str, old: str, new: str) -> str:

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ class Client:
     dialect: the API that the driver speaks: "chat", "responses" or "messages".
     needs: files that must exist.
     environment: variables for the driver.
+    jobs: the jobs of the driver that not every driver has. `parse`: a structured answer. `held`: calls of a tool in a
+    conversation that the server holds.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Client:
     dialect: str = "chat"
     needs: tuple[Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    jobs: tuple[str, ...] = ()
 
     @property
     def parameter(self) -> object:
@@ -77,7 +80,9 @@ def _agents(name: str, dialect: str, **environment: str) -> Client:
 CLIENTS = (
     _own_openai("openai (Python)", "with_openai.py"),
     _own_openai("openai (Python) AzureOpenAI", "with_openai.py", OPENAI_AZURE="1"),
-    _own_openai("openai (Python) responses", "with_openai_responses.py", "responses"),
+    replace(
+        _own_openai("openai (Python) responses", "with_openai_responses.py", "responses"), jobs=("parse", "held")
+    ),
     _own_openai("openai (Python) responses not stored", "with_openai_responses.py", "responses", OPENAI_STORE="false"),
     _python("anthropic (Python)", "anthropic", "with_anthropic.py", "messages"),
     _langchain("langchain-openai", "chat"),
@@ -87,8 +92,12 @@ CLIENTS = (
     _agents("openai-agents", "chat"),
     _agents("openai-agents responses", "responses", OPENAI_RESPONSES="1"),
     _node("openai (Node)", "openai", "with_openai_node.mjs"),
-    _node("openai (Node) responses", "openai", "with_openai_node_responses.mjs", "responses"),
-    _node("@anthropic-ai/sdk (Node)", "@anthropic-ai/sdk", "with_anthropic_node.mjs", "messages"),
+    replace(
+        _node("openai (Node) responses", "openai", "with_openai_node_responses.mjs", "responses"), jobs=("parse",)
+    ),
+    replace(
+        _node("@anthropic-ai/sdk (Node)", "@anthropic-ai/sdk", "with_anthropic_node.mjs", "messages"), jobs=("held",)
+    ),
     _ai_sdk("@ai-sdk/openai-compatible", "@ai-sdk/openai-compatible", "chat"),
     _ai_sdk("@ai-sdk/openai chat", "@ai-sdk/openai", "chat", AI_SDK_API="chat"),
     _ai_sdk("@ai-sdk/openai responses", "@ai-sdk/openai", "responses"),

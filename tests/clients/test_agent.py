@@ -9,11 +9,12 @@ from pathlib import Path
 import orjson
 import pytest
 from clients.coding_agents import AGENTS
-from clients.dialects import DIALECTS, Dialect, read_tools
-from clients.interim import DialectModel as ScriptedModel
+from clients.dialects import DIALECTS, Dialect
 from programs.processes import run_program
 from support.wire_tap import WireTap
 from upstreams.scripted import Call, Turn, refuse_flatly
+from upstreams.speech.responses import read_tools
+from upstreams.strict import StrictModel
 
 WRONG, RIGHT = "return length - draught", "return depth - draught"
 PROGRAM = f'''"""How much water is left under a keel."""
@@ -58,13 +59,13 @@ async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, 
     """The agent fixes the program, and all requests forwarded are valid, with and without a configured window."""
     project = tmp_path / "project"
     write_project(project)
-    model = ScriptedModel(make_script(project), agent.window_tokens, refuse_flatly, agent.fit)
+    refusal = refuse_flatly if agent.dialect == "chat" else None
+    model = StrictModel(make_script(project), agent.window_tokens, fit=agent.fit, refusal=refusal)
     upstream.answer = model.answer
     tap = await start_tapped(*([f"defaults.context_window={agent.window_tokens}"] if knows else ()))
     environment = agent.prepare(tmp_path, tap.url)
     command = (str(agent.program), *agent.words, TASK)
     ended = await run_program(command, tmp_path, environment, directory=project, limit_seconds=180)
-    import pathlib; pathlib.Path("/tmp/h19/agentlog.txt").write_text("\n".join(repr(line) for line in log.lines) + repr([(i.asks_for_summary, len(i.body)) for i in model.refused]))
     assert ended.status == 0, ended.err
     assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
     check_forwarded(DIALECTS[agent.dialect], tap, model)
@@ -72,11 +73,12 @@ async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, 
     assert any(line["decisions"] for line in log.lines if line["event"] == "request")
 
 
-def check_forwarded(dialect: Dialect, tap: WireTap, model: ScriptedModel) -> None:
+def check_forwarded(dialect: Dialect, tap: WireTap, model: StrictModel) -> None:
     """Each turn was requested once. Forwarded requests are valid, contain the newest result, and needed compaction."""
     originals = [body for body in tap.bodies if read_tools(orjson.loads(body))]
     sent = [item for item in model.accepted if read_tools(item.json) and not item.asks_for_summary]
     assert len(originals) == len(sent) == len(model.turns)
+    assert model.invalid == []
     for original, forwarded in zip(originals, sent, strict=True):
         assert dialect.check(original, forwarded.body) == []
     assert "AssertionError" in next(dialect.read_results(orjson.loads(originals[-1])))

@@ -95,7 +95,7 @@ def read_models(body: bytes) -> Windows:
 
 def read_names(body: bytes) -> list[str]:
     """Read the names in a list of models, also of those without a window."""
-    names = (_find_name(entry) for entry in _find_entries(try_decode(body)))
+    names = (find_name(entry) for entry in find_entries(try_decode(body)))
     return [name for name in names if name is not None]
 
 
@@ -158,11 +158,11 @@ def _read_served(body: bytes) -> Windows:
 
 
 def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
-    entries = _find_entries(try_decode(body))
+    entries = find_entries(try_decode(body))
     by_model: dict[str, int] = {}
     by_alias: dict[str, int] = {}
     for entry in entries:
-        name = _find_name(entry)
+        name = find_name(entry)
         window_tokens = _read_window(entry, ranks)
         if window_tokens is None and isinstance(entry.get("parent"), str):
             window_tokens = by_model.get(entry["parent"])  # vLLM: an adapter has the window of its model
@@ -175,7 +175,8 @@ def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
     return Windows(by_model, None)
 
 
-def _find_name(entry: dict[str, Any]) -> str | None:
+def find_name(entry: dict[str, Any]) -> str | None:
+    """The name of a model in an entry of a list; None if it has none."""
     return next((name for path in _NAMES for name in _find(entry, path) if isinstance(name, str)), None)
 
 
@@ -185,7 +186,7 @@ def _find_aliases(entry: dict[str, Any], name: str) -> list[str]:
     return [*aliases, name.removesuffix(_LATEST)]
 
 
-def _find_entries(body: Any) -> list[dict[str, Any]]:
+def find_entries(body: Any) -> list[dict[str, Any]]:
     """The entries of a list of models, which is the whole body, or its member `data` or `models`."""
     if isinstance(body, dict):
         body = next((body[key] for key in ("data", "models") if isinstance(body.get(key), list)), None)

@@ -106,7 +106,7 @@ def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
     recalled = recall(request.raws, request.beginning, known, find_units)
-    start = recalled.origins[-1].stop if recalled.origins else 0
+    start = recalled.elements
     new = join_units(request.raws, find_units(request.raws, start))
     return known.count_unknown_bytes([*_read_system(request), *new], request.fixed[3:], TOOLS_FACTOR)
 

@@ -17,7 +17,8 @@ async function complete(model, askWith) {
   return answerOf(textOf(done), done.usage.input_tokens, done.usage.output_tokens);
 }
 
-async function read(model, stream) {
+// `thread: false` sends the whole conversation each time. By default the server holds it, as a thread.
+async function read(model, settings) {
   const parts = [];
   const readPart = ({ number }) => {
     parts.push(number);
@@ -25,14 +26,15 @@ async function read(model, stream) {
   };
   const description = "Read a part of the log.";
   const tools = [betaTool({ name: "read_part", description, inputSchema: parameters, run: readPart })];
-  const request = { model, max_tokens: 2048, system, messages: [user(question)], tools, thinking, stream, thread: false };
-  const done = await client.beta.messages.toolRunner({ ...request, max_iterations: 200 }).runUntilDone();
+  const request = { model, max_tokens: 2048, system, messages: [user(question)], tools, thinking };
+  const done = await client.beta.messages.toolRunner({ ...request, ...settings, max_iterations: 200 }).runUntilDone();
   return answerOf(textOf(done), null, null, parts);
 }
 
 await run({
   complete: (model) => complete(model, ask),
   stream: (model) => complete(model, askStreaming),
-  read: (model) => read(model, false),
-  "read-stream": (model) => read(model, true),
+  read: (model) => read(model, { thread: false }),
+  "read-stream": (model) => read(model, { thread: false, stream: true }),
+  held: (model) => read(model, {}),
 });

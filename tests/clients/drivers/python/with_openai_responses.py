@@ -57,11 +57,28 @@ async def read_all(model: str, ask: Any = ask) -> Answer:
     return answer
 
 
+async def read_held(model: str) -> Answer:
+    """Ask with a tool, and send only the results: the server holds what was before."""
+    answer = Answer()
+    done = await ask(model=model, instructions=SYSTEM, input=QUESTION, tools=TOOLS)
+    while calls := [item for item in done.output if item.type == "function_call"]:
+        numbers = [from_json(call.arguments)["number"] for call in calls]
+        answer.parts += numbers
+        results = [
+            {"type": "function_call_output", "call_id": call.call_id, "output": describe_part(number)}
+            for call, number in zip(calls, numbers, strict=True)
+        ]
+        done = await ask(model=model, input=results, tools=TOOLS, previous_response_id=done.id)
+    answer.text = done.output_text
+    return answer
+
+
 run(
     {
         "complete": complete,
         "stream": lambda model: complete(model, ask_streaming),
         "parse": parse,
+        "held": read_held,
         "read": read_all,
         "read-stream": lambda model: read_all(model, ask_streaming),
     },
