@@ -274,7 +274,7 @@ def test_what_was_derived_from_the_common_elements_goes_along() -> None:
     earlier = _begin(b'{"items":[1,2,3]}')
     messages = tuple(Message(Role.USER, (text,)) for text in "123")
     earlier.decoded[7] = Decoded(messages, whole_elements(3))
-    earlier.written = Written((), (), (), 0, -1)
+    earlier.written = Written(messages, whole_elements(3), (b'{"items":[1,2,3',), 3, 3)
     for number in (1, 2, 3):
         body = b'{"items":[' + b",".join([b"1", b"2", b"3"][:number]) + b",4]}"
         on = split_body(FORM, body, Begun(earlier, number)).beginning
