@@ -121,7 +121,5 @@ AGENTS = (
     CodingAgent("@qwen-code/qwen-code", BINARIES / "qwen", ("--yolo", "--prompt"), _prepare_qwen, 40_000),
     _codex("@openai/codex", "gpt-5.5", 26_000),
     _codex("@openai/codex with tools as items", "gpt-6.1-sol", 28_000),
-    CodingAgent(
-        "@anthropic-ai/claude-code", BINARIES / "claude", CLAUDE, _prepare_claude, 28_000, dialect="messages"
-    ),
+    CodingAgent("@anthropic-ai/claude-code", BINARIES / "claude", CLAUDE, _prepare_claude, 28_000, dialect="messages"),
 )
