@@ -15,18 +15,24 @@ SUMMARY = write_note("SUMMARY: what was read so far.")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool's name, and the arguments of the call."""
+    """A tool's name, and the arguments of the call; for a custom tool of Responses, a text."""
 
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | str
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A text of the model, and its tool calls."""
+    """A text of the model, and its tool calls.
+
+    thought: what it reasoned before. Chat completions do not show it.
+    is_cut_off: the response ends at the limit of output tokens.
+    """
 
     text: str
     calls: tuple[Call, ...] = ()
+    thought: str = ""
+    is_cut_off: bool = False
 
 
 def refuse(tokens: int, window: int) -> web.Response:
@@ -85,10 +91,13 @@ class ScriptedModel:
         return await reply(request, body, Turn(turn.text, calls), f"turn{self.played}")
 
 
-async def reply(request: web.BaseRequest, body: dict[str, Any], turn: Turn, name: str) -> web.StreamResponse:
+async def reply(
+    request: web.BaseRequest, body: dict[str, Any], turn: Turn, name: str, usage: dict[str, Any] | None = None
+) -> web.StreamResponse:
     """Send a turn in the form that the request asks for: whole, or as a stream, with usage if requested."""
-    usage = {"prompt_tokens": len(orjson.dumps(body)) // 4, "completion_tokens": 7}
-    usage["total_tokens"] = sum(usage.values())
+    if usage is None:
+        usage = {"prompt_tokens": len(orjson.dumps(body)) // 4, "completion_tokens": 7}
+        usage["total_tokens"] = sum(usage.values())
     if not body.get("stream"):
         return web.json_response(_whole(body["model"], turn, name) | {"usage": usage})
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -110,20 +119,20 @@ def _whole(model: str, turn: Turn, name: str) -> dict[str, Any]:
     return {"id": name, "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
 
 
-def _pieces(turn: Turn, name: str, usage: dict[str, int] | None) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+def _pieces(turn: Turn, name: str, usage: dict[str, Any] | None) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """The choices and other members of each chunk. Texts and arguments are split into two chunks."""
 
     def choices(delta: dict[str, Any], finish: str | None = None) -> list[Any]:
         return [{"index": 0, "delta": delta, "finish_reason": finish}]
 
     yield choices({"role": "assistant", "content": ""}), {}
-    for half in _halves(turn.text):
+    for half in split_halves(turn.text):
         yield choices({"content": half}), {}
     for index, call in enumerate(_calls(turn, name)):
         arguments = call["function"]["arguments"]
         opened = call | {"index": index, "function": call["function"] | {"arguments": ""}}
         yield choices({"tool_calls": [opened]}), {}
-        for half in _halves(arguments):
+        for half in split_halves(arguments):
             yield choices({"tool_calls": [{"index": index, "function": {"arguments": half}}]}), {}
     yield choices({}, _finish(turn)), {}
     if usage is not None:
@@ -142,9 +151,12 @@ def _calls(turn: Turn, name: str) -> list[dict[str, Any]]:
 
 
 def _finish(turn: Turn) -> str:
+    if turn.is_cut_off:
+        return "length"
     return "tool_calls" if turn.calls else "stop"
 
 
-def _halves(text: str) -> tuple[str, str]:
+def split_halves(text: str) -> tuple[str, str]:
+    """The halves of a text, which arrive in two events."""
     middle = len(text) // 2
     return text[:middle], text[middle:]

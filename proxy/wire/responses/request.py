@@ -106,7 +106,7 @@ def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
     recalled = recall(request.raws, request.beginning, known, find_units)
-    start = recalled.origins[-1].stop if recalled.origins else 0
+    start = recalled.elements
     new = join_units(request.raws, find_units(request.raws, start))
     return known.count_unknown_bytes([*_read_system(request), *new], request.fixed[3:], TOOLS_FACTOR)
 
@@ -170,10 +170,10 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
 
     Raises UndecodableError if the key of the items is written with escapes.
     """
-    if after is before:
+    if after is before or not request.raws:  # without items there is nothing to change
         return (request.body,)
     before, after = strip_system(before), strip_system(after)
-    if request.raws[:1] and request.raws[0].startswith(_TEXT):
+    if request.raws[0].startswith(_TEXT):
         pieces = _encode_text(request, after)
         if pieces is not None:
             return pieces

@@ -14,7 +14,8 @@ from rules.conversation import Message, Origin, whole_elements
 FindUnits = Callable[[Sequence[bytes], int], Iterable[tuple[int, int]]]
 """Finds the units from the element with this index on, where a unit begins: the half-open range of each, in order.
 
-Only the last unit may change if elements are added after it.
+If elements are added, only the last unit may change: it grows, or its last elements go to the unit after it, together
+with at least one of those that were added.
 """
 
 
@@ -31,7 +32,7 @@ def decode_units(
     find_units: None if each element is a unit.
     """
     recalled = recall(raws, beginning, known, find_units)
-    start = recalled.origins[-1].stop if recalled.origins else 0
+    start = recalled.elements
     if start == len(raws):
         return recalled
     units = [(at, at + 1) for at in range(start, len(raws))] if find_units is None else list(find_units(raws, start))
