@@ -216,6 +216,17 @@ class Config(Section):
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         return tuple(self.upstream_for(name) for name in sorted(names, key=str))
 
+    @property
+    def routes_by_model(self) -> bool:
+        """Whether the model of a request may decide to which upstream it goes."""
+        return any(policy.upstream is not None for policy in (self.defaults, *self.models))
+
+    def list_reachable(self) -> tuple[str | None, ...]:
+        """The names of the upstreams that requests can reach, the main one (None) first."""
+        profiles = self.profiles.values() if self.allow_header_override else ()
+        policies = (self.defaults, *map(self.over_defaults, (*self.models, *profiles)))
+        return tuple(dict.fromkeys((None, *(policy.upstream for policy in policies))))
+
     def routed_by(self, environment: Mapping[str, str]) -> Self:
         """The configuration with the proxies of the environment. Raises UnusableProxyError."""
         upstreams = {name: upstream.routed_by(environment) for name, upstream in self.upstreams.items()}

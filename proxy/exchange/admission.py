@@ -26,14 +26,10 @@ async def receive(
 ) -> tuple[ReceivedBody, Begun | None]:
     """Receive the body, and find the earlier body that it continues, if any.
 
-    The memory for it is counted in the request's account. A body that the memory could never hold is marked as too
-    large and is not decoded. Raises SlowRequestError and OverloadedError.
+    A body that the memory could never hold is marked as too large and is not decoded. Raises SlowRequestError and
+    OverloadedError.
     """
-    most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
-    services.uploads.open(request, services.memory.open(lane.name))
-    run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
-    with in_bounds():
-        received = await receive_body(request, most_bytes, services.uploads, run)
+    received = await hold(services, request, lane)
     body = received.json
     if body is None:
         return received, None
@@ -44,6 +40,18 @@ async def receive(
     if len(body) + work_bytes > services.memory.most_bytes:
         return replace(received, json=None, is_too_large=True), None
     return replace(received, work_bytes=work_bytes), begun
+
+
+async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
+    """Receive the body; only its beginning if it is too large. The memory is counted in the request's account.
+
+    Raises SlowRequestError and OverloadedError.
+    """
+    most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
+    services.uploads.open(request, services.memory.open(lane.name))
+    run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
+    with in_bounds():
+        return await receive_body(request, most_bytes, services.uploads, run)
 
 
 class working:  # noqa: N801 - used like a function, as `in_bounds`

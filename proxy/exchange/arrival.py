@@ -22,9 +22,8 @@ from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import is_bare
+from proxy.wire.routing.endpoints import MESSAGES, Endpoint, find_endpoint
 
-OTHER_ENDPOINT = "other"
-"""The endpoint of requests that no codec claims."""
 MAX_CHARS = 128
 """Longest logged name or path, in characters. Chosen: longer than real ones."""
 MAX_READ_CHARS = 64 * 1024
@@ -51,7 +50,8 @@ _PLAIN_PART = re.compile(r"[a-z_]{0,24}|v\d{1,2}((alpha|beta)\d{0,2})?|\.{1,2}")
 class Arrival:
     """A request whose head has arrived.
 
-    endpoint: name of the codec that claims the request, else `other`.
+    endpoint: its name in metrics and log lines: that of the codec that claims the request, else that of a known API.
+    passed: what is known of the request if no codec claims it; None if a codec does.
     method, path: in the form that may be logged.
     target: the request target as sent.
     headers: all headers in wire order; end_to_end: without the hop-by-hop ones.
@@ -70,13 +70,19 @@ class Arrival:
     tenant: Tenant
     request_id: str
     started_at: float
+    passed: Endpoint | None = None
     head: "Head | None" = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_messages(self) -> bool:
+        """Whether the request is of the Messages API, which has headers of its own for credentials."""
+        return self.endpoint == MESSAGES
 
     def forward(self, upstream: UpstreamConfig) -> CIMultiDict[str]:
         """Headers for an upstream, which ask for an uncompressed response. The caller may change them."""
         if self.head is None:
-            return request_headers(self.end_to_end, upstream, identity=True)
-        forwarded = self.head.forward(upstream).copy()
+            return request_headers(self.end_to_end, upstream, identity=True, is_messages=self.is_messages)
+        forwarded = self.head.forward(upstream, is_messages=self.is_messages).copy()
         length = self.head.find_length(self.headers)
         if length is not None and LENGTH in forwarded and forwarded[LENGTH] != length[1]:
             forwarded[length[0]] = length[1]
@@ -138,12 +144,12 @@ class Head:
             further[self.further_at] = length
         return headers, further
 
-    def forward(self, upstream: UpstreamConfig) -> CIMultiDict[str]:
-        """Headers for an upstream. The caller must not change them."""
+    def forward(self, upstream: UpstreamConfig, *, is_messages: bool) -> CIMultiDict[str]:
+        """Headers for an upstream. The caller must not change them. The path decides `is_messages`."""
         for known, headers in self.forwarded:
             if known is upstream:
                 return headers
-        headers = request_headers(self.end_to_end, upstream, identity=True)
+        headers = request_headers(self.end_to_end, upstream, identity=True, is_messages=is_messages)
         if len(self.forwarded) < MAX_UPSTREAMS:
             self.forwarded.append((upstream, headers))
         return headers
@@ -161,8 +167,9 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
                 kept[KEPT] = head
     headers, end_to_end = head.with_length(request.raw_headers)
     target = head.target
+    known = find_endpoint(request.method, request.path) if codec is None else Endpoint(codec.name)
     return Arrival(
-        endpoint=OTHER_ENDPOINT if codec is None else codec.name,
+        endpoint=known.label,
         method=tell_name(request.method, head.secrets),
         path=target if codec is not None and is_bare(codec, target) else tell_path(target, head.secrets),
         target=target,
@@ -172,6 +179,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
         tenant=head.tenant,
         request_id=os.urandom(ID_BYTES).hex(),
         started_at=time.monotonic(),
+        passed=known if codec is None else None,
         head=head,
     )
 

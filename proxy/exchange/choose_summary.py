@@ -9,16 +9,17 @@ from math import ceil
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
-from proxy.exchange.call import Call, find_credentials_for, place
+from proxy.exchange.call import Call, place
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.report import Phases
 from proxy.exchange.services import Services
-from proxy.http.credentials import find_query_keys
-from proxy.http.headers import AFFINITY_HEADERS
+from proxy.http.credentials import find_query_keys, keep_credentials
+from proxy.http.headers import keep_for_provider, request_headers
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.wire.dialects import DEFAULT
+from proxy.wire.routing.endpoints import MESSAGES
 from proxy.wire.routing.model import replace_deployment
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
@@ -184,7 +185,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
     max_tokens = call.view.policy.summary_max_tokens  # the size that the cut has reserved, whichever model writes
     view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
     arrival = call.arrival
-    affinity = [item for item in arrival.end_to_end if own and item[0].lower() in AFFINITY_HEADERS]
+    asked = [*keep_credentials(arrival.end_to_end), *(keep_for_provider(arrival.end_to_end) if own else ())]
     keys = find_query_keys(arrival.target)
     target = arrival.target if own else codec.path + (f"?{keys}" if keys else "")
     if own and settings.model is not None:
@@ -193,7 +194,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         upstream=upstream,
         url=place(upstream, codec, target),
         codec=codec,
-        headers=(*find_credentials_for(upstream, arrival.end_to_end), *affinity),
+        headers=tuple(request_headers(asked, upstream, identity=True, is_messages=codec.name == MESSAGES).items()),
         secret=arrival.tenant.secret,
         model=view.name.model,
         window_tokens=find_question_tokens(view, max_tokens),

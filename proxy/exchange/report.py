@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from proxy.exchange.arrival import OTHER_ENDPOINT, Arrival
+from proxy.exchange.arrival import Arrival
 from proxy.http.errors import ProxyError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
@@ -22,6 +22,8 @@ from rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
 """Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
+MAX_TOLD_PATHS = 64
+"""Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Target:
     is_secret: the model's name contains a credential of the client, so it must not become a label.
     match: the glob of `models` in the configuration that the model matches; None for none.
 
-    Of a request that no codec claims, only the upstream is known.
+    Of a request that no codec claims, the model is known only if it decided the upstream.
     """
 
     upstream: str
@@ -148,6 +150,7 @@ class Recorder:
     def __init__(self, metrics: Metrics, log: Any) -> None:
         self.metrics = metrics
         self._log = log
+        self._told_paths: set[str] = set()
 
     def label(self, target: Target) -> str:
         """The metrics' label of a request's model."""
@@ -161,6 +164,10 @@ class Recorder:
     def record_arrival(self, arrival: Arrival) -> None:
         """Log that a request has arrived, because its own log line may come much later."""
         self._log.debug("request_begun", request_id=arrival.request_id, method=arrival.method, path=arrival.path)
+
+    def record_unlisted(self, upstream: str, reason: str) -> None:
+        """Log that the merged list of models lacks those of an upstream."""
+        self._log.warning("models_unlisted", upstream=upstream, reason=reason)
 
     def record_page(self, path: str, status: int) -> None:
         """Log a request for one of our own pages."""
@@ -182,6 +189,8 @@ class Recorder:
             self._record_prompt(label, report, prompt)
         self._record_answer(label, report)
         self._write_line(report)
+        if report.error is None and report.arrival.passed is not None and report.arrival.passed.has_prompt:
+            self._tell_not_compacted(report.arrival)
 
     def _record_prompt(self, label: str, report: Report, prompt: Prompt) -> None:
         self.metrics.prompt_tokens.labels(label, "original").inc(prompt.original_tokens)
@@ -199,7 +208,7 @@ class Recorder:
 
     def _record_answer(self, label: str, report: Report) -> None:
         answered, pace = report.answered, report.pace
-        if report.arrival.endpoint != OTHER_ENDPOINT and report.upstream_seconds is not None:
+        if report.arrival.passed is None and report.upstream_seconds is not None:
             self.metrics.upstream_seconds.labels(label).observe(report.upstream_seconds)
         if answered.completion_tokens is not None:
             source = "estimated" if answered.is_estimated else "upstream"
@@ -209,6 +218,13 @@ class Recorder:
             rate = pace.tokens_per_second(answered.streamed_tokens or 0)
             if rate is not None:
                 self.metrics.output_rate.labels(label).observe(rate)
+
+    def _tell_not_compacted(self, arrival: Arrival) -> None:
+        """Warn, once for each path, that prompts pass there whatever their length."""
+        if arrival.path not in self._told_paths and len(self._told_paths) < MAX_TOLD_PATHS:
+            self._told_paths.add(arrival.path)
+            meaning = "trimtab does not compact requests at this path, so a prompt may become too long for its model"
+            self._log.warning("not_compacted", path=arrival.path, endpoint=arrival.endpoint, meaning=meaning)
 
     def _write_line(self, report: Report) -> None:
         arrival, target, prompt, answered = report.arrival, report.target, report.prompt, report.answered

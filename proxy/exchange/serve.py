@@ -75,12 +75,15 @@ class Journey:
 
     def write_headers(self) -> Headers:
         """The `x-trimtab-*` headers to add to the answer."""
-        prompt = _describe_prompt(self)
+        prompt, chosen = _describe_prompt(self), self.attempt.chosen
         overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
+        outcome = self.attempt.outcome if self.error is None else "refused"
+        if chosen is not None and chosen.planned.original.continues:
+            outcome += ";history=upstream"
         if prompt is None:
-            return write_own_headers(self.arrival.request_id, overhead_seconds)
+            return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
         tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
-        return write_own_headers(self.arrival.request_id, overhead_seconds, tokens, prompt.decisions)
+        return write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens, prompt.decisions)
 
     def report(self) -> Report:
         """The report of this request."""

@@ -32,9 +32,14 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
 """Client key, for clients that send the upstream's key in `Authorization`. It is never forwarded."""
+OUTCOME_HEADER = "x-trimtab-outcome"
+"""What was done to a request: a value of the metrics' label `outcome`."""
 AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
 """Headers by which an upstream routes a session to the server that has its prompt cache. Source: xAI, Fireworks,
 OpenRouter and other gateways."""
+PROVIDER_HEADERS = ("anthropic-", "openai-", "copilot-integration-id", "editor-version", "originator")
+"""Beginnings of the names of headers without which a provider may refuse a request or read it otherwise. Source: the
+APIs of Anthropic and OpenAI; GitHub Copilot's and ChatGPT's own clients."""
 
 REWRITING_HEADERS = frozenset(
     {
@@ -87,19 +92,43 @@ def is_sendable(text: str) -> bool:
     return CONTROL.search(text) is None
 
 
-def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
+def keep_for_provider(headers: Headers) -> Headers:
+    """The client's headers that a request of our own for the same session needs, credentials aside."""
+    return [
+        item for item in headers if (name := item[0].lower()) in AFFINITY_HEADERS or name.startswith(PROVIDER_HEADERS)
+    ]
+
+
+def write_key(key: str, upstream: UpstreamConfig, *, is_messages: bool = False) -> Headers:
+    """The headers in which an upstream looks for a key: those of its provider, else those of the dialect.
+
+    is_messages: the request is of the Messages API. Some servers of it look for the key where Anthropic does, others
+        where OpenAI does.
+    """
+    bearer, anthropics = ("Authorization", f"Bearer {key}"), ("x-api-key", key)
+    if upstream.provider == "azure":
+        return [("api-key", key)]
+    if upstream.provider == "anthropic":
+        return [anthropics]
+    return [anthropics, bearer] if is_messages else [bearer]
+
+
+def request_headers(
+    headers: Headers, upstream: UpstreamConfig, *, identity: bool, is_messages: bool = False
+) -> CIMultiDict[str]:
     """The headers that the upstream receives, in the client's order.
 
     The client's credentials are forwarded only if the upstream's `credential` setting says so. `identity` asks the
-    upstream for an uncompressed response. A repeated header is spelt like its first occurrence, because aiohttp
-    would drop it otherwise.
+    upstream for an uncompressed response. `is_messages`: as for `write_key`. A repeated header is spelt like its first
+    occurrence, because aiohttp would drop it otherwise.
     """
     own: dict[str, tuple[str, str]] = {}
     if identity:
         own["accept-encoding"] = ("Accept-Encoding", "identity")
     shown, left_out = upstream.shown, frozenset({"host", "expect"})
     if shown == "key":
-        own["authorization"] = ("Authorization", f"Bearer {upstream.api_key}")
+        shown_key = write_key(upstream.api_key or "", upstream, is_messages=is_messages)
+        own |= {item[0].lower(): item for item in shown_key}
         left_out |= REWRITING_HEADERS
     spelt: dict[str, str] = {}
     forwarded: CIMultiDict[str] = CIMultiDict()
@@ -118,16 +147,22 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
 
 
 def write_own_headers(
-    request_id: str, overhead_seconds: float, tokens: Mapping[str, int] = NO_TOKENS, decisions: Iterable[Decision] = ()
+    request_id: str,
+    overhead_seconds: float,
+    outcome: str,
+    tokens: Mapping[str, int] = NO_TOKENS,
+    decisions: Iterable[Decision] = (),
 ) -> Headers:
     """The proxy's own headers of a response.
 
     request_id: as in the log line.
     overhead_seconds: time that the proxy itself took; sent in milliseconds.
+    outcome: a token of RFC 9651, with parameters or without.
     tokens: prompt tokens, by what they count.
     decisions: what each rule saved, in tokens.
     """
-    headers = [("x-trimtab-request-id", request_id), ("Server-Timing", f"trimtab;dur={overhead_seconds * 1000:.1f}")]
+    timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
+    headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
     if tokens:
         headers.append(("x-trimtab-tokens", ", ".join(f"{name}={number}" for name, number in tokens.items())))
     saved = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in decisions)

@@ -170,12 +170,18 @@ async def replace_answer(
     reply: Reply, answer: aiohttp.ClientResponse, added: Headers, body: bytes
 ) -> web.StreamResponse:
     """Pass on the upstream's status and headers, with the JSON `body` in place of its own."""
-    reply.status = answer.status
-    reply.last_byte_at = time.monotonic()
     response = make_response(answer, added)
-    for name in ("Content-Length", "Content-Encoding", "Content-Type"):
+    for name in ("Content-Encoding", "Content-Type"):
         response.headers.popall(name, None)
     response.content_type = "application/json"
+    return await send_whole(reply, response, body)
+
+
+async def send_whole(reply: Reply, response: PlainResponse, body: bytes) -> web.StreamResponse:
+    """Send a response whose whole body is known."""
+    reply.status = response.status
+    reply.last_byte_at = time.monotonic()
+    response.headers.popall("Content-Length", None)
     response.content_length = len(body)
     await reply.begin(response)
     with suppress(ConnectionError):  # the client has left

@@ -168,6 +168,23 @@ async def receive_body(
     return ReceivedBody(wire, None, beginning[:PEEK_BYTES], is_too_large=True, rest=arriving)
 
 
+async def receive_beginning(request: web.BaseRequest, least_bytes: int, uploads: Uploads) -> ReceivedBody:
+    """Receive at least so many bytes of the body, if it has them; the rest is still to be read.
+
+    Raises SlowRequestError, and OverloadedError if too much is held already.
+    """
+    arriving = uploads.read(request)
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in arriving:
+        uploads.hold(request, len(piece))
+        pieces.append(piece)
+        size += len(piece)
+        if size >= least_bytes:
+            break
+    return ReceivedBody(pieces, None, b"".join(pieces)[:PEEK_BYTES], rest=arriving)
+
+
 async def _read(
     request: web.BaseRequest, max_bytes: int, arriving: AsyncIterator[bytes], uploads: Uploads
 ) -> bytes | list[bytes]:

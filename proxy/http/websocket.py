@@ -17,6 +17,7 @@ from yarl import URL
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient
 from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.http.headers import Headers
 from proxy.http.relay import STALLED_SECONDS, Reply, make_response, relay_answer
 from proxy.http.unreachable import name_host
 
@@ -37,9 +38,14 @@ def is_upgrade(request: web.BaseRequest) -> bool:
 
 
 async def relay_websocket(
-    reply: Reply, client: UpstreamClient, url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig
+    reply: Reply,
+    client: UpstreamClient,
+    url: URL,
+    headers: CIMultiDict[str],
+    upstream: UpstreamConfig,
+    added: Headers = (),
 ) -> web.StreamResponse:
-    """Forward the handshake, then pass bytes both ways until one end closes.
+    """Forward the handshake, then pass bytes both ways until one end closes. The answer has the headers `added`.
 
     Raises UpstreamUnreachableError, or UpstreamTimeoutError if the handshake takes longer than
     `upstream.connect_timeout_seconds`.
@@ -56,21 +62,21 @@ async def relay_websocket(
             )
             raise UpstreamTimeoutError(message) from error
         if answer.status != SWITCHING_PROTOCOLS:
-            return await relay_answer(reply, answer)
+            return await relay_answer(reply, answer, added)
         try:
-            return await _open_tunnel(reply, answer)
+            return await _open_tunnel(reply, answer, added)
         finally:
             answer.close()
 
 
-async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse, added: Headers) -> web.StreamResponse:
     """Send the upstream's acceptance to the client, and pass bytes."""
     upstream = answer.connection.protocol if answer.connection is not None else None
     if upstream is None:
         message = "the upstream closed the WebSocket at once"
         raise UpstreamUnreachableError(message)
     upstream.read_timeout = None  # a WebSocket may be silent for any time
-    response = make_response(answer, _UPGRADE)
+    response = make_response(answer, (*_UPGRADE, *added))
     response.force_close()
     await reply.begin(response)
     reply.status = answer.status

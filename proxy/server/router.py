@@ -11,24 +11,22 @@ from dataclasses import dataclass
 
 from aiohttp import HttpVersion11, web
 
-from proxy.exchange.arrival import find_secrets, read_arrival, tell_path, tell_upstream
-from proxy.exchange.compact import Attempt
-from proxy.exchange.report import Target
+from proxy.exchange.arrival import find_secrets, read_arrival, tell_path
 from proxy.exchange.serve import Journey, serve
 from proxy.exchange.services import Services
 from proxy.http.aiohttp_fixes import loses_what_follows
-from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url
+from proxy.http.client import SWITCHING_PROTOCOLS
 from proxy.http.credentials import find_shown
 from proxy.http.errors import MethodNotAllowedError, OverloadedError, ProxyError
-from proxy.http.headers import read_headers, request_headers
-from proxy.http.relay import Reply, relay_answer
+from proxy.http.headers import read_headers
+from proxy.http.relay import Reply
 from proxy.http.request_body import check_framing
-from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
+from proxy.server.passing.pass_through import pass_through
 from proxy.server.web_pages import admit_site
 from proxy.wire.codec import Codec
-from proxy.wire.dialects import DEFAULT, find_codec
+from proxy.wire.dialects import DEFAULT, find_codec, find_dialect
 
 Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -70,12 +68,12 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
     try:
         _admit(services, reply.request, journey)
         await _invite_body(reply.request)
-        answer = await (_pass_through(services, journey) if codec is None else serve(services, journey, codec))
+        answer = await (pass_through(services, journey) if codec is None else serve(services, journey, codec))
     except ProxyError as error:
         # The traceback holds the request body, which would stay in memory until the next garbage collection.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         journey.error, journey.is_over = error, True
-        return await _answer_error(journey, error, codec)
+        return await _answer_error(journey, error, codec, find_dialect(services.codecs, journey.arrival.endpoint))
     except (asyncio.CancelledError, ConnectionError):
         journey.is_over = True
         # A client may leave once it has its answer; the client of a WebSocket, before the upstream has answered.
@@ -129,8 +127,13 @@ async def _invite_body(request: web.BaseRequest) -> None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None) -> web.StreamResponse:
-    """Send our own error: as the answer, or as an event if a stream has already begun."""
+async def _answer_error(
+    journey: Journey, error: ProxyError, codec: Codec | None, dialect: Codec | None
+) -> web.StreamResponse:
+    """Send our own error: as the answer, or as an event if a stream has already begun.
+
+    dialect: of the request's path, also if `codec` does not claim it; None if the path belongs to none.
+    """
     stream = journey.reply.response
     if stream is not None and codec is not None and journey.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
@@ -139,22 +142,6 @@ async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None
     if stream is not None:  # a second head would be read as the answer to the next request
         journey.reply.reset()
         return stream
-    answer = answer_error(error, codec or DEFAULT)
+    answer = answer_error(error, codec or dialect or DEFAULT)
     answer.headers.extend(journey.write_headers())
     return answer
-
-
-async def _pass_through(services: Services, journey: Journey) -> web.StreamResponse:
-    """Stream a request that no codec claims to the main upstream, and stream its answer back."""
-    upstream, arrival, reply = services.config.upstream, journey.arrival, journey.reply
-    request = reply.request
-    url = target_url(upstream, arrival.target)
-    headers = request_headers(arrival.end_to_end, upstream, identity=False)
-    journey.target, journey.attempt = Target(tell_upstream(None, upstream.base_url)), Attempt("passed")
-    if is_upgrade(request):
-        journey.begin_attempt()
-        return await relay_websocket(reply, services.client, url, headers, upstream)
-    body: Body | None = services.uploads.read(request) if request.body_exists else None
-    journey.begin_attempt()
-    async with services.client.send(request.method, url, headers, body, upstream) as answer:
-        return await relay_answer(reply, answer)

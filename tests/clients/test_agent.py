@@ -5,26 +5,16 @@ The upstream's model is scripted. The agent, its tools and its transcript are re
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 from clients.coding_agents import AGENTS
-from clients.installed_clients import skip_without
+from clients.dialects import DIALECTS, Dialect
 from programs.processes import run_program
-from support.checker import check_request, texts_of
 from support.wire_tap import WireTap
-from upstreams.scripted import Call, ScriptedModel, Turn, refuse_flatly
-
-NAMES = {"read": ("read", "read_file"), "edit": ("edit", "replace"), "run": ("bash", "run_shell_command", "shell")}
-PARAMETERS = {
-    "path": ("filePath", "file_path", "absolute_path", "path"),
-    "old": ("oldString", "old_string"),
-    "new": ("newString", "new_string"),
-    "command": ("command",),
-}
-OTHERS = {"string": "as the task says", "boolean": False, "integer": 1000, "number": 1000}
-"""Values for required parameters of a tool that the script does not know."""
+from upstreams.scripted import Call, Turn, refuse_flatly
+from upstreams.speech.responses import read_tools
+from upstreams.strict import StrictModel
 
 WRONG, RIGHT = "return length - draught", "return depth - draught"
 PROGRAM = f'''"""How much water is left under a keel."""
@@ -37,16 +27,6 @@ def clearance(depth, length, draught):
 CHECK = "from harbour import clearance; assert clearance(12, 90, 7) == 5; print('all', 'well')"
 NOTES = 20
 TASK = "harbour.py reckons a wrong clearance. Find out why, and mend it."
-
-
-def fit(call: Call, tools: list[dict[str, Any]]) -> Call:
-    """The call in terms of the agent's own tool: with its name, and the names of its parameters."""
-    offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
-    name = next(name for name in NAMES[call.name] if name in offered)
-    known = offered[name]["properties"]
-    arguments = {next(key for key in PARAMETERS[ours] if key in known): it for ours, it in call.arguments.items()}
-    missing = [key for key in offered[name].get("required", ()) if key not in arguments]
-    return Call(name, arguments | {key: OTHERS[known[key]["type"]] for key in missing})
 
 
 def write_project(directory: Path) -> None:
@@ -73,20 +53,14 @@ def make_script(directory: Path) -> list[Turn]:
     ]
 
 
-def results_of(body: dict[str, Any]) -> list[str]:
-    """The texts of the tool results."""
-    return ["".join(texts_of(message)) for message in body["messages"] if message["role"] == "tool"]
-
-
 @pytest.mark.parametrize("knows", [pytest.param(True, id="configured"), pytest.param(False, id="unknown")])
-@pytest.mark.parametrize(
-    "agent", [pytest.param(agent, id=agent.name, marks=skip_without(agent.name, agent.program)) for agent in AGENTS]
-)
+@pytest.mark.parametrize("agent", [agent.parameter for agent in AGENTS])
 async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, log, tmp_path):
     """The agent fixes the program, and all requests forwarded are valid, with and without a configured window."""
     project = tmp_path / "project"
     write_project(project)
-    model = ScriptedModel(make_script(project), agent.window_tokens, refuse_flatly, fit)
+    refusal = refuse_flatly if agent.dialect == "chat" else None
+    model = StrictModel(make_script(project), agent.window_tokens, fit=agent.fit, refusal=refusal)
     upstream.answer = model.answer
     tap = await start_tapped(*([f"defaults.context_window={agent.window_tokens}"] if knows else ()))
     environment = agent.prepare(tmp_path, tap.url)
@@ -94,18 +68,20 @@ async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, 
     ended = await run_program(command, tmp_path, environment, directory=project, limit_seconds=180)
     assert ended.status == 0, ended.err
     assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
-    check_forwarded(tap, model)
+    check_forwarded(DIALECTS[agent.dialect], tap, model)
     assert len([item for item in model.refused if not item.asks_for_summary]) == (0 if knows else 1)
     assert any(line["decisions"] for line in log.lines if line["event"] == "request")
 
 
-def check_forwarded(tap: WireTap, model: ScriptedModel) -> None:
+def check_forwarded(dialect: Dialect, tap: WireTap, model: StrictModel) -> None:
     """Each turn was requested once. Forwarded requests are valid, contain the newest result, and needed compaction."""
-    originals = [body for body in tap.bodies if orjson.loads(body).get("tools")]
-    sent = [item for item in model.accepted if item.json.get("tools") and not item.asks_for_summary]
+    originals = [body for body in tap.bodies if read_tools(orjson.loads(body))]
+    sent = [item for item in model.accepted if read_tools(item.json) and not item.asks_for_summary]
     assert len(originals) == len(sent) == len(model.turns)
+    assert model.invalid == []
     for original, forwarded in zip(originals, sent, strict=True):
-        assert check_request(original, forwarded.body) == []
-    assert "AssertionError" in results_of(orjson.loads(originals[-1]))[0]
-    assert "all well" in results_of(sent[-1].json)[-1]
+        assert dialect.check(original, forwarded.body) == []
+    assert "AssertionError" in next(dialect.read_results(orjson.loads(originals[-1])))
+    *_, newest = dialect.read_results(sent[-1].json)
+    assert "all well" in newest
     assert len(originals[-1]) / 4 > model.window_tokens

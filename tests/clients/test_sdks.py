@@ -10,29 +10,42 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from clients.dialects import DIALECTS, Dialect
 from clients.installed_clients import CLIENTS, DRIVERS, Client
 from programs.processes import run_program
-from support.checker import check_request
 from support.wire_tap import WireTap
-from upstreams.recording import break_off, error, event
-from upstreams.scripted import Call, ScriptedModel, Turn, refuse, refuse_flatly
+from upstreams.recording import Handler, Recorded
+from upstreams.scripted import Call, Turn, refuse_flatly
+from upstreams.strict import StrictModel
 
 Answers = list[dict[str, Any]]
 Drive = Callable[..., Awaitable[Answers]]
 
 KEY = "sk-of-the-client"
-PARTS = 60
+PARTS = 72
 TURNS = (
     *(
-        Turn(f"I read on from part {number}.", tuple(Call("read_part", {"number": number + at}) for at in range(3)))
+        Turn(
+            f"I read on from part {number}.",
+            tuple(Call("read_part", {"number": number + at}) for at in range(3)),
+            thought=f"Part {number} was well, too.",
+        )
         for number in range(0, PARTS, 3)
     ),
     Turn("Nothing is wrong in any of the parts."),
 )
 """Turns with three calls each, then an answer."""
-SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000")
+SMALL = ("defaults.context_window=12000", "defaults.completion_reserve=1000")
+CREDENTIALS = ("authorization", "api-key", "x-api-key")
 
-pytestmark = pytest.mark.parametrize("client_program", [client.parameter for client in CLIENTS])
+EACH = pytest.mark.parametrize("client_program", [client.parameter for client in CLIENTS])
+HOLDING = pytest.mark.parametrize("client_program", [one.parameter for one in CLIENTS if "held" in one.jobs])
+
+
+@pytest.fixture
+def dialect(client_program: Client) -> Dialect:
+    """The dialect that the client speaks."""
+    return DIALECTS[client_program.dialect]
 
 
 @pytest.fixture
@@ -51,85 +64,113 @@ def drive(client_program: Client, tmp_path: Path) -> Drive:
     return drive
 
 
-async def test_answers(drive, upstream, start_tapped):
-    """Text and usage are the same as without the proxy, whole or streamed."""
-    upstream.answer = ScriptedModel(()).answer
-    tap = await start_tapped()
-    direct = await drive(upstream.url, "complete=m", "stream=m")
-    through = await drive(tap.url, "complete=m", "stream=m")
-    assert through == direct
-    for answer in through:
-        assert (answer["error"], answer["text"]) == (None, "All good.")
-        assert answer["prompt_tokens"] > 0
-        assert answer["completion_tokens"] == 7
-    assert [item.body for item in upstream.requests[2:]] == tap.bodies
-    assert {tuple(item.header("authorization")) for item in upstream.requests} == {(f"Bearer {KEY}",)}
+def answer_as_named(dialect: Dialect) -> Handler:
+    """A handler that answers as the model's name says: with a fault, a structured answer or a plain one."""
+    plain, berth = StrictModel(()), StrictModel((), plain='{"ship": "Maria", "number": 4}')
+
+    async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        model = recorded.json["model"]
+        if model.isdecimal():
+            return dialect.refuse(int(model))
+        if model in {"m", "berth"}:
+            return await (plain if model == "m" else berth).answer(recorded, request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(dialect.beginning)
+        if model == "broken":
+            request.transport.abort()
+            return response
+        if model == "failing":
+            await response.write(dialect.failure)
+        await response.write_eof()
+        return response
+
+    return answer
 
 
-async def answer_as_named(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer with the fault that the model's name says."""
-    model = recorded.json["model"]
-    if model.isdecimal():
-        return error(int(model), message="it is so", type="a_type", code="a_code")
-    if model == "broken":
-        return await break_off(recorded, request)
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await response.prepare(request)
-    await response.write(event("half"))
-    if model == "failing":
-        await response.write(b'data: {"error": {"message": "it is so", "type": "server_error", "code": 500}}\n\n')
-    await response.write_eof()
-    return response
-
-
+GOOD = ("complete=m", "stream=m")
 FAULTS = ("complete=401", "stream=401", "complete=429", "stream=500", "stream=broken", "stream=failing", "stream=ended")
 
 
-async def test_errors(drive, upstream, start_tapped):
-    """The upstream's error responses and broken streams give the same errors as without the proxy."""
-    upstream.answer = answer_as_named
-    direct = await drive(upstream.url, *FAULTS)
-    through = await drive((await start_tapped()).url, *FAULTS)
+@EACH
+async def test_answers(drive, client_program, dialect, upstream, start_tapped):
+    """Texts, usage, structured answers, errors and broken streams are the same as without the proxy."""
+    upstream.answer = answer_as_named(dialect)
+    jobs = (*GOOD, *(["parse=berth"] if "parse" in client_program.jobs else ()), *FAULTS)
+    tap = await start_tapped()
+    direct = await drive(upstream.url, *jobs)
+    through = await drive(tap.url, *jobs)
     assert through == direct
-    assert [answer.get("status") for answer in through[:4]] == [401, 401, 429, 500]
-    assert all(answer["error"] for answer in through[:6])
+    good, faults = through[: -len(FAULTS)], through[-len(FAULTS) :]
+    assert [answer["error"] for answer in good] == [None] * len(good)
+    for answer in good[:2]:
+        assert (answer["text"], answer["completion_tokens"]) == ("All good.", 7)
+        assert answer["prompt_tokens"] > 0
+    assert [answer["parts"] for answer in good[2:]] == [[4]] * len(good[2:])
+    assert [answer.get("status") for answer in faults[:4]] == [401, 401, 429, 500]
+    assert all(answer["error"] for answer in faults[:6])
+    before, after = upstream.requests[: len(tap.bodies)], upstream.requests[len(tap.bodies) :]
+    assert [item.body for item in after] == tap.bodies
+    assert [read_head(item) for item in after] == [read_head(item) for item in before]
 
 
-def check_session(tap: WireTap, model: ScriptedModel) -> None:
+def read_head(recorded: Recorded) -> tuple[str, list[str]]:
+    """The path of a request, and its credentials."""
+    return recorded.path, [value for name in CREDENTIALS for value in recorded.header(name)]
+
+
+def check_session(dialect: Dialect, tap: WireTap, model: StrictModel) -> None:
     """Each request of the client was accepted once, in a valid form."""
     chats = [item for item in model.accepted if not item.asks_for_summary]
+    assert model.invalid == []
     assert len(chats) == len(tap.bodies) == len(TURNS)
     for original, sent in zip(tap.bodies, chats, strict=True):
-        assert check_request(original, sent.body) == []
+        assert dialect.check(original, sent.body) == []
 
 
+@EACH
 @pytest.mark.parametrize("kind", ["read", "read-stream"])
-async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped, log):
+async def test_a_session_of_several_windows(kind, drive, dialect, upstream, start_tapped, log):
     """All calls and answers arrive, forwarded requests are valid, and pruning and summaries took place."""
-    model = ScriptedModel(TURNS)
+    model = StrictModel(TURNS)
     upstream.answer = model.answer
     tap = await start_tapped(*SMALL)
     (answer,) = await drive(tap.url, f"{kind}=m")
     assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
     assert answer["parts"] == list(range(PARTS))
-    check_session(tap, model)
+    check_session(dialect, tap, model)
     lines = [line for line in log.lines if line["event"] == "request"]
     assert {"prune", "summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
     assert len(model.accepted[-1].body) < len(tap.bodies[-1]) / 3
 
 
-@pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", refuse)])
-async def test_overflow_is_not_seen(kind, refusal, drive, upstream, start_tapped):
+@EACH
+@pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", None)])
+async def test_overflow_is_not_seen(kind, refusal, drive, client_program, dialect, upstream, start_tapped):
     """The window is not configured. trimtab learns it from a refusal, and the client sees no refusal.
 
     While a summary is being written, a request that fits by our count may be refused again, because this model counts
     bytes.
     """
-    model = ScriptedModel(TURNS, window_tokens=6000, refusal=refusal)
+    flat = refusal if client_program.dialect == "chat" else None
+    model = StrictModel(TURNS, window_tokens=9000, refusal=flat)
     upstream.answer = model.answer
     tap = await start_tapped()
     (answer,) = await drive(tap.url, f"{kind}=m")
     assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
     assert answer["parts"] == list(range(PARTS))
     assert 1 <= len([item for item in model.refused if not item.asks_for_summary]) <= 3
-    check_session(tap, model)
+    check_session(dialect, tap, model)
+
+
+@HOLDING
+async def test_what_the_server_holds_is_left_alone(drive, upstream, start_tapped):
+    """A client that sends only what is new gets every answer, and its requests are forwarded as they are."""
+    model = StrictModel(TURNS)
+    upstream.answer = model.answer
+    tap = await start_tapped(*SMALL)
+    (answer,) = await drive(tap.url, "held=m")
+    assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
+    assert answer["parts"] == list(range(PARTS))
+    assert [item.body for item in model.accepted] == tap.bodies
+    assert len(tap.bodies) == len(TURNS)

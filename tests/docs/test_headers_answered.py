@@ -4,7 +4,7 @@ import pytest
 from support.client import post
 from support.reference_pages import read_rows, read_section
 
-OWN = ("x-trimtab-request-id", "server-timing", "x-trimtab-tokens", "x-trimtab-decisions")
+OWN = ("x-trimtab-request-id", "server-timing", "x-trimtab-outcome", "x-trimtab-tokens", "x-trimtab-decisions")
 CALL = {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 RESULT = {"role": "tool", "tool_call_id": "1", "content": "\n".join(f"line {n} of a log" for n in range(3000))}
 SMALL = {"model": "m", "messages": [{"role": "user", "content": "look"}]}
@@ -15,19 +15,19 @@ LONG = {
 HUGE_HEAD = {"model": "m", "messages": [{"role": "system", "content": "word " * 9000}, *SMALL["messages"]]}
 
 CHATS = [
-    ("a rule acted", LONG, {}, "iTtd"),
-    ("no rule acted", SMALL, {}, "iTt"),
-    ("observed", LONG, {"x-trimtab-mode": "observe"}, "iTtd"),
-    ("off", LONG, {"x-trimtab-mode": "OFF"}, "iT"),
-    ("no chat completion", {"x": 1}, {}, "iT"),
-    ("an error before the plan", SMALL, {"x-trimtab-mode": "on"}, "iT"),
-    ("the overflow error", HUGE_HEAD, {}, "iTt"),
+    ("a rule acted", LONG, {}, "iTotd"),
+    ("no rule acted", SMALL, {}, "iTot"),
+    ("observed", LONG, {"x-trimtab-mode": "observe"}, "iTotd"),
+    ("off", LONG, {"x-trimtab-mode": "OFF"}, "iTo"),
+    ("no chat completion", {"x": 1}, {}, "iTo"),
+    ("an error before the plan", SMALL, {"x-trimtab-mode": "on"}, "iTo"),
+    ("the overflow error", HUGE_HEAD, {}, "iTot"),
 ]
-"""A name, the body and headers sent, and the OWN headers of the response: `i`, `T`, `t`, `d`, in the order of OWN."""
+"""A name, the body and headers sent, and the OWN headers of the response: a letter for each, in the order of OWN."""
 
 
 def _find_own(headers) -> str:
-    return "".join(letter for letter, name in zip("iTtd", OWN, strict=True) if name in headers)
+    return "".join(letter for letter, name in zip("iTotd", OWN, strict=True) if name in headers)
 
 
 @pytest.mark.parametrize(("sent", "headers", "expected"), [row[1:] for row in CHATS], ids=[row[0] for row in CHATS])
@@ -38,17 +38,19 @@ async def test_the_answer_to_a_chat_has_the_headers_of_its_row(start_proxy, clie
     assert _find_own(answer.headers) == expected
 
 
-async def test_the_answer_at_another_path_has_none(start_proxy, client) -> None:
+async def test_the_answer_at_another_path_has_none_or_says_that_it_was_passed(start_proxy, client) -> None:
     proxy = await start_proxy()
-    for path in ("/v1/models", "/trimtab/health", "/trimtab/nothing", "/metrics"):
+    for path in ("/v1/files", "/trimtab/health", "/trimtab/nothing", "/metrics"):
         async with client.get(proxy.url + path) as answer:
             assert _find_own(answer.headers) == ""
+    async with client.get(f"{proxy.url}/v1/models") as answer:
+        assert _find_own(answer.headers) == "o"
 
 
 async def test_an_error_on_another_path_has_the_request_id(start_proxy, client) -> None:
     proxy = await start_proxy("client_keys=[a-key-of-our-own]")
     async with client.get(f"{proxy.url}/v1/models") as answer:
-        assert (answer.status, _find_own(answer.headers)) == (401, "iT")
+        assert (answer.status, _find_own(answer.headers)) == (401, "iTo")
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
@@ -56,7 +58,7 @@ async def test_an_error_after_the_plan_tells_of_the_plan(start_proxy, client) ->
     proxy = await start_proxy("defaults.max_tool_result_tokens=100", "upstream.base_url=http://127.0.0.1:9/v1")
     answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", LONG)
 
-    assert (answer.status, _find_own(answer.headers)) == (502, "iTtd")
+    assert (answer.status, _find_own(answer.headers)) == (502, "iTotd")
 
 
 async def test_sent_tokens_are_those_that_went_out(start_proxy, client) -> None:

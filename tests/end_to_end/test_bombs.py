@@ -2,12 +2,17 @@
 
 import hashlib
 import io
+from dataclasses import dataclass
 
 import orjson
 import pytest
+from support.dialects.spoken.all_dialects import DIALECTS
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
+from support.dialects.spoken.messages import MESSAGES
+from support.dialects.spoken.responses import RESPONSES
 from upstreams.recording import completion
 
-from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import UndecodableError
 from proxy.wire.transcript.body import MAX_PARTS
 
@@ -16,90 +21,168 @@ MANY = MAX_PARTS + 1
 FEWER = MANY // 3
 
 
-def chat(messages: bytes = b'[{"role":"user","content":"hi"}]', rest: bytes = b"") -> bytes:
-    """A chat request with these messages, and with more members after them."""
-    return b'{"model":"m","messages":%b%b}' % (messages, rest)
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """What the dialects write in different ways. `%b` stands for what a bomb puts there.
+
+    call: elements with one call, its arguments and its result.
+    result: an element with a result that has no call.
+    image: a part with an image.
+    tool: a tool with its parameters.
+    rest: more members of a body, by the name of what they hold.
+    """
+
+    call: bytes
+    result: bytes
+    image: bytes
+    tool: bytes
+    rest: dict[str, bytes]
 
 
-def say(content: bytes) -> bytes:
-    """A chat request with one message."""
-    return chat(b'[{"role":"user","content":%b}]' % content)
-
-
-def call(arguments: bytes) -> bytes:
-    """A chat request with one call, its arguments and its result."""
-    function = b'{"id":"c","type":"function","function":{"name":"f","arguments":%b}}' % arguments
-    return chat(b'[{"role":"assistant","tool_calls":[%b]},{"role":"tool","tool_call_id":"c","content":"r"}]' % function)
-
-
-def tool(parameters: bytes) -> bytes:
-    """A chat request with one tool and its parameters."""
-    return chat(rest=b',"tools":[{"type":"function","function":{"name":"f","parameters":%b}}]' % parameters)
-
-
-LISTS, OBJECTS = b"[" * DEPTH + b"]" * DEPTH, b'{"a":' * DEPTH + b"1" + b"}" * DEPTH
-NUMBERS = b"[" + b"1," * MANY + b"1]"
-DIGITS = b"9" * 1_000_000
-BOMBS = {
-    "lists in lists": LISTS,
-    "objects in objects": OBJECTS,
-    "deep member": chat(rest=b',"x":' + OBJECTS),
-    "deep messages": chat(LISTS),
-    "deep message": chat(b"[%b]" % OBJECTS),
-    "deep content": say(LISTS),
-    "deep part": say(b'[{"type":"image_url","image_url":%b}]' % OBJECTS),
-    "deep tools": chat(rest=b',"tools":' + LISTS),
-    "deep parameters": tool(OBJECTS),
-    "deep arguments": call(orjson.dumps(LISTS.decode())),
-    "deep arguments that are no text": call(OBJECTS),
-    "deep format": chat(rest=b',"response_format":{"type":"json_schema","json_schema":{"schema":%b}}' % OBJECTS),
-    "deep without an end": b'{"messages":' + b"[" * DEPTH,
-    "deep beside a lone surrogate": chat(b'[{"role":"user","content":"\\ud800","x":%b}]' % LISTS),
-    "numbers": NUMBERS,
-    "numbers as messages": chat(NUMBERS),
-    "numbers as content": say(NUMBERS),
-    "numbers as tools": chat(rest=b',"tools":' + NUMBERS),
-    "numbers as the model": b'{"messages":[{"role":"user","content":"x"}],"model":%b}' % NUMBERS,
-    "numbers in a part": say(b'[{"type":"image_url","z":%b}]' % NUMBERS),
-    "numbers in an enumeration": tool(b'{"type":"object","properties":{"a":{"enum":%b}}}' % NUMBERS),
-    "numbers beside a lone surrogate": chat(b'[{"role":"user","content":"\\ud800","x":%b}]' % NUMBERS),
-    "tiny messages": chat(b"[" + b'{"role":"user","content":"a"},' * FEWER + b'{"role":"user","content":"b"}]'),
-    "empty messages": chat(b"[" + b"{}," * MANY + b"{}]"),
-    "tiny parts": say(b"[" + b'{"type":"text","text":"a"},' * FEWER + b'{"type":"text","text":"a"}]'),
-    "results without calls": chat(b"[%b]" % b",".join([b'{"role":"tool","tool_call_id":"c","content":"x"}'] * FEWER)),
-    "huge number": chat(rest=b',"seed":' + DIGITS),
-    "huge number in a message": chat(b'[{"role":"user","content":"x","n":%b}]' % DIGITS),
-    "huge number in a tool": tool(b'{"default":%b}' % DIGITS),
-    "huge number as arguments": call(DIGITS),
-    "huge limit": chat(rest=b',"max_tokens":' + DIGITS),
-    "huge exponent": chat(rest=b',"temperature":1e' + DIGITS),
-    "limit beyond everything": chat(rest=b',"max_tokens":' + b"9" * 30),
-    "negative limit": chat(rest=b',"max_tokens":-5'),
-    "infinite limit": chat(rest=b',"max_tokens":1e999'),
-    "big key": b'{"%b":1,"messages":[{"role":"user","content":"x"}]}' % (b"k" * 5_000_000),
-    "many keys": b"{%b}" % b",".join(b'"k%d":1' % number for number in range(FEWER)),
-    "the same key": b"{%b}" % b",".join([b'"messages":[]'] * FEWER),
-    "spaces": b'{"messages":%b[{"role":"user","content":"x"}]}' % (b" " * 5_000_000),
-    "quotation marks": b'{"messages":[{"role":"user","content":"x"}],' + b'"' * 1_000_001,
-    "backslashes": b'{"messages":[{"role":"user","content":"' + b"\\" * 1_000_001,
+FORMS = {
+    CHAT: Forms(
+        b'{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":%b}}]},'
+        b'{"role":"tool","tool_call_id":"c","content":"r"}',
+        b'{"role":"tool","tool_call_id":"c","content":"x"}',
+        b'{"type":"image_url","image_url":%b}',
+        b'{"type":"function","function":{"name":"f","parameters":%b}}',
+        {"format": b'"response_format":{"type":"json_schema","json_schema":{"schema":%b}}'},
+    ),
+    RESPONSES: Forms(
+        b'{"type":"function_call","call_id":"c","name":"f","arguments":%b},'
+        b'{"type":"function_call_output","call_id":"c","output":"r"}',
+        b'{"type":"function_call_output","call_id":"c","output":"x"}',
+        b'{"type":"input_image","image_url":%b}',
+        b'{"type":"function","name":"f","parameters":%b}',
+        {
+            "format": b'"text":{"format":{"type":"json_schema","name":"f","schema":%b}}',
+            "instructions": b'"instructions":%b',
+            "reasoning": b'"reasoning":%b',
+            "earlier response": b'"previous_response_id":%b',
+        },
+    ),
+    MESSAGES: Forms(
+        b'{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":%b}]},'
+        b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"r"}]}',
+        b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"x"}]}',
+        b'{"type":"image","source":%b}',
+        b'{"name":"f","input_schema":%b}',
+        {
+            "format": b'"output_format":{"type":"json_schema","schema":%b}',
+            "system": b'"system":%b',
+            "thinking": b'"thinking":%b',
+            "cache marker": b'"system":[{"type":"text","text":"s","cache_control":%b}]',
+        },
+    ),
 }
+LISTS, OBJECTS = b"[" * DEPTH + b"]" * DEPTH, b'{"a":' * DEPTH + b"1" + b"}" * DEPTH
+NUMBERS, FEWER_NUMBERS = (b"[" + b"1," * number + b"1]" for number in (MANY, FEWER))
+DIGITS = b"9" * 1_000_000
+HELLO = b'[{"role":"user","content":"hi"}]'
 
 
-@pytest.mark.parametrize("name", BOMBS)
-async def test_a_bomb_reaches_the_upstream_as_it_came(name, client, upstream, start_proxy, log):
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes bodies of one dialect from JSON that no encoder would write."""
+
+    dialect: Dialect
+
+    def body(self, elements: bytes = HELLO, rest: bytes = b"") -> bytes:
+        """A request with this transcript, and with more members after it."""
+        return b'{"model":"m","%b":%b%b}' % (self.dialect.transcript.encode(), elements, rest and b"," + rest)
+
+    def say(self, content: bytes) -> bytes:
+        """A request with one message."""
+        return self.body(b'[{"role":"user","content":%b}]' % content)
+
+    def call(self, arguments: bytes) -> bytes:
+        """A request with one call, its arguments and its result."""
+        return self.body(b"[%b]" % (FORMS[self.dialect].call % arguments))
+
+    def tool(self, parameters: bytes) -> bytes:
+        """A request with one tool and its parameters."""
+        return self.body(rest=b'"tools":[%b]' % (FORMS[self.dialect].tool % parameters))
+
+    def limit(self, tokens: bytes) -> bytes:
+        """A request for a completion of so many tokens."""
+        return self.body(rest=b'"%b":%b' % (self.dialect.completion_limit.encode(), tokens))
+
+
+def write_shared_bombs() -> dict[str, bytes]:
+    """Bodies that are refused, or harmless, before a dialect reads its own members. They are written as chat."""
+    chat, transcript = Writer(CHAT), CHAT.transcript.encode()
+    return {
+        "numbers as messages": chat.body(NUMBERS),
+        "numbers as content": chat.say(NUMBERS),
+        "numbers as tools": chat.body(rest=b'"tools":' + NUMBERS),
+        "numbers as the model": b'{"%b":%b,"model":%b}' % (transcript, HELLO, NUMBERS),
+        "numbers in a part": chat.say(b'[{"type":"image_url","z":%b}]' % NUMBERS),
+        "numbers in an enumeration": chat.tool(b'{"type":"object","properties":{"a":{"enum":%b}}}' % NUMBERS),
+        "numbers beside a lone surrogate": chat.body(b'[{"role":"user","content":"\\ud800","x":%b}]' % NUMBERS),
+        "empty messages": chat.body(b"[" + b"{}," * MANY + b"{}]"),
+        "the same key": b"{%b}" % b",".join([b'"%b":[]' % transcript] * FEWER),
+        "deep messages": chat.body(LISTS),
+        "deep tools": chat.body(rest=b'"tools":' + LISTS),
+        "deep member": chat.body(rest=b'"x":' + OBJECTS),
+        "deep without an end": b'{"%b":' % transcript + b"[" * DEPTH,
+        "lists in lists": LISTS,
+        "objects in objects": OBJECTS,
+        "numbers": NUMBERS,
+        "huge number": chat.body(rest=b'"seed":' + DIGITS),
+        "huge exponent": chat.body(rest=b'"temperature":1e' + DIGITS),
+        "big key": b'{"%b":1,"messages":[{"role":"user","content":"x"}]}' % (b"k" * 5_000_000),
+        "many keys": b"{%b}" % b",".join(b'"k%d":1' % number for number in range(FEWER)),
+        "spaces": b'{"messages":%b[{"role":"user","content":"x"}]}' % (b" " * 5_000_000),
+        "quotation marks": b'{"messages":[{"role":"user","content":"x"}],' + b'"' * 1_000_001,
+        "backslashes": b'{"messages":[{"role":"user","content":"' + b"\\" * 1_000_001,
+    }
+
+
+def write_bombs(dialect: Dialect) -> dict[str, bytes]:
+    """Bodies that are bombs for the reader of this dialect."""
+    write, forms = Writer(dialect), FORMS[dialect]
+    return {
+        "deep message": write.body(b"[%b]" % OBJECTS),
+        "deep content": write.say(LISTS),
+        "deep part": write.say(b"[%b]" % (forms.image % OBJECTS)),
+        "deep parameters": write.tool(OBJECTS),
+        "deep arguments": write.call(orjson.dumps(LISTS.decode())),
+        "deep arguments that are no text": write.call(OBJECTS),
+        "deep beside a lone surrogate": write.body(b'[{"role":"user","content":"\\ud800","x":%b}]' % LISTS),
+        "tiny messages": write.body(b"[" + b'{"role":"user","content":"a"},' * FEWER + HELLO[1:]),
+        "tiny parts": write.say(b"[%b]" % b",".join([b'{"type":"text","text":"a"}'] * FEWER)),
+        "results without calls": write.body(b"[%b]" % b",".join([forms.result] * FEWER)),
+        "huge number in a message": write.body(b'[{"role":"user","content":"x","n":%b}]' % DIGITS),
+        "huge number in a tool": write.tool(b'{"default":%b}' % DIGITS),
+        "huge number as arguments": write.call(DIGITS),
+        "huge limit": write.limit(DIGITS),
+        "limit beyond everything": write.limit(b"9" * 30),
+        "negative limit": write.limit(b"-5"),
+        "infinite limit": write.limit(b"1e999"),
+        **{f"deep {name}": write.body(rest=rest % OBJECTS) for name, rest in forms.rest.items()},
+        **{f"numbers as {name}": write.body(rest=rest % FEWER_NUMBERS) for name, rest in forms.rest.items()},
+    }
+
+
+BOMBS = {("chat", name): body for name, body in write_shared_bombs().items()}
+BOMBS |= {(dialect.name, name): body for dialect in DIALECTS for name, body in write_bombs(dialect).items()}
+
+
+@pytest.mark.parametrize(("name", "bomb"), BOMBS, ids=map("-".join, BOMBS))
+async def test_a_bomb_reaches_the_upstream_as_it_came(name, bomb, client, upstream, start_proxy, log):
     """There is no fault and no refusal, and not a byte changes. The next request is served as usual."""
     proxy = await start_proxy("defaults.context_window=1000000")
-    url = proxy.url + "/v1/chat/completions"
+    dialect, sent = next(one for one in DIALECTS if one.name == name), BOMBS[name, bomb]
 
     async def answer(_recorded, _request):
-        return completion()
+        return completion(dialect=dialect)
 
     upstream.answer = answer
-    async with client.post(url, data=io.BytesIO(BOMBS[name])) as response:
+    async with client.post(proxy.url + dialect.path, data=io.BytesIO(sent)) as response:
         assert response.status == 200
-    async with client.post(url, data=chat()) as response:
+    async with client.post(proxy.url + dialect.path, data=Writer(dialect).body()) as response:
         assert (response.status, "x-trimtab-tokens" in response.headers) == (200, True)
-    assert upstream.requests[0].sha256 == hashlib.sha256(BOMBS[name]).hexdigest()
+    assert upstream.requests[0].sha256 == hashlib.sha256(sent).hexdigest()
     outcomes = [line["outcome"] for line in log.lines if line["event"] == "request"]
     assert outcomes[0] in {"unchanged", "undecodable"}
     assert outcomes[1] == "unchanged"
@@ -108,6 +191,6 @@ async def test_a_bomb_reaches_the_upstream_as_it_came(name, client, upstream, st
 
 def test_commas_in_texts_are_no_values() -> None:
     """A table in a tool result may have any length."""
-    assert len(CHAT.read(say(orjson.dumps("1,2\n" * MANY))).raws) == 1
+    assert len(CHAT.codec.read(Writer(CHAT).say(orjson.dumps("1,2\n" * MANY))).raws) == 1
     with pytest.raises(UndecodableError):
-        CHAT.read(say(NUMBERS))
+        CHAT.codec.read(Writer(CHAT).say(NUMBERS))

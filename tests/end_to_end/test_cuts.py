@@ -5,9 +5,11 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 
+import orjson
 import pytest
+from support.dialects.spoken.all_dialects import DIALECTS, find_dialect
+from support.dialects.spoken.chat import CHAT
 from upstreams.raw import RawRequest, RawUpstream, run_raw_upstream
-from upstreams.recording import event
 from yarl import URL
 
 HEADS = {
@@ -15,7 +17,7 @@ HEADS = {
     "chunks": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
     "connection": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
 }
-BODY = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+PATHS = [*(dialect.path for dialect in DIALECTS), "/v1/files"]
 
 
 @pytest.fixture
@@ -24,9 +26,10 @@ async def raw() -> AsyncIterator[RawUpstream]:
         yield upstream
 
 
-def _request(path: bytes, version: bytes = b"1.1") -> bytes:
-    head = b"POST " + path + b" HTTP/" + version + b"\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    return head % len(BODY) + BODY
+def _request(path: str, version: bytes = b"1.1") -> bytes:
+    body = orjson.dumps(find_dialect(path).write([{"role": "user", "content": "hi"}], stream=True))
+    head = b"POST " + path.encode() + b" HTTP/" + version + b"\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
 
 
 def _frame(framing: str, piece: bytes) -> bytes:
@@ -40,7 +43,7 @@ async def _open(url: str, request: bytes) -> tuple[asyncio.StreamReader, asyncio
     return reader, writer
 
 
-@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 @pytest.mark.parametrize(
     ("framing", "ending"),
@@ -51,7 +54,7 @@ async def test_an_answer_that_is_cut_ends_in_a_reset(framing, ending, version, p
     received = asyncio.Event()
 
     async def cut(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(HEADS[framing] + _frame(framing, event("one")))
+        writer.write(HEADS[framing] + _frame(framing, find_dialect(path).write_event("one")))
         await received.wait()
         if ending == "reset":
             connection = writer.get_extra_info("socket")
@@ -62,7 +65,7 @@ async def test_an_answer_that_is_cut_ends_in_a_reset(framing, ending, version, p
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     reader, writer = await _open(proxy.url, _request(path, version))
     async with asyncio.timeout(5):
-        await reader.readuntil(event("one"))
+        await reader.readuntil(find_dialect(path).write_event("one"))
         received.set()
         with pytest.raises(ConnectionResetError):
             await reader.read()
@@ -71,7 +74,7 @@ async def test_an_answer_that_is_cut_ends_in_a_reset(framing, ending, version, p
     writer.close()
 
 
-@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
+@pytest.mark.parametrize("path", PATHS)
 async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_proxy):
     """From an endless response, the proxy reads only what the sockets and two small buffers hold."""
     stuck = asyncio.Event()
@@ -82,7 +85,7 @@ async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_p
         writer.write(HEADS["connection"])
         try:
             while sent_megabytes < 100:
-                writer.write(event("a" * 1_000_000))
+                writer.write(find_dialect(path).write_event("a" * 1_000_000))
                 async with asyncio.timeout(0.5):
                     await writer.drain()
                 sent_megabytes += 1
@@ -106,12 +109,12 @@ async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monke
     async def pour(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(HEADS["connection"])
         while True:
-            writer.write(event("a" * 1_000_000))
+            writer.write(CHAT.write_event("a" * 1_000_000))
             await writer.drain()
 
     raw.answer = pour
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
-    reader, writer = await _open(proxy.url, _request(b"/v1/chat/completions"))
+    reader, writer = await _open(proxy.url, _request(CHAT.path))
     async with asyncio.timeout(10):
         await reader.readline()
         await proxy.services.lifecycle.idle.wait()
@@ -131,7 +134,7 @@ async def test_a_kept_connection_that_the_upstream_has_closed_is_not_used(raw, s
     reader, writer = await _open(proxy.url, b"")
     kept = proxy.services.client._session.connector._conns
     for number in range(1, 4):
-        writer.write(_request(b"/v1/files"))
+        writer.write(_request("/v1/files"))
         assert (await asyncio.wait_for(reader.readuntil(b"{}"), 5)).startswith(b"HTTP/1.1 200 ")
         assert len({item.connection for item in raw.requests}) == len(raw.requests) == number
         async with asyncio.timeout(5):  # wait until the proxy sees the end

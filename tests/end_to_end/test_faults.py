@@ -7,56 +7,65 @@ but complete response passes byte for byte. Afterwards the proxy holds no more t
 import asyncio
 import socket
 from contextlib import suppress
+from itertools import cycle
 
 import aiohttp
+import orjson
 import pytest
-from support.client import CHAT, SMALL, ask_raw
+from support.client import SMALL, ask_raw
+from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
+from support.dialects.spoken.chat import CHAT
 from support.leaks import Leaks, count_kept
 from upstreams.faults import (
     CHUNKED,
     FAULTS,
     FULL,
-    LONG,
     PATIENCE_SECONDS,
     UNREACHABLE,
     Passed,
     answer_early,
     ask,
     check_seen,
+    choose_faults,
+    each_fault,
     endless,
+    write_long,
+    write_short,
 )
-from upstreams.faulty import GOOD, OK, TEXT, Connection, say
+from upstreams.faulty import GOOD, OK, TEXT, Act, Connection, say
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """A cut without a model."""
 DIGEST = "this is a list made from them"
+QUESTION = b"Write the note and nothing else."
+"""Part of each question for a summary."""
 
 
 pytestmark = pytest.mark.usefixtures("quiet")
-each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 
 
 @each_fault
-async def test_a_fault_of_the_upstream_is_told_or_passed_on(fault, raw, start_proxy):
+async def test_a_fault_of_the_upstream_is_told_or_passed_on(dialect, fault, raw, start_proxy):
     """With and without streaming, with and without an edit by a rule, and on a path that trimtab does not compact."""
     proxy = await start_proxy(
         *SMALL, *NO_MODEL, f"upstream.base_url={raw.url}", f"upstream.read_timeout_seconds={fault.read_seconds}"
     )
     leaks = Leaks(proxy, raw)
-    assert (await ask(proxy.url, LONG))[0] == 200
+    assert (await ask(proxy.url, write_long(dialect), dialect.path))[0] == 200
     await leaks.mark()
     good, raw.act = raw.act, fault.act
     async with asyncio.TaskGroup() as forms:
-        for body in (CHAT, LONG):
+        for write in (write_short, write_long):
             for more in ({}, {"stream": True}):
-                forms.create_task(check_seen(fault.seen, proxy, body | more))
-        forms.create_task(check_seen(fault.seen, proxy, LONG, "/v1/other"))
+                forms.create_task(check_seen(fault.seen, proxy, write(dialect, **more), dialect))
+        if dialect is CHAT:
+            forms.create_task(check_seen(fault.seen, proxy, write_long(CHAT), path="/v1/other"))
     await leaks.check()
     raw.act = good
-    await check_seen(FULL, proxy, CHAT)
+    await check_seen(FULL, proxy, write_short(dialect), dialect)
 
 
-@each_fault
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 async def test_where_a_summary_fails_the_digest_stands_in(fault, raw, upstream, start_proxy):
     """The request is served, whatever the fault of the summary's upstream. Only a readable answer becomes a summary."""
     proxy = await start_proxy(
@@ -68,24 +77,65 @@ async def test_where_a_summary_fails_the_digest_stands_in(fault, raw, upstream, 
         "upstreams.notes.api_key=sk-notes",
     )
     leaks = Leaks(proxy, raw)
-    assert (await ask(proxy.url, CHAT))[0] == 200
+    assert (await ask(proxy.url, write_short(CHAT), CHAT.path))[0] == 200
     await leaks.mark()
     raw.act = fault.act
-    status, _, whole = await ask(proxy.url, LONG)
+    status, _, whole = await ask(proxy.url, write_long(CHAT), CHAT.path)
     assert (status, whole) == (200, True)
     stands = str(upstream.chats[-1].json["messages"][1])
     assert (DIGEST in stands, TEXT in stands) == (not fault.summary, fault.summary)
     await leaks.check()
 
 
-async def test_an_upstream_that_does_not_listen_is_told_of(raw, start_proxy):
+def fail_summaries(act: Act, sent: list[bytes]) -> Act:
+    """Do `act` for each question for a summary. Answer other requests well, and add their bodies to `sent`."""
+
+    async def answer(connection: Connection) -> None:
+        while True:
+            await connection.read_request()
+            if QUESTION in connection.body:
+                connection.unread()
+                await act(connection)
+                return
+            sent.append(connection.body)
+            await connection.say(GOOD)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fault"),
+    [(dialect, fault) for dialect in DIALECTS for fault in choose_faults()],
+    ids=lambda value: value.name,
+)
+async def test_where_a_summary_in_the_dialect_fails_the_digest_stands_in(dialect, fault, raw, start_proxy):
+    """The upstream of the request is asked in the request's dialect. Only a readable answer becomes a summary."""
+    proxy = await start_proxy(
+        *SMALL,
+        "defaults.overflow_strategy=summarize",
+        f"upstream.base_url={raw.url}",
+        f"upstream.read_timeout_seconds={fault.read_seconds}",
+    )
+    leaks, sent = Leaks(proxy, raw), []
+    assert (await ask(proxy.url, write_short(dialect), dialect.path))[0] == 200
+    await leaks.mark()
+    raw.act = fail_summaries(fault.act, sent)
+    status, _, whole = await ask(proxy.url, write_long(dialect), dialect.path)
+    assert (status, whole) == (200, True)
+    stands = str(dialect.read(orjson.loads(sent[-1]))[1])
+    assert (DIGEST in stands, TEXT in stands) == (not fault.summary, fault.summary)
+    await leaks.check()
+
+
+@each_dialect
+async def test_an_upstream_that_does_not_listen_is_told_of(dialect, start_proxy):
     """The connection is refused, for each form of a request."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         proxy = await start_proxy(*SMALL, *NO_MODEL, f"upstream.base_url={nobody}")
-        for body in (CHAT, LONG, LONG | {"stream": True}):
-            await check_seen(UNREACHABLE, proxy, body)
+        for body in (write_short(dialect), write_long(dialect), write_long(dialect, stream=True)):
+            await check_seen(UNREACHABLE, proxy, body, dialect)
 
 
 async def test_no_client_gets_an_answer_that_nobody_asked_for(raw, start_proxy):
@@ -101,14 +151,14 @@ async def test_no_client_gets_an_answer_that_nobody_asked_for(raw, start_proxy):
 
     raw.act = answer_twice
     proxy = await start_proxy(*SMALL, f"upstream.base_url={raw.url}")
-    await check_seen(FULL, proxy, CHAT)
+    await check_seen(FULL, proxy, write_short(CHAT))
     (kept,) = proxy.services.client._session.connector._conns.values()
     ((idle, _),) = kept
     said.set()
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not idle.should_close:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
-    await check_seen(FULL, proxy, CHAT)
+    await check_seen(FULL, proxy, write_short(CHAT))
     assert raw.accepted == 2
 
 
@@ -126,9 +176,9 @@ async def test_an_answer_to_half_of_a_large_body_reaches_the_client(raw, start_p
     proxy = await start_proxy(*SMALL, "limits.max_body_bytes=100000", f"upstream.base_url={raw.url}")
     leaks = Leaks(proxy, raw)
     await leaks.mark()
-    large = {"model": "m", "messages": [{"role": "user", "content": "x" * 4_000_000}]}
-    for path in ("/v1/chat/completions", "/v1/files"):
-        await check_seen(Passed(403, b"{}"), proxy, large, path)
+    large = CHAT.write([{"role": "user", "content": "x" * 4_000_000}])
+    for path in (*(dialect.path for dialect in DIALECTS), "/v1/files"):
+        await check_seen(Passed(403, b"{}"), proxy, large, path=path)
     await leaks.check()
 
 
@@ -139,10 +189,10 @@ async def test_a_hundred_faults_leave_no_object_behind(raw, start_proxy):
     await leaks.mark()
     before = count_kept()
     quick = [fault for fault in FAULTS if "silent" not in fault.name]
-    for fault in quick * 3:
+    for fault, dialect in zip(quick * 3, cycle(DIALECTS), strict=False):
         raw.act = fault.act
         with suppress(aiohttp.ClientError):
-            await ask(proxy.url, CHAT | {"stream": True})
+            await ask(proxy.url, write_short(dialect, stream=True), dialect.path)
     await leaks.check()
     assert count_kept() <= before
 
@@ -164,12 +214,12 @@ async def test_what_never_ends_ends_with_who_reads_it(beginning, words, raw, ups
         "models=[{match: direct, upstream: notes, context_window: 8000}]",
     )
     leaks = Leaks(proxy, raw)
-    assert (await ask(proxy.url, CHAT))[0] == 200
+    assert (await ask(proxy.url, write_short(CHAT), CHAT.path))[0] == 200
     await leaks.mark()
     raw.act = endless(beginning, words)
     with suppress(TimeoutError):
         async with asyncio.timeout(0.2):
-            await ask(proxy.url, CHAT | {"model": "direct"})
-    assert (await ask(proxy.url, LONG))[0] == 200
+            await ask(proxy.url, write_short(CHAT, model="direct"), CHAT.path)
+    assert (await ask(proxy.url, write_long(CHAT), CHAT.path))[0] == 200
     assert DIGEST in str(upstream.chats[-1].json["messages"][1])
     await leaks.check()

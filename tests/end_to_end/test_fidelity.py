@@ -6,12 +6,15 @@ from uuid import uuid4
 import orjson
 import pytest
 from support.client import ask_raw, post
+from support.dialects.spoken.all_dialects import DIALECTS, find_dialect
+from support.dialects.spoken.chat import CHAT
 from upstreams.raw import OK, RawUpstream, run_raw_upstream
 from upstreams.recording import completion
 
 from proxy.compaction.offload import INLINE_BYTES
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+COMPACTED = [dialect.path for dialect in DIALECTS]
 
 
 @pytest.fixture
@@ -30,6 +33,13 @@ def _request(first_line: bytes, *lines: bytes, body: bytes = b"") -> bytes:
     return b"\r\n".join((first_line, b"Host: localhost", *lines, b"Connection: close", b"", body))
 
 
+def _write(path: str, *lines: bytes) -> tuple[bytes, bytes]:
+    """A POST in the dialect of the path with these header lines, and its body."""
+    body = orjson.dumps(find_dialect(path).write([{"role": "user", "content": "hi"}]))
+    lines = tuple(line.replace(b"SIZE", b"%d" % len(body)) for line in lines)
+    return _request(b"POST %b HTTP/1.1" % path.encode(), *lines, body=body), body
+
+
 def _parts(answer: bytes) -> tuple[bytes, list[bytes], bytes]:
     """Status line, header lines and body, from the bytes of a response."""
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -45,17 +55,19 @@ def _passed(lines: list[bytes]) -> list[bytes]:
     return [line for line in lines if not line.startswith(OWN_LINES)]
 
 
-@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/responses"])
+@pytest.mark.parametrize("path", [*COMPACTED, "/v1/other"])
 async def test_request_headers_keep_order_case_and_duplicates(path, raw, url):
     """Content-Length keeps its position. On a compacted path, Accept-Encoding becomes identity in its position."""
-    lines = [b"x-b: 1", b"X-A:  2", b"Content-Length: %d" % len(BODY), b"x-b: 3", b"Authorization: Bearer k"]
+    lines = [b"x-b: 1", b"X-A:  2", b"Content-Length: SIZE", b"x-b: 3", b"Authorization: Bearer k"]
     lines += [b"Cookie: a=b", b"accept-encoding: gzip, br", b"Cookie: c=d", b"X-Empty:", b"User-Agent: u", b"x-b: 1"]
-    await ask_raw(url, _request(b"POST " + path + b" HTTP/1.1", *lines, body=BODY))
-    encoding = b"Accept-Encoding: identity" if path.endswith(b"completions") else b"accept-encoding: gzip, br"
-    expected = [b"x-b: 1", b"X-A: 2", *lines[2:6], encoding, b"Cookie: c=d", b"X-Empty: ", *lines[9:]]
+    request, body = _write(path, *lines)
+    await ask_raw(url, request)
+    encoding = b"Accept-Encoding: identity" if path in COMPACTED else b"accept-encoding: gzip, br"
+    length = b"Content-Length: %d" % len(body)
+    expected = [b"x-b: 1", b"X-A: 2", length, *lines[3:6], encoding, b"Cookie: c=d", b"X-Empty: ", *lines[9:]]
     address = raw.url.removeprefix("http://").removesuffix("/v1").encode()
     assert raw.requests[0].lines == [b"Host: " + address, *expected]
-    assert raw.requests[0].body == BODY
+    assert raw.requests[0].body == body
 
 
 async def test_a_header_that_comes_again_in_another_case_is_kept(raw, url):
@@ -64,14 +76,15 @@ async def test_a_header_that_comes_again_in_another_case_is_kept(raw, url):
     assert raw.requests[0].lines[1:] == [b"X-Twice: 1", b"x-other: 2", b"X-Twice: 3"]
 
 
-@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/responses"])
+@pytest.mark.parametrize("path", [*COMPACTED, "/v1/other"])
 async def test_answers_keep_order_case_and_duplicates_of_their_headers(path, raw, url):
     """Reason and length are kept too. Hop-by-hop headers are removed."""
     lines = [b"x-ratelimit-remaining: 1", b"Set-Cookie: a", b"content-length: 2", b"SET-COOKIE: b", b"X-A: 1"]
     lines += [b"openai-processing-ms: 5", b"Content-Type: a/b", b"set-cookie: a"]
     hop = [b"Keep-Alive: timeout=5", b"Connection: keep-alive, X-Hop", b"X-Hop: 1"]
     raw.answer = b"\r\n".join((b"HTTP/1.1 200 Quite Fine", *lines, *hop, b"", b"{}"))
-    answer = await ask_raw(url, _request(b"POST " + path + b" HTTP/1.1", b"Content-Length: 57", body=BODY))
+    request, _ = _write(path, b"Content-Length: SIZE")
+    answer = await ask_raw(url, request)
     status, received, body = _parts(answer)
     assert (status, _passed(received), body) == (b"HTTP/1.1 200 Quite Fine", lines, b"{}")
 
@@ -242,27 +255,33 @@ async def test_behind_an_upgrade_that_is_not_followed_the_connection_ends(protoc
     assert b"\r\nconnection: close\r\n" in answer.lower()
 
 
-UNREADABLE = {
-    "a number": b'{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":'
-    b'{"name":"f","arguments":' + b"1" * 5000 + b'}}]},{"role":"tool","tool_call_id":"x","content":"ok"}',
-    "no UTF-8": b'{"role":"user","name":"\xff","content":"x"}',
-}
+NUMBER = (
+    b'{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":'
+    b'{"name":"f","arguments":' + b"1" * 5000 + b'}}]},{"role":"tool","tool_call_id":"x","content":"ok"}'
+)
+NO_UTF8 = b'{"role":"user","content":"\xff"}'
+UNREADABLE = [
+    pytest.param(CHAT, NUMBER, id="a number"),
+    *(pytest.param(one, NO_UTF8, id=f"{one}-no UTF-8") for one in DIALECTS),
+]
 
 
-@pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE.keys())
+@pytest.mark.parametrize(("dialect", "message"), UNREADABLE)
 @pytest.mark.parametrize("words", [300, 1800])
-async def test_a_message_that_defies_decoding_is_forwarded(message, words, client, upstream, start_proxy, log):
+async def test_a_message_that_defies_decoding_is_forwarded(
+    dialect, message, words, *, client, upstream, start_proxy, log
+):
     """Small or large, on the event loop or in a thread, the client's own bytes reach the upstream."""
 
     async def answer(_recorded, _request):
-        return completion()
+        return completion(dialect=dialect)
 
     upstream.answer = answer
     said = orjson.dumps({"role": "user", "content": " ".join(uuid4().hex for _ in range(words))})
-    body = b'{"model":"gpt-4o","messages":[' + said + b"," + message + b"]}"
+    body = b'{"model":"gpt-4o","%b":[%b,%b]}' % (dialect.transcript.encode(), said, message)
     assert (len(body) > INLINE_BYTES) == (words > 1000)
     proxy = await start_proxy()
-    response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    response, _ = await post(client, proxy.url + dialect.path, body)
     await proxy.services.lifecycle.idle.wait()
 
     assert (response.status, [item.body for item in upstream.requests]) == (200, [body])

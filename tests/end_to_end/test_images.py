@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
-from support.checker import check_request
 from support.client import post
+from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.dialect import Dialect, Wire, list_texts
 
-CHAT = "/v1/chat/completions"
 WINDOW, RESERVE = 16_000, 2_000
 LINE = "[trimtab: image/png 1280x800, 1 kB, removed; get it again if needed]"
 WORDS = "I have clicked on the next button of this long form and now wait for the page to load. " * 4
@@ -32,54 +32,55 @@ def make_step(number: int, *, as_user: bool) -> list[dict[str, Any]]:
     call = {"id": f"c{number}", "type": "function", "function": function}
     return [
         {"role": "assistant", "content": WORDS, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": [screenshot(number)], "x": 1},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": [screenshot(number)]},
     ]
 
 
-def count_images(body: bytes) -> int:
+def count_images(dialect: Dialect, body: Wire) -> int:
     """The number of images in a body."""
-    return body.count(b'"image_url":{')
+    contents = [message["content"] for message in dialect.read(body)]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return sum(part["type"] == "image_url" for part in parts)
 
 
+@each_dialect
 @pytest.mark.parametrize("as_user", [False, True])
-async def test_screenshots_fit_the_window(as_user, client, upstream, start_proxy):
+async def test_screenshots_fit_the_window(as_user, dialect, client, upstream, start_proxy):
     """Every step and every summary is checked. Only images and summarised messages change."""
     proxy = await start_proxy(f"defaults.context_window={WINDOW}", f"defaults.completion_reserve={RESERVE}")
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
     seen: set[str] = set()
     for number in range(60):
         messages += make_step(number, as_user=as_user)
-        body = orjson.dumps({"model": "gpt-4o", "messages": messages})
+        body = dialect.write(messages, model="gpt-4o")
         upstream.requests.clear()
-        response, _ = await post(client, proxy.url + CHAT, orjson.loads(body))
+        response, _ = await post(client, proxy.url + dialect.path, body)
         assert response.status == 200
         sent = upstream.chats[-1]
         rules = response.headers.get("x-trimtab-decisions", "")
         seen |= {item.partition(";")[0] for item in rules.split(", ")}
-        assert count_images(body) == number + 1
+        assert count_images(dialect, body) == number + 1
         for chat in upstream.chats:
-            assert count_images(chat.body) * 1105 <= WINDOW
-        assert sent.json["messages"][-1] == messages[-1]
+            assert count_images(dialect, chat.json) * 1105 <= WINDOW
+        received, original = dialect.read(sent.json), dialect.read(body)
+        assert received[-1] == original[-1]
         if rules.startswith("images") and "," not in rules:
             assert LINE in sent.body.decode()
-            assert len(sent.json["messages"]) == len(messages)
-        assert check_request(body, sent.body) == []
+            assert len(received) == len(original)
+        assert dialect.check_request(orjson.dumps(body), sent.body) == []
     assert {"images", "summarise"} <= seen or {"images", "digest"} <= seen
 
 
-async def test_a_number_of_images_is_kept(client, upstream, start_proxy):
+@each_dialect
+async def test_a_number_of_images_is_kept(dialect, client, upstream, start_proxy):
     """Removed images stay removed, so until the next removal two bodies differ only at their ends."""
     proxy = await start_proxy("defaults.keep_images=2")
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
     numbers = []
     for number in range(8):
         messages += make_step(number, as_user=False)
-        await post(client, proxy.url + CHAT, {"model": "gpt-4o", "messages": messages})
-        numbers.append(count_images(upstream.chats[-1].body))
+        await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
+        numbers.append(count_images(dialect, upstream.chats[-1].json))
     assert numbers == [1, 2, 3, 2, 3, 2, 3, 2]
-    assert upstream.chats[-1].json["messages"][2] == {
-        "role": "tool",
-        "tool_call_id": "c0",
-        "content": [{"type": "text", "text": LINE}],
-        "x": 1,
-    }
+    first = dialect.read(upstream.chats[-1].json)[2]
+    assert (first["role"], first["tool_call_id"], list_texts(first)) == ("tool", "c0", [LINE])

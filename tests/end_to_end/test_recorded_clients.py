@@ -10,12 +10,14 @@ from typing import Any
 import orjson
 import pytest
 from support.client import ask_raw
+from support.dialects.spoken.all_dialects import DIALECTS, find_dialect
 from support.sessions import DATA, read_rows
 from upstreams.raw import Answer, RawRequest, run_raw_upstream
 from upstreams.recording import event
 
 WIRE = DATA / "wire"
 CLIENTS = sorted(path.stem for path in WIRE.glob("*.jsonl")) if WIRE.is_dir() else []
+COMPACTED = tuple(dialect.path for dialect in DIALECTS)
 OWN_LINES = (b"Connection: close", b"Date:", b"x-trimtab-", b"Server-Timing:")
 HOP = frozenset({"connection", "keep-alive", "te", "host", "transfer-encoding"})
 EVENTS = (
@@ -43,6 +45,8 @@ def _answers(recorded: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
         yield b"Content-Length: 12\r\nX-A: 1", b""
         return
     if recorded["body"] and recorded["body"].get("stream"):
+        events = b"".join(find_dialect(recorded["path"]).write_events("a", "\u00fc"))
+        yield b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked", events
         yield b"Content-Type: text/event-stream\r\nx-request-id: 1\r\nTransfer-Encoding: chunked", EVENTS
         yield (
             b"content-type: text/event-stream; charset=utf-8\r\nConnection: close",
@@ -51,26 +55,30 @@ def _answers(recorded: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     else:
         yield b"Content-Type: application/json\r\nContent-Length: %d\r\nX-A: 1" % len(JSON), JSON
         yield b"X-A: 1\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json", JSON
-    if not recorded["path"].endswith("/chat/completions"):
+    if not _is_compacted(recorded):
         packed = gzip.compress(JSON)
         yield b"Content-Encoding: gzip\r\nContent-Length: %d" % len(packed), packed
         yield b"Transfer-Encoding: chunked\r\nContent-Encoding: deflate", zlib.compress(EVENTS)
 
 
-def _request(recorded: dict[str, Any]) -> tuple[bytes, list[bytes], bytes]:
+def _is_compacted(recorded: dict[str, Any]) -> bool:
+    return recorded["method"] == "POST" and recorded["path"].endswith(COMPACTED)
+
+
+def _request(recorded: dict[str, Any], option: int = 0) -> tuple[bytes, list[bytes], bytes]:
     """The bytes of the request, the header lines that the upstream must receive, and the body."""
-    body = b"" if recorded["body"] is None else orjson.dumps(recorded["body"])
-    is_chat = recorded["path"].endswith("/chat/completions")
+    body = b"" if recorded["body"] is None else orjson.dumps(recorded["body"], option=option)
+    is_compacted = _is_compacted(recorded)
     sent, expected = [], []
     for name, value in recorded["headers"]:
         length = name.lower() == "content-length"
         line = f"{name}: {len(body) if length else value}".encode()
         sent.append(line)
-        if is_chat and name.lower() == "accept-encoding":
+        if is_compacted and name.lower() == "accept-encoding":
             expected.append(b"Accept-Encoding: identity")
         elif name.lower() not in HOP:
             expected.append(line)
-    if is_chat and b"Accept-Encoding: identity" not in expected:
+    if is_compacted and b"Accept-Encoding: identity" not in expected:
         expected.append(b"Accept-Encoding: identity")
     sent = [line for line in sent if not line.lower().startswith(b"connection:")]
     query = f"?{recorded['query']}" if recorded["query"] else ""
@@ -81,7 +89,10 @@ def _request(recorded: dict[str, Any]) -> tuple[bytes, list[bytes], bytes]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_recorded_requests_and_answers_cross_unchanged(client, start_proxy):
-    """Bodies pass byte for byte unless a rule acts, and headers pass in order, in both directions."""
+    """Bodies pass byte for byte unless a rule acts, and headers pass in order, in both directions.
+
+    Each request of a known dialect is decoded.
+    """
     unchanged = 0
     rows = list(read_rows(WIRE / f"{client}.jsonl"))
     async with run_raw_upstream() as upstream:
@@ -93,10 +104,15 @@ async def test_recorded_requests_and_answers_cross_unchanged(client, start_proxy
                 through = await ask_raw(proxy.url, request)
                 _check_answer(through, head, answer)
                 received = upstream.requests[-1]
+                assert (b"x-trimtab-tokens" in through) == _is_compacted(recorded)
                 if b"x-trimtab-decisions" not in through:
                     unchanged += 1
                     assert hashlib.sha256(received.body).digest() == hashlib.sha256(body).digest()
                     assert received.lines[1:] == expected
+        for recorded in filter(_is_compacted, rows):
+            request, _, body = _request(recorded, orjson.OPT_INDENT_2)
+            through = await ask_raw(proxy.url, request)
+            assert b"x-trimtab-decisions" in through or upstream.requests[-1].body == body
     assert unchanged >= len(rows)
 
 

@@ -7,15 +7,19 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import post, settle
+from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.dialect import Dialect
 from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
 WINDOW = 16_000
 
+pytestmark = each_dialect
 
-def _session(steps: int = 60, **members: object) -> dict[str, Any]:
+
+def _session(dialect: Dialect, steps: int = 60, **members: object) -> dict[str, Any]:
     session = make_session(steps)
-    return {"model": "strict-model", "messages": session["messages"][:-1], "tools": session["tools"], **members}
+    return dialect.write(session["messages"][:-1], session["tools"], model="strict-model", **members)
 
 
 def _refusal(message: str) -> bytes:
@@ -34,12 +38,13 @@ class Strict:
         self.refused = 0
 
     async def __call__(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-        if len(recorded.body) + 4 * recorded.json.get("max_tokens", 0) > self.max_bytes:
+        dialect, body = recorded.dialect, recorded.json
+        if len(recorded.body) + 4 * body.get(dialect.completion_limit, 0) > self.max_bytes:
             self.refused += 1
             return web.Response(**self.answer)
-        if recorded.json.get("stream"):
-            return await stream(request, *["All good. "] * 50)
-        return completion()
+        if body.get("stream"):
+            return await stream(request, *["All good. "] * 50, dialect=dialect)
+        return completion(dialect=dialect)
 
 
 async def _metrics(client: Any, proxy: Any, name: str) -> list[str]:
@@ -52,19 +57,18 @@ def _windows_learned(log: Any) -> list[int]:
     return [line["after"] for line in lines if line["cause"] == "window"]
 
 
-async def test_a_refusal_that_tells_its_length_does_not_cut_the_second_stream(client, upstream, start_proxy):
+async def test_a_refusal_that_tells_its_length_does_not_cut_the_second_stream(dialect, client, upstream, start_proxy):
     """The Content-Length of a refusal inside a stream is not forwarded with the stream of the second attempt."""
     body = b": wait\n\ndata: " + TOO_LONG + b"\n\n"
     upstream.answer = Strict(status=200, body=body, content_type="text/event-stream")
     proxy = await start_proxy()
-    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session(stream=True))
+    response, answer = await post(client, proxy.url + dialect.path, _session(dialect, stream=True))
     assert response.status == 200
-    assert answer.count(b"All good.") == 50
-    assert answer.endswith(b"data: [DONE]\n\n")
+    assert answer == b"".join(dialect.write_events(*["All good. "] * 50))
     assert "Content-Length" not in response.headers
 
 
-async def test_events_under_a_false_name_pass_as_they_come(client, upstream, start_proxy):
+async def test_events_under_a_false_name_pass_as_they_come(dialect, client, upstream, start_proxy):
     release = asyncio.Event()
 
     async def answer(_recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -76,19 +80,19 @@ async def test_events_under_a_false_name_pass_as_they_come(client, upstream, sta
 
     upstream.answer = answer
     proxy = await start_proxy()
-    body = orjson.dumps(_session(3, stream=True))
-    async with client.post(proxy.url + "/v1/chat/completions", data=body) as response:
+    body = orjson.dumps(_session(dialect, 3, stream=True))
+    async with client.post(proxy.url + dialect.path, data=body) as response:
         assert await asyncio.wait_for(response.content.readany(), 5) == b"data: {}\n\n"
         release.set()
 
 
-async def test_a_compressed_refusal_that_nobody_asked_for_passes(client, upstream, start_proxy):
+async def test_a_compressed_refusal_that_nobody_asked_for_passes(dialect, client, upstream, start_proxy):
     async def answer(_recorded: Recorded, _request: web.BaseRequest) -> web.Response:
         return web.Response(status=400, body=b"\x1f\x8bnot read", headers={"Content-Encoding": "gzip"})
 
     upstream.answer = answer
     proxy = await start_proxy()
-    response, body = await post(client, proxy.url + "/v1/chat/completions", _session())
+    response, body = await post(client, proxy.url + dialect.path, _session(dialect))
     assert (response.status, body, len(upstream.chats)) == (400, b"\x1f\x8bnot read", 1)
 
 
@@ -97,22 +101,22 @@ async def test_a_compressed_refusal_that_nobody_asked_for_passes(client, upstrea
     ["You have used all of it.", "Input is too long for requested model.", "Your prompt exceeds max length"],
 )
 async def test_a_refusal_without_numbers_teaches_nothing_unless_a_shorter_prompt_goes_through(
-    message, client, upstream, start_proxy, log
+    dialect, message, client, upstream, start_proxy, log
 ):
     upstream.answer = Strict(max_bytes=0, body=_refusal(message))
     proxy = await start_proxy()
     for _ in range(3):
-        response, _ = await post(client, proxy.url + "/v1/chat/completions", _session())
+        response, _ = await post(client, proxy.url + dialect.path, _session(dialect))
         assert response.status == 400
     assert _windows_learned(log) == []
 
 
-async def test_a_window_that_the_upstream_tells_is_not_guessed_at(client, upstream, start_proxy, log):
+async def test_a_window_that_the_upstream_tells_is_not_guessed_at(dialect, client, upstream, start_proxy, log):
     upstream.models = orjson.dumps({"data": [{"id": "strict-model", "max_model_len": 64_000}]})
     upstream.answer = Strict(body=_refusal("Input is too long for requested model."))
     proxy = await start_proxy()
     await settle_questions(proxy)
-    response, _ = await post(client, proxy.url + "/v1/chat/completions", _session())
+    response, _ = await post(client, proxy.url + dialect.path, _session(dialect))
     assert response.status == 200
     assert set(_windows_learned(log)) <= {64_000}
 
@@ -122,47 +126,49 @@ async def settle_questions(proxy: Any) -> None:
     await proxy.services.models.settle()
 
 
-async def test_a_configured_window_is_never_made_larger(client, upstream, start_proxy):
+async def test_a_configured_window_is_never_made_larger(dialect, client, upstream, start_proxy):
     upstream.answer = Strict(body=_refusal("maximum context length is 32768 tokens, you requested 40000 tokens"))
     proxy = await start_proxy("defaults.context_window=8000")
-    await post(client, proxy.url + "/v1/chat/completions", _session(2, max_tokens=30_000))
-    response, _ = await post(client, proxy.url + "/v1/chat/completions", _session(8))
+    await post(client, proxy.url + dialect.path, _session(dialect, 2, max_tokens=30_000))
+    response, _ = await post(client, proxy.url + dialect.path, _session(dialect, 8))
     assert "limit=6000" in response.headers["x-trimtab-tokens"]
 
 
 @pytest.mark.parametrize("planted", ["length is 2,048 tokens", "length \\u0069s 2048 tokens"])
 async def test_what_a_client_has_written_in_other_ways_teaches_nothing_either(
-    planted, client, upstream, start_proxy, log
+    dialect, planted, client, upstream, start_proxy, log
 ):
-    body = orjson.dumps(_session(20)).replace(b"You are a coding agent.", b"maximum context " + planted.encode())
+    body = orjson.dumps(_session(dialect, 20)).replace(
+        b"You are a coding agent.", b"maximum context " + planted.encode()
+    )
     number = "2,048" if "," in planted else "2048"
     upstream.answer = Strict(max_bytes=0, body=_refusal(f"Invalid: maximum context length is {number} tokens"))
     proxy = await start_proxy()
-    await post(client, proxy.url + "/v1/chat/completions", body)
+    await post(client, proxy.url + dialect.path, body)
     assert _windows_learned(log) == []
 
 
-async def test_a_name_that_no_upstream_has_answered_for_is_not_kept(client, upstream, start_proxy):
+async def test_a_name_that_no_upstream_has_answered_for_is_not_kept(dialect, client, upstream, start_proxy):
     upstream.answer = Strict(max_bytes=0)
     proxy = await start_proxy()
     for number in range(3):
-        await post(client, proxy.url + "/v1/chat/completions", _session(10) | {"model": f"invented-{number}"})
+        await post(client, proxy.url + dialect.path, _session(dialect, 10) | {"model": f"invented-{number}"})
     assert proxy.services.models.list_known() == []
 
 
-async def test_a_refusal_that_stands_saves_nothing(client, upstream, start_proxy):
+async def test_a_refusal_that_stands_saves_nothing(dialect, client, upstream, start_proxy):
     """The model's name does not become a label either."""
     body = b"data: " + TOO_LONG + b"\n\n"
     upstream.answer = Strict(max_bytes=0, status=200, body=body, content_type="text/event-stream")
     proxy = await start_proxy()
-    await post(client, proxy.url + "/v1/chat/completions", _session(stream=True))
+    await post(client, proxy.url + dialect.path, _session(dialect, stream=True))
     assert await _metrics(client, proxy, "trimtab_tokens_saved_total{") == []
     assert await _metrics(client, proxy, "trimtab_cuts_total{") == []
     assert 'model="other"' in (await _metrics(client, proxy, "trimtab_requests_total{"))[0]
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(named, client, upstream, start_proxy):
+async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(dialect, named, client, upstream, start_proxy):
     """The completion is requested by the client, or assumed by the server."""
     added = 9000
     text = "maximum context length is {} tokens; you requested {} tokens ({} in the messages, {} in the completion)"
@@ -171,29 +177,32 @@ async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(named, 
     async def answer(recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
         nonlocal refused
         tokens = len(recorded.body) // 4
-        wanted = 1500 if recorded.asks_for_summary else added
+        wanted = recorded.json.get(dialect.completion_limit, added)
         if tokens + wanted <= WINDOW:
-            return completion(write_note("SUMMARY of the work."), prompt_tokens=tokens, completion_tokens=7)
+            note = write_note("SUMMARY of the work.")
+            return completion(note, dialect, prompt_tokens=tokens, completion_tokens=7)
         refused += 1
         return web.Response(status=400, body=_refusal(text.format(WINDOW, tokens + wanted, tokens, wanted)))
 
     upstream.answer = answer
     proxy = await start_proxy(f"defaults.context_window={WINDOW}")
-    end = {"role": "assistant", "content": "It is mended."}
-    session = _session(60, **({"max_tokens": added} if named else {}))
-    for messages in requests_of({"messages": [*session["messages"], end]}):
-        response, _ = await post(client, proxy.url + "/v1/chat/completions", session | {"messages": messages})
+    session, limit = make_session(60), {"max_tokens": added} if named else {}
+    for messages in requests_of(session):
+        body = dialect.write(messages, session["tools"], model="strict-model", **limit)
+        response, _ = await post(client, proxy.url + dialect.path, body)
         assert response.status == 200
         await settle(proxy)
     assert refused <= 2
 
 
-async def test_what_fits_the_window_but_not_the_reserve_is_for_the_upstream_to_judge(client, upstream, start_proxy):
+async def test_what_fits_the_window_but_not_the_reserve_is_for_the_upstream_to_judge(
+    dialect, client, upstream, start_proxy
+):
     """The request has one message of four fifths of the window, and no `max_tokens`."""
     proxy = await start_proxy("defaults.context_window=8000", "defaults.on_exceeded=error")
-    url = proxy.url + "/v1/chat/completions"
+    url = proxy.url + dialect.path
     for words, status in ((6500, 200), (9000, 400)):
-        body = {"model": "m", "messages": [{"role": "user", "content": "word " * words}]}
+        body = dialect.write([{"role": "user", "content": "word " * words}])
         response, _ = await post(client, url, body)
         assert response.status == status
     assert len(upstream.chats) == 1

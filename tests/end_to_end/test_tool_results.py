@@ -9,23 +9,30 @@ from uuid import uuid4
 import orjson
 import pytest
 from support.client import post
+from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
+from support.dialects.spoken.messages import MESSAGES
 from upstreams.recording import completion
 
 from proxy.compaction.compactor import Compactor
 
-CHAT = "/v1/chat/completions"
 SHOWN = "x-trimtab-decisions"
 
 
-def talk(*turns: tuple[str, dict[str, Any], str], **more: Any) -> dict[str, Any]:
-    """A transcript with one call and one result per turn: the tool's name, its arguments, its result."""
+def talk(dialect: Dialect, *turns: tuple[str, dict[str, Any], str]) -> dict[str, Any]:
+    """A body with one call and one result per turn: the tool's name, its arguments, its result.
+
+    The transcript is its last member.
+    """
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend the build."}]
     for number, (name, arguments, content) in enumerate(turns):
         function = {"name": name, "arguments": orjson.dumps(arguments).decode()}
         call = {"id": f"c{number}", "type": "function", "function": function}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": content} | more)
-    return {"model": "m", "messages": messages}
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": content})
+    body = dialect.write(messages)
+    return body | {dialect.transcript: body.pop(dialect.transcript)}
 
 
 def log(lines: int = 60) -> str:
@@ -38,21 +45,23 @@ def plain(text: str) -> str:
     return text.replace("\x1b[1;32m", "").replace("\x1b[0m", "")
 
 
-async def send(client: Any, upstream: Any, proxy: Any, body: Any, **headers: str) -> tuple[list[str], str]:
+async def send(
+    client: Any, upstream: Any, proxy: Any, dialect: Dialect, body: Any, **headers: str
+) -> tuple[list[str], str]:
     """Send a request. Returns the results as the upstream received them, and the rules that acted."""
-    response, _ = await post(client, proxy.url + CHAT, body, **headers)
+    response, _ = await post(client, proxy.url + dialect.path, body, **headers)
     assert response.status == 200
-    sent = upstream.chats[-1].json["messages"]
     rules = [item.partition(";")[0] for item in response.headers.get(SHOWN, "").split(", ")]
-    return [message["content"] for message in sent if message["role"] == "tool"], " ".join(rules)
+    return dialect.read_results(upstream.chats[-1].json), " ".join(rules)
 
 
-async def test_colours_and_repetitions_go(client, upstream, start_proxy):
+@each_dialect
+async def test_colours_and_repetitions_go(dialect, client, upstream, start_proxy):
     """By default, colours, repeated results and text over the budget are removed. Header and metrics name the rules."""
     text, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
     proxy = await start_proxy()
     run = ("run", {}, text)
-    results, rules = await send(client, upstream, proxy, talk(run, ("run", {}, long), run))
+    results, rules = await send(client, upstream, proxy, dialect, talk(dialect, run, ("run", {}, long), run))
 
     assert rules == "tidy truncate dedupe"
     assert results[0] == plain(text)
@@ -64,52 +73,60 @@ async def test_colours_and_repetitions_go(client, upstream, start_proxy):
     assert all(values[name] > 100 for name in saved.values())
 
 
-async def test_each_can_be_switched_off(client, upstream, start_proxy):
+@each_dialect
+async def test_each_can_be_switched_off(dialect, client, upstream, start_proxy):
     """The bytes are then unchanged."""
     proxy = await start_proxy("defaults.tidy=false", "defaults.dedupe=false")
     run = ("run", {}, log())
-    body = orjson.dumps(talk(run, run), option=orjson.OPT_INDENT_2)
-    await send(client, upstream, proxy, body)
+    body = orjson.dumps(talk(dialect, run, run), option=orjson.OPT_INDENT_2)
+    await send(client, upstream, proxy, dialect, body)
     assert upstream.chats[-1].body == body
 
     proxy = await start_proxy("defaults.tidy={ansi: false}", "defaults.dedupe=false")
-    await send(client, upstream, proxy, body)
+    await send(client, upstream, proxy, dialect, body)
     assert upstream.chats[-1].body == body
 
 
+@each_dialect
 @pytest.mark.parametrize("exclude", ["true", "['*AGENTS.md']"])
-async def test_what_is_excluded_goes_out_as_it_came(exclude, client, upstream, start_proxy):
+async def test_what_is_excluded_goes_out_as_it_came(dialect, exclude, client, upstream, start_proxy):
     """Coloured, long and repeated results are unchanged, if excluded by tool or by an argument of the call."""
     proxy = await start_proxy(
         f"defaults.tools={{'read*': {{exclude: {exclude}}}}}", "defaults.max_tool_result_tokens=99"
     )
     read = ("read_file", {"path": "/repo/AGENTS.md"}, log())
-    body = orjson.dumps(talk(read, ("list", {}, "a.py"), read), option=orjson.OPT_INDENT_2)
-    await send(client, upstream, proxy, body)
+    body = orjson.dumps(talk(dialect, read, ("list", {}, "a.py"), read), option=orjson.OPT_INDENT_2)
+    await send(client, upstream, proxy, dialect, body)
     assert upstream.chats[-1].body == body
 
     other = ("read_file", {"path": "/repo/build.log"}, log())
-    results, rules = await send(client, upstream, proxy, talk(read, other))
+    results, rules = await send(client, upstream, proxy, dialect, talk(dialect, read, other))
     assert results[0] == read[2]
     assert (results[1] == other[2], rules) == ((True, "") if exclude == "true" else (False, "tidy truncate"))
 
 
-async def test_the_window_holds_whatever_is_excluded(client, upstream, start_proxy):
+@each_dialect
+async def test_the_window_holds_whatever_is_excluded(dialect, client, upstream, start_proxy):
     """Pruning and cuts also apply to excluded results."""
     proxy = await start_proxy(
         "defaults.tools={'*': {exclude: true}}", "defaults.context_window=16000", "defaults.overflow_strategy=prune"
     )
-    results, rules = await send(client, upstream, proxy, talk(*(("run", {}, log()) for _ in range(12))))
+    results, rules = await send(
+        client, upstream, proxy, dialect, talk(dialect, *(("run", {}, log()) for _ in range(12)))
+    )
     assert rules == "prune"
     assert results[0].startswith("[trimtab: tool result of")
     assert results[-1].startswith("\x1b")
 
 
-async def test_a_tool_has_a_budget_of_its_own(client, upstream, start_proxy, compactors):
+@each_dialect
+async def test_a_tool_has_a_budget_of_its_own(dialect, client, upstream, start_proxy, compactors):
     """The first glob that matches applies. The policy fills in what it does not set."""
     tools = "{'gr?p': {max_tool_result_tokens: 200, tidy: false}, '*': {max_tool_result_tokens: 600}}"
     proxy = await start_proxy(f"defaults.tools={tools}", "defaults.truncation=head_tail")
-    results, rules = await send(client, upstream, proxy, talk(("grep", {}, log()), ("find", {}, log())))
+    results, rules = await send(
+        client, upstream, proxy, dialect, talk(dialect, ("grep", {}, log()), ("find", {}, log()))
+    )
     count = proxy.services.compactors.choose(proxy.services.config.defaults, "m").count
     assert rules == "tidy truncate"
     assert [count(text) <= limit for text, limit in zip(results, (200, 600), strict=True)] == [True, True]
@@ -119,58 +136,70 @@ async def test_a_tool_has_a_budget_of_its_own(client, upstream, start_proxy, com
 
 
 @pytest.mark.parametrize(
-    ("end", "more"),
-    [("exit code: 2", {}), ("", {"is_error": True}), ("", {"isError": True}), ("", {"status": "error"})],
+    ("dialect", "end", "more"),
+    [
+        *(pytest.param(one, "exit code: 2", {}, id=f"{one}-text") for one in DIALECTS),
+        *((CHAT, "", more) for more in ({"is_error": True}, {"isError": True}, {"status": "error"})),
+        (MESSAGES, "", {"is_error": True}),
+    ],
 )
-async def test_an_error_has_twice_the_budget(end, more, client, upstream, start_proxy):
+async def test_an_error_has_twice_the_budget(dialect, end, more, *, client, upstream, start_proxy):
     """The client marks the error in one of the usual ways, or the text shows it."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=500", "defaults.truncation=head_tail")
     text = plain(log(120))
-    well, _ = await send(client, upstream, proxy, talk(("run", {}, text)))
-    failed, _ = await send(client, upstream, proxy, talk(("run", {}, text + end), **more))
+    well, _ = await send(client, upstream, proxy, dialect, talk(dialect, ("run", {}, text)))
+    body = talk(dialect, ("run", {}, text + end))
+    last = body[dialect.transcript][-1]
+    (last["content"][-1] if dialect is MESSAGES else last).update(more)
+    failed, _ = await send(client, upstream, proxy, dialect, body)
     assert 1.7 < len(failed[0]) / len(well[0]) < 2.3
 
 
-async def test_profiles_and_models_have_tools_of_their_own(client, upstream, start_proxy):
+@each_dialect
+async def test_profiles_and_models_have_tools_of_their_own(dialect, client, upstream, start_proxy):
     """The `tools` of an entry replace those of the defaults."""
     proxy = await start_proxy(
         "defaults.tools={'run': {exclude: true}}",
         "profiles={tight: {tools: {'run': {max_tool_result_tokens: 100}}}}",
         "models=[{match: 'tiny*', tidy: {tables: false}, tools: {}}]",
     )
-    body = talk(("run", {}, text := log()))
-    assert await send(client, upstream, proxy, body) == ([text], "")
-    assert await send(client, upstream, proxy, body | {"model": "tiny-1"}) == ([plain(text)], "tidy")
-    results, rules = await send(client, upstream, proxy, body, **{"x-trimtab-profile": "tight"})
+    body = talk(dialect, ("run", {}, text := log()))
+    assert await send(client, upstream, proxy, dialect, body) == ([text], "")
+    assert await send(client, upstream, proxy, dialect, body | {"model": "tiny-1"}) == ([plain(text)], "tidy")
+    results, rules = await send(client, upstream, proxy, dialect, body, **{"x-trimtab-profile": "tight"})
     assert (len(results[0]) < len(text) / 4, rules) == (True, "tidy truncate")
 
 
-async def test_the_next_request_has_the_same_prefix(client, upstream, start_proxy):
+@each_dialect
+async def test_the_next_request_has_the_same_prefix(dialect, client, upstream, start_proxy):
     """Edited results are edited in the same way again, byte for byte, here and on another replica."""
     first, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
     turns = [("run", {}, first), ("run", {}, long), ("run", {}, first), ("run", {}, log()), ("run", {}, log() + first)]
     proxies = [await start_proxy(), await start_proxy()]
     for stop in range(1, len(turns) + 1):
-        body = talk(*turns[:stop])
+        body = talk(dialect, *turns[:stop])
         for proxy in proxies:
-            await send(client, upstream, proxy, body)
+            await send(client, upstream, proxy, dialect, body)
     bodies = [chat.body for chat in upstream.chats]
     for earlier, later in zip(bodies[::2], bodies[2::2], strict=False):
         assert later.startswith(earlier.removesuffix(b"]}"))
     assert bodies[::2] == bodies[1::2]
 
 
-async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, upstream, start_proxy, monkeypatch):
+@each_dialect
+async def test_results_that_were_forgotten_are_worked_out_in_a_thread(
+    dialect, client, upstream, start_proxy, monkeypatch
+):
     """The messages are cached, but not their edits. The same bytes are sent, and a thread does all of the work."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=100000")
-    body = talk(*(("run", {}, log(400)) for _ in range(4)))
-    first, _ = await send(client, upstream, proxy, body)
+    body = talk(dialect, *(("run", {}, log(400)) for _ in range(4)))
+    first, _ = await send(client, upstream, proxy, dialect, body)
     for holder in proxy.services.compactors._holders.values():
         for cache in (holder.caches.results, holder.caches.sketches, holder.caches.states):
             for key in dict(cache.items()):
                 cache.pop(key)
     threads = watch_threads(monkeypatch)
-    assert (await send(client, upstream, proxy, body))[0] == first
+    assert (await send(client, upstream, proxy, dialect, body))[0] == first
     assert threads == {"plan": [True, False], "apply": [True, False]}
 
 
@@ -188,7 +217,8 @@ def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
     return seen
 
 
-async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, upstream, start_proxy):
+@each_dialect
+async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(dialect, client, upstream, start_proxy):
     """The upstream reports more tokens than were counted. No byte changes that was forwarded before."""
     proxy = await start_proxy("defaults.dedupe=false", "defaults.high_water=0.8")  # no cut
     turns, sent = [], []
@@ -197,12 +227,12 @@ async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, up
         counted = sent[-1][1] if sent else 0
 
         async def report(_recorded: Any, _request: Any, tokens: int = int(counted * 1.4)) -> Any:
-            return completion(prompt_tokens=tokens, completion_tokens=3)
+            return completion(dialect=dialect, prompt_tokens=tokens, completion_tokens=3)
 
         upstream.answer = report
-        response, _ = await post(client, proxy.url + CHAT, talk(*turns))
+        response, _ = await post(client, proxy.url + dialect.path, talk(dialect, *turns))
         shown = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
-        sent.append((upstream.chats[-1].json["messages"], int(shown["sent"])))
+        sent.append((dialect.read(upstream.chats[-1].json), int(shown["sent"])))
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     changes = re.search(r'policy_changes_total\{cause="calibration",model="m"\} (\d+)', metrics)
     assert changes is not None

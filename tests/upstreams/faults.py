@@ -7,15 +7,19 @@ from typing import Any
 
 import aiohttp
 import orjson
+import pytest
+from support.dialects.spoken.all_dialects import DIALECTS
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
 from support.sessions import make_session
-from upstreams.faulty import COMPLETION, EVENTS, GOOD, OK, Act, Connection, reset, say, stall
+from upstreams.faulty import GOOD, OK, Act, Connection, good_answer, reset, say, stall
 
 from proxy.server.app import Proxy
 
 PATIENCE_SECONDS = 15.0
 """The client's timeout. A test fails if a response takes longer."""
-LONG = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1]}
-"""A request several times larger than the window."""
+_SESSION = make_session(70, result_words=120)["messages"][:-1]
+_HELLO = [{"role": "user", "content": "hi"}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def endless(beginning: bytes, words: bytes) -> Act:
 
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 FULL = Passed()
-ZIPPED = gzip.compress(COMPLETION, mtime=0)
+ZIPPED = gzip.compress(good_answer(CHAT, is_stream=False), mtime=0)
 GARBLED = b'data: {nonsense\n\nevent\r\ndata\n: \xff\xfe\x00\n\ndata: [1,2]\n\ndata: {"choices":7}\n\n'
 NO_JSON = b"<html>It works!</html>"
 ABSURD = b'{"choices":[],"usage":{"prompt_tokens":-1e400,"completion_tokens":99999999999999999999}}'
@@ -168,7 +172,35 @@ FAULTS = (
 )  # fmt: skip
 
 
-async def ask(url: str, body: dict[str, Any], path: str = "/v1/chat/completions") -> tuple[int, bytes, bool]:
+def write_short(dialect: Dialect, **members: Any) -> dict[str, Any]:
+    """A request that no rule touches."""
+    return dialect.write(_HELLO, **members)
+
+
+def write_long(dialect: Dialect, **members: Any) -> dict[str, Any]:
+    """A request several times larger than the window."""
+    return dialect.write(_SESSION, **members)
+
+
+def choose_faults() -> list[Fault]:
+    """The faults that may differ between dialects.
+
+    The first of each error of trimtab's own, because a codec writes it. Each unusual but complete response, because a
+    codec reads it.
+    """
+    first = {fault.seen: fault for fault in reversed(FAULTS)}
+    return [fault for fault in FAULTS if isinstance(fault.seen, Passed) or first[fault.seen] is fault]
+
+
+each_fault = pytest.mark.parametrize(
+    ("dialect", "fault"),
+    [(dialect, fault) for dialect in DIALECTS for fault in (FAULTS if dialect is CHAT else choose_faults())],
+    ids=lambda value: value.name,
+)
+"""All faults in chat completions, and in each other dialect those that may differ."""
+
+
+async def ask(url: str, body: dict[str, Any], path: str) -> tuple[int, bytes, bool]:
     """Send a request on a new connection. Returns the status, the received body, and whether the body was complete."""
     connector, timeout = aiohttp.TCPConnector(force_close=True), aiohttp.ClientTimeout(PATIENCE_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
@@ -183,15 +215,17 @@ async def ask(url: str, body: dict[str, Any], path: str = "/v1/chat/completions"
             return response.status, bytes(received), True
 
 
-async def check_seen(seen: Seen, proxy: Proxy, body: dict[str, Any], path: str = "/v1/chat/completions") -> None:
-    """Send a request, and check that the client sees the expected result."""
-    status, received, whole = await ask(proxy.url, body, path)
+async def check_seen(
+    seen: Seen, proxy: Proxy, body: dict[str, Any], dialect: Dialect = CHAT, path: str | None = None
+) -> None:
+    """Send a request, and check that the client sees the expected result. `path`: instead of the dialect's own."""
+    status, received, whole = await ask(proxy.url, body, path or dialect.path)
     if isinstance(seen, Refused):
         error = orjson.loads(received)["error"]
         assert (status, error["code"], whole) == (seen.status, seen.code, True)
-        assert (error["type"], error["param"]) == ("trimtab_error", None)
+        assert (error["type"], error.get("param")) == (dialect.own_type(seen.code), None)
     elif isinstance(seen, Passed):
-        expected = seen.body.replace(b"BODY", EVENTS if body.get("stream") else COMPLETION)
+        expected = seen.body.replace(b"BODY", good_answer(dialect, is_stream="stream" in body))
         assert (status, received, whole) == (seen.status, expected, True)
     else:
         assert (status, whole) == (200, False)

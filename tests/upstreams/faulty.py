@@ -11,15 +11,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import orjson
-from upstreams.recording import event, write_note
+from support.dialects.spoken.all_dialects import find_dialect
+from support.dialects.spoken.dialect import Dialect
+from upstreams.recording import write_note
 from upstreams.sockets import listen
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: TYPE\r\n"
 GOOD = OK + b"Content-Length: SIZE\r\n\r\nBODY"
 TEXT = "SUMMARY of what was done."
-COMPLETION = orjson.dumps({"object": "chat.completion", "choices": [{"message": {"content": write_note(TEXT)}}]})
-EVENTS = event("All ") + event("good.") + b"data: [DONE]\n\n"
+
+
+def good_answer(dialect: Dialect, *, is_stream: bool) -> bytes:
+    """The body of a right response: a note, or a stream of two texts."""
+    return b"".join(dialect.write_events("All ", "good.")) if is_stream else dialect.write_answer(write_note(TEXT))
 
 
 class Connection:
@@ -30,13 +34,24 @@ class Connection:
         self.writer = writer
         self.head = b""
         self.body = b""
+        self.is_unread = False
+
+    def unread(self) -> None:
+        """Let the next call of `read_head` or `read_request` find the request that was read last."""
+        self.is_unread = True
 
     async def read_head(self) -> None:
         """Read the request line and the headers."""
+        if self.is_unread:
+            self.is_unread = False
+            return
         self.head = await self.reader.readuntil(b"\r\n\r\n")
 
     async def read_request(self) -> None:
         """Read the whole request. It must have a Content-Length, or be chunked."""
+        if self.is_unread:
+            self.is_unread = False
+            return
         await self.read_head()
         if b"chunked" in self.head.lower():
             self.body = await self.reader.readuntil(b"\r\n0\r\n\r\n")
@@ -44,14 +59,11 @@ class Connection:
             length = self.head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
             self.body = await self.reader.readexactly(int(length or b"0"))
 
-    def good_answer(self) -> bytes:
-        """The body of the right response to the request."""
-        return EVENTS if b'"stream":true' in self.body else COMPLETION
-
     def spell(self, said: bytes) -> bytes:
         """The bytes with TYPE, SIZE and BODY replaced."""
-        body = self.good_answer()
-        kind = b"text/event-stream" if body is EVENTS else b"application/json"
+        path, is_stream = self.head.partition(b" ")[2].partition(b" ")[0], b'"stream":true' in self.body
+        body = good_answer(find_dialect(path.decode()), is_stream=is_stream)
+        kind = b"text/event-stream" if is_stream else b"application/json"
         return said.replace(b"TYPE", kind).replace(b"SIZE", b"%d" % len(body)).replace(b"BODY", body)
 
     async def say(self, said: bytes) -> None:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 import orjson
 from aiohttp import web
+from support.dialects.spoken.all_dialects import find_dialect
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
 
 Handler = Callable[["Recorded", web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -25,6 +28,11 @@ class Recorded:
     def json(self):
         """The body, decoded from JSON."""
         return orjson.loads(self.body)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of requests on this path."""
+        return find_dialect(self.path)
 
     @property
     def sha256(self) -> str:
@@ -107,18 +115,9 @@ def write_note(told: str) -> str:
     )
 
 
-def completion(text: str = "All good.", **usage: int) -> web.Response:
-    """A chat completion that is not streamed."""
-    answer = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "fake-model",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-    }
-    if usage:
-        answer["usage"] = usage
-    return web.Response(body=orjson.dumps(answer), content_type="application/json")
+def completion(text: str = "All good.", dialect: Dialect = CHAT, **usage: int) -> web.Response:
+    """A response that is not streamed, with `prompt_tokens` and `completion_tokens` if they are given."""
+    return web.Response(body=dialect.write_answer(text, **usage), content_type="application/json")
 
 
 def error(status: int, **fields: object) -> web.Response:
@@ -127,23 +126,23 @@ def error(status: int, **fields: object) -> web.Response:
 
 
 async def answer_plainly(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-    """A summary, a stream or a completion, as the request asks."""
+    """A summary, a stream or a completion, as the request asks, in the dialect of its path."""
     if recorded.method != "POST" or not recorded.body.startswith(b"{"):
         return web.Response(body=recorded.body or b"hello", headers={"X-Up": "1"})
     if recorded.asks_for_summary:
-        return completion(write_note("SUMMARY of the work so far."), prompt_tokens=1000, completion_tokens=7)
+        note = write_note("SUMMARY of the work so far.")
+        return completion(note, recorded.dialect, prompt_tokens=1000, completion_tokens=7)
     if recorded.json.get("stream"):
-        return await stream(request, "All ", "good.")
-    return completion(prompt_tokens=11, completion_tokens=3)
+        return await stream(request, "All ", "good.", dialect=recorded.dialect)
+    return completion(dialect=recorded.dialect, prompt_tokens=11, completion_tokens=3)
 
 
-async def stream(request: web.BaseRequest, *texts: str) -> web.StreamResponse:
-    """Send one server-sent event for each text."""
+async def stream(request: web.BaseRequest, *texts: str, dialect: Dialect = CHAT) -> web.StreamResponse:
+    """Send a stream with one server-sent event for each text."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
-    for text in texts:
-        await response.write(event(text))
-    await response.write(b"data: [DONE]\n\n")
+    for sent in dialect.write_events(*texts):
+        await response.write(sent)
     await response.write_eof()
     return response
 
@@ -159,14 +158,7 @@ async def break_off(_recorded: Recorded, request: web.BaseRequest) -> web.Stream
 
 def event(text: str) -> bytes:
     """One chunk of a streamed completion, as an event."""
-    chunk = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "fake-model",
-        "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}],
-    }
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+    return CHAT.write_event(text)
 
 
 @asynccontextmanager

@@ -15,10 +15,10 @@ SUMMARY = write_note("SUMMARY: what was read so far.")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool's name, and the arguments of the call."""
+    """A tool's name, and the arguments of the call; for a custom tool of Responses, a text."""
 
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | str
 
 
 @dataclass(frozen=True, slots=True)

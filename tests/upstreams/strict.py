@@ -5,7 +5,7 @@ The path's end tells the dialect: `/chat/completions`, `/responses` or `/message
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -15,7 +15,7 @@ from support.dialects import messages_validity, responses_validity
 from support.dialects.seals import seal
 from upstreams import scripted
 from upstreams.recording import Recorded, error
-from upstreams.scripted import SUMMARY, Turn
+from upstreams.scripted import SUMMARY, Call, Turn
 from upstreams.speech import messages, responses
 from upstreams.speech.spent import Said, Spent
 
@@ -109,7 +109,7 @@ DIALECTS = {"/chat/completions": CHAT, "/responses": RESPONSES, "/messages": MES
 
 @dataclass
 class StrictModel:
-    """Plays one turn for each request that offers tools, and says "All good." to a request without tools.
+    """Plays one turn for each request that offers tools, and says `plain` to a request without tools.
 
     Four bytes of what the model reads count as one token. What a request shares with the beginning of an earlier one of
     its dialect is read from the cache.
@@ -117,17 +117,25 @@ class StrictModel:
     window_tokens: a prompt that is longer is refused and plays no turn.
     is_late: it is refused within a response with status 200, if the dialect and the request have such a form.
     invalid: the requests that were refused for their form, with what was wrong.
+    plain: what it says to a request without tools.
+    fit: adapts a call of the script to the tools that a request offers.
+    refusal: the error for a prompt that is too long, if it is not the one of the dialect.
     stored: the items before and in each response, by its id.
+    threads: the last request of each thread of Messages with the response to it, by the response's id.
     """
 
     turns: Sequence[Turn]
     window_tokens: int | None = None
     is_late: bool = False
+    plain: str = "All good."
+    fit: Callable[[Call, list[Wire]], Call] = lambda call, _tools: call
+    refusal: Callable[[int, int], web.Response] | None = None
     played: int = 0
     accepted: list[Recorded] = field(default_factory=list)
     refused: list[Recorded] = field(default_factory=list)
     invalid: list[tuple[Recorded, list[str]]] = field(default_factory=list)
     stored: dict[str, list[Wire]] = field(default_factory=dict)
+    threads: dict[str, Wire] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
     _read: dict[str, list[bytes]] = field(default_factory=dict)
 
@@ -165,6 +173,9 @@ class StrictModel:
         said = Said(turn, f"{len(self.accepted)}", spent)
         if dialect is RESPONSES and whole.get("store") is not False:
             self.stored[f"resp_{said.name}"] = [*_list_input(whole), *responses.make_output(said)]
+        if dialect is MESSAGES and whole.get("thread"):
+            spoken = {"role": "assistant", "content": messages.make_message(whole, said)["content"]}
+            self.threads[f"msg_{said.name}"] = {**whole, "messages": [*whole["messages"], spoken]}
         return await dialect.reply(request, recorded.json, said)
 
     def _judge(self, dialect: Dialect, recorded: Recorded) -> tuple[Wire, list[str]]:
@@ -175,6 +186,8 @@ class StrictModel:
             body = recorded.json
         except orjson.JSONDecodeError as fault:
             return {}, [f"not JSON: {fault}"]
+        if dialect is MESSAGES and (body.get("thread") or {}).get("type") == "continue":
+            return self._judge_thread(body)
         problems = dialect.check(body)
         earlier = body.get("previous_response_id")
         if problems or not earlier:
@@ -185,6 +198,13 @@ class StrictModel:
         whole = {**alone, "input": [*self.stored[earlier], *_list_input(body)]}
         return whole, dialect.check(whole)
 
+    def _judge_thread(self, body: Wire) -> tuple[Wire, list[str]]:
+        thread = self.threads.get(body["thread"]["previous_message_id"])
+        if thread is None:
+            return body, ["no usable Thread state was found for `previous_message_id`"]
+        whole = {**thread, **body, "messages": [*thread["messages"], *body["messages"]]}
+        return whole, MESSAGES.check(whole)
+
     async def _refuse_long(
         self, dialect: Dialect, recorded: Recorded, request: web.BaseRequest, spent: Spent
     ) -> web.StreamResponse:
@@ -193,7 +213,7 @@ class StrictModel:
         if self.is_late and (dialect is MESSAGES or (dialect is RESPONSES and body.get("stream"))):
             return await dialect.refuse_in_stream(request, body, Said(Turn(""), f"late{len(self.refused)}", spent))
         assert self.window_tokens is not None
-        return dialect.refuse_long(spent.prompt, self.window_tokens)
+        return (self.refusal or dialect.refuse_long)(spent.prompt, self.window_tokens)
 
     def _refuse(self, dialect: Dialect, recorded: Recorded, problems: list[str]) -> web.Response:
         self.invalid.append((recorded, problems))
@@ -202,12 +222,14 @@ class StrictModel:
     def _choose(self, recorded: Recorded, body: Wire) -> Turn | None:
         if recorded.asks_for_summary:
             return Turn(SUMMARY)
-        if not body.get("tools"):
-            return Turn("All good.")
+        tools = responses.read_tools(body)
+        if not tools:
+            return Turn(self.plain)
         if self.played == len(self.turns):
             return None
         self.played += 1
-        return self.turns[self.played - 1]
+        turn = self.turns[self.played - 1]
+        return replace(turn, calls=tuple(self.fit(call, tools) for call in turn.calls))
 
     def _find_cached(self, suffix: str, prompt: bytes) -> int:
         """The tokens at the beginning that an earlier prompt had, too."""

@@ -22,11 +22,11 @@ from proxy.config.network.forward_proxies import SETTING
 from proxy.config.network.store_servers import has_several, read_servers
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.values import split_address
-from proxy.http.client import UpstreamClient, read_bounded, target_url
+from proxy.http.client import UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
-from proxy.http.headers import Headers, request_headers
+from proxy.http.headers import Headers, write_key
 from proxy.server.workers.cores import count_cores, count_workers
-from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
+from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_names
 from proxy.state.stores import FILE_NAME, SummaryStore, data_directory
 
 MAIN_UPSTREAM = "upstream"
@@ -104,7 +104,7 @@ async def ask_upstream(
 
     The finding names the forward proxy that was used, if the configuration or the environment has one.
     """
-    headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
+    headers: Headers = write_key(key, upstream) if key and upstream.shown == "client" else []
     answer = await _ask_for_models(client, upstream, headers, path)
     route = str(upstream.route)
     if route and route not in answer.finding.found:
@@ -116,13 +116,12 @@ async def ask_upstream(
 
 async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, path: str) -> Answer:
     subject = f"{path} {upstream.base_url}"
-    asked = request_headers(headers, upstream, identity=True)
-    asked["Accept"] = "application/json"
+    url, asked = ask_for_models(upstream, headers)
     where = "check base_url, and that the server runs and can be reached from here"
     try:
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
-            client.send("GET", target_url(upstream, "/v1/models"), asked, None, upstream) as answer,
+            client.send("GET", url, asked, None, upstream) as answer,
         ):
             body = await read_bounded(answer, MAX_ANSWER_BYTES) or b""
     except TimeoutError:
@@ -137,7 +136,7 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
     except (aiohttp.ClientError, OSError):
         return Answer(Finding(subject, "error", "broke off its answer", where))
     names = tuple(await asyncio.to_thread(read_names, body)) if answer.status == 200 else ()
-    finding = _judge(upstream, answer.status, len(names), path, shows_key="Authorization" in asked)
+    finding = _judge(upstream, answer.status, len(names), path, shows_key=bool(headers) or upstream.shown == "key")
     return Answer(finding, names, await discover(client, upstream, headers))
 
 

@@ -21,7 +21,7 @@ from proxy.compaction import Compactor
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.choose_summary import find_question_tokens
 from proxy.http.client import UpstreamClient, target_url
-from proxy.http.headers import Headers
+from proxy.http.headers import Headers, request_headers, write_key
 from proxy.state.models.discovery import discover
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.model_policy import ModelView, name_model
@@ -137,7 +137,7 @@ class Setup:
             codec=DEFAULT,
             upstream=upstream,
             url=target_url(upstream, DEFAULT.path, is_api=True),
-            headers=tuple(show_key(upstream, self.options.key)),
+            headers=tuple(request_headers(show_key(upstream, self.options.key), upstream, identity=True).items()),
             secret=b"",
             model=model,
             window_tokens=find_question_tokens(self.view, self.view.policy.summary_max_tokens),
@@ -151,7 +151,7 @@ class Setup:
 
 def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
     """The headers with the user's key; no headers if the configuration sends no client's key to this upstream."""
-    return [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
+    return write_key(key, upstream) if key and upstream.shown == "client" else []
 
 
 async def find_view(config: Config, model: str, window_tokens: int | None, key: str | None) -> ModelView:

@@ -33,6 +33,10 @@ MIN_WINDOW_TOKENS = 1024
 MAX_WINDOW_TOKENS = 100_000_000
 """Larger windows are ignored. Chosen: ten times the largest in the catalogue."""
 
+ANTHROPIC_VERSION = "2023-06-01"
+"""Version of the API that Anthropic requires in a header. Source: its reference; there is no later one."""
+ANTHROPIC_PAGE = 1000
+"""Models that Anthropic is asked to list at once. Source: its reference; the most that it allows."""
 _Path = tuple[str, ...]
 _Rank = tuple[_Path, ...]
 _RUNNING: _Rank = (
@@ -47,8 +51,9 @@ _STATED: _Rank = (
     ("top_provider", "context_length"),  # OpenRouter
     ("max_context_length",),  # Mistral; LM Studio, for a model that is not loaded
 )
+_READ: _Rank = (("max_input_tokens",),)  # Anthropic
 _TRAINED: _Rank = (("meta", "n_ctx_train"),)  # llama.cpp, in older builds without n_ctx
-_SERVED = (_RUNNING, _STATED)
+_SERVED = (_RUNNING, _STATED, _READ)
 _NAMES: _Rank = (("id",), ("key",), ("model",))
 _ALIASES: _Rank = (("aliases",), ("loaded_instances", "id"))
 """Other names that requests may use: llama.cpp's aliases, and the instances of LM Studio."""
@@ -90,7 +95,7 @@ def read_models(body: bytes) -> Windows:
 
 def read_names(body: bytes) -> list[str]:
     """Read the names in a list of models, also of those without a window."""
-    names = (_find_name(entry) for entry in _find_entries(try_decode(body)))
+    names = (find_name(entry) for entry in find_entries(try_decode(body)))
     return [name for name in names if name is not None]
 
 
@@ -99,25 +104,38 @@ def read_props(body: bytes) -> int | None:
     return _read_window(try_decode(body), (_PROPS,))
 
 
+def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIMultiDict[str]]:
+    """URL and headers of the request for an upstream's list of models.
+
+    headers: the client's credential headers. An upstream that has a key in the configuration gets that key instead.
+    """
+    asked = request_headers(headers, upstream, identity=True)
+    asked["Accept"] = "application/json"
+    if upstream.provider != "anthropic":
+        return target_url(upstream, "/v1/models"), asked
+    asked["anthropic-version"] = ANTHROPIC_VERSION
+    return target_url(upstream, f"/v1/models?limit={ANTHROPIC_PAGE}"), asked
+
+
 async def discover(
     client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> Windows:
     """Ask the upstream for its models' windows. Returns none if it reports none or fails. Never raises.
 
     It asks /v1/models, then llama.cpp's /props, then the lists of LM Studio and Ollama, and stops at the first answer
-    with a window. Ollama's /api/show is not asked: for a model that is not loaded, it reports the window of the
-    training, and the model will run with another one.
+    with a window. A host of a known provider is asked for /v1/models only. Ollama's /api/show is not asked: for a model
+    that is not loaded, it reports the window of the training, and the model will run with another one.
 
-    headers: the client's credential headers. An upstream that has a key in the configuration gets that key instead.
+    headers: as for `ask_for_models`.
     """
-    asked = request_headers(headers, upstream, identity=True)
-    asked["Accept"] = "application/json"
+    url, asked = ask_for_models(upstream, headers)
     root = upstream.base_url.removesuffix("/v1")
+    others = () if upstream.provider else tuple(URL(root + path, encoded=True) for path in _OTHERS)
     listed = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
-            for url in (target_url(upstream, "/v1/models"), *(URL(root + path, encoded=True) for path in _OTHERS)):
-                answer = await _get(client, upstream, url, asked)
+            for place in (url, *others):
+                answer = await _get(client, upstream, place, asked)
                 listed = listed or answer
                 windows = await asyncio.to_thread(_read_served, answer)
                 if windows.told_any:
@@ -140,11 +158,11 @@ def _read_served(body: bytes) -> Windows:
 
 
 def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
-    entries = _find_entries(try_decode(body))
+    entries = find_entries(try_decode(body))
     by_model: dict[str, int] = {}
     by_alias: dict[str, int] = {}
     for entry in entries:
-        name = _find_name(entry)
+        name = find_name(entry)
         window_tokens = _read_window(entry, ranks)
         if window_tokens is None and isinstance(entry.get("parent"), str):
             window_tokens = by_model.get(entry["parent"])  # vLLM: an adapter has the window of its model
@@ -157,7 +175,8 @@ def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
     return Windows(by_model, None)
 
 
-def _find_name(entry: dict[str, Any]) -> str | None:
+def find_name(entry: dict[str, Any]) -> str | None:
+    """The name of a model in an entry of a list; None if it has none."""
     return next((name for path in _NAMES for name in _find(entry, path) if isinstance(name, str)), None)
 
 
@@ -167,7 +186,7 @@ def _find_aliases(entry: dict[str, Any], name: str) -> list[str]:
     return [*aliases, name.removesuffix(_LATEST)]
 
 
-def _find_entries(body: Any) -> list[dict[str, Any]]:
+def find_entries(body: Any) -> list[dict[str, Any]]:
     """The entries of a list of models, which is the whole body, or its member `data` or `models`."""
     if isinstance(body, dict):
         body = next((body[key] for key in ("data", "models") if isinstance(body.get(key), list)), None)

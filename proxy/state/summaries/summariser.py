@@ -54,7 +54,7 @@ class Inline:
 class Summariser:
     """Which model to ask for a summary, in which dialect, and with which credential.
 
-    headers: the client's credentials, unless the upstream has its own key, and those that lead to the prompt cache.
+    headers: the credential, those that the provider needs, and those that lead to the prompt cache.
     secret: the summary's id and encryption key are derived from it.
     window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
@@ -258,9 +258,6 @@ class _Asking:
         headers = CIMultiDict(summariser.headers)
         headers["Content-Type"] = "application/json"
         headers["Accept"] = "application/json"
-        headers["Accept-Encoding"] = "identity"
-        if summariser.upstream.api_key is not None:
-            headers["Authorization"] = f"Bearer {summariser.upstream.api_key}"
         async with self._client.send("POST", summariser.url, headers, body, summariser.upstream) as response:
             call.status = response.status
             return await read_answer(response, summariser.codec)

@@ -5,6 +5,7 @@ Law: only offsets; nothing is decoded or rebuilt. The time is linear in the leng
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -34,22 +35,25 @@ class Array(NamedTuple):
 
 
 def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Iterable[bytes] = ()) -> Array | None:
-    """The last member `key` of the JSON object `body` whose value is an array of `elements`; None if there is none.
+    """The last member `key` of the JSON object `body`, an array of `elements`; None if it has another value.
 
+    Also None if the last one writes its key with escapes.
     `body` must be valid JSON; a byte order mark may precede it. `elements` are those that a decoder found under `key`.
     `others` are values under other keys; they are skipped without a scan. `key` includes its quotes.
     """
     skipped = [other for other in others if other[:1] in _BRACKETS]
     found: Array | None = None
+    spellings = _spell(key)
     at = _skip(body, body.index(b"{") + 1)
     while at < len(body) and body[at] != ord("}"):
         if body[at] != ord('"'):
             return None
         name, at = at, close_string(body, at + 1)
+        spelled = spellings.fullmatch(body, name, at)
         is_key = at - name == len(key) and body.startswith(key, name)
         at = _skip(body, _skip(body, at) + 1)
         array = match_array(body, at, elements) if is_key else None
-        found = array or found
+        found = array if spelled else found
         if array is None:
             known = next((other for other in skipped if body.startswith(other, at)), None)
             at = _value_end(body, at) if known is None else at + len(known)
@@ -76,6 +80,13 @@ def find_member(body: bytes, key: bytes, *skipped: Span) -> Span | None:
         found = Span(at, stop) if is_key else found
         at = _skip(body, stop, _SEPARATOR)
     return found
+
+
+@lru_cache(maxsize=8)
+def _spell(key: bytes) -> re.Pattern[bytes]:
+    """A key of ASCII characters in all its spellings: each character as it is, or as an escape."""
+    spellings = (rb"(?:%s|\\u00(?i:%02x))" % (re.escape(b"%c" % each), each) for each in key.strip(b'"'))
+    return re.compile(b'"' + b"".join(spellings) + b'"')
 
 
 def count_parts(text: bytes) -> int:

@@ -5,6 +5,7 @@ members. `system` is a message of the conversation, but no rule changes it, so i
 """
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -15,9 +16,9 @@ import msgspec
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS, decode_member
-from proxy.wire.messages.blocks import decode_element, decode_system
-from proxy.wire.messages.cache import place_marker
+from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, find_summary, mark_end
 from proxy.wire.messages.cost import read_surroundings
+from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.body import Form, find_elements, split_body
@@ -209,6 +210,20 @@ def take_off_system(conversation: Conversation) -> Conversation:
     return replace(conversation, messages=conversation.messages[number:], origins=conversation.origins[number:])
 
 
+def find_markers(request: Request) -> Markers:
+    """The request's cache markers."""
+    outside: dict[str, msgspec.Raw] = {}
+    with suppress(*DECODE_ERRORS):  # if the body has to be repaired, only the markers of its messages are found
+        outside = read_outside(request)
+    return find_client_markers(outside, request.raws)
+
+
+def place_marker(request: Request, after: Conversation) -> Conversation:
+    """The conversation to write, with a marker at the end of its summary, if there must be one."""
+    plain, at = drop_taken_in(after), find_summary(after)
+    return plain if at is None else mark_end(find_markers(request), plain, at)
+
+
 def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
     """The body with the transcript `after`, in pieces. If `after` is the object `before`: the unchanged body.
 
@@ -220,7 +235,7 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
     array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
     earlier = None if beginning is None else beginning.written
     source = Source(request.body, array, take_off_system(before))
-    marked = place_marker(read_outside(request), source.transcript, take_off_system(after))
+    marked = place_marker(request, take_off_system(after))
     write = partial(write_element, request.raws)
     written, ending = write_elements(source, marked, write, shares_element, written=earlier)
     if beginning is not None:

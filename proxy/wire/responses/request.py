@@ -170,10 +170,10 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
 
     Raises UndecodableError if the key of the items is written with escapes.
     """
-    if after is before:
+    if after is before or not request.raws:  # without items there is nothing to change
         return (request.body,)
     before, after = strip_system(before), strip_system(after)
-    if request.raws[:1] and request.raws[0].startswith(_TEXT):
+    if request.raws[0].startswith(_TEXT):
         pieces = _encode_text(request, after)
         if pieces is not None:
             return pieces

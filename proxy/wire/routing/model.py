@@ -1,10 +1,26 @@
-"""Which model a request is for: what it names in its path.
+"""Which model a request is for: what it names in its body or its path.
 
-Law: a target is only read here, or changed in one segment; all other bytes stay.
+Law: of a body, only one member is decoded. A target is only read, or changed in one segment; all other bytes stay.
 """
 
 import re
 from urllib.parse import quote, unquote
+
+import msgspec
+
+from proxy.wire.json.repair import DECODE_ERRORS, try_decode
+
+FORM_BYTES = 8 * 1024
+"""Part of a form that is searched for its model. Chosen: clients write plain fields before files."""
+MAX_FIELDS = 32
+"""Fields of a form that are searched. Chosen: more than any API has."""
+_NAMED = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
+_BOUNDARY = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.IGNORECASE)
+"""Source: RFC 2046 section 5.1.1."""
+_IS_MODEL = re.compile(
+    rb"""^content-disposition:[^\r\n]*;[ \t]*name="?model"?[ \t]*(?:;|$)""", re.IGNORECASE | re.MULTILINE
+)
+_LISTED = re.compile(r"/v1/models/(.+)")
 
 _DEPLOYMENT = re.compile(r"(/deployments/)([^/?#]+)(?=/)")
 """Source: Azure OpenAI, `/openai/deployments/NAME/chat/completions`."""
@@ -20,3 +36,47 @@ def replace_deployment(target: str, model: str) -> str:
     """The target with another deployment; unchanged if it names none."""
     path, mark, query = target.partition("?")
     return _DEPLOYMENT.sub(lambda found: found[1] + quote(model, safe=""), path, count=1) + mark + query
+
+
+def find_listed(path: str) -> str:
+    """The model whose entry in the list of models a path asks for; the empty string if it asks for none.
+
+    path: with its escapes undone.
+    """
+    found = _LISTED.fullmatch(path)
+    return found[1] if found else ""
+
+
+class _Named(msgspec.Struct):
+    """The member of a body that names the model; it may have any type."""
+
+    model: msgspec.Raw = msgspec.Raw(b"")
+
+
+def read_model(body: bytes) -> str:
+    """The model that a JSON body names; the empty string if it names none. Raises nothing."""
+    try:
+        model = try_decode(bytes(msgspec.json.decode(body, type=_Named).model))
+    except DECODE_ERRORS:
+        return peek_model(body)
+    return model if isinstance(model, str) else ""
+
+
+def peek_model(beginning: bytes) -> str:
+    """The model that the beginning of a JSON body names; the empty string if it names none."""
+    found = _NAMED.search(beginning)
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def read_form_model(beginning: bytes, content_type: str) -> str:
+    """The model that a field of a form names, if the field is whole in its beginning; else the empty string."""
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
+        return ""
+    mark = b"\r\n--" + (boundary[1] or boundary[2]).encode("utf-8", "replace")
+    parts = (b"\r\n" + beginning[:FORM_BYTES]).split(mark, MAX_FIELDS + 1)
+    for part in parts[1:-1]:  # the last one may be cut off
+        head, blank, value = part.partition(b"\r\n\r\n")
+        if blank and _IS_MODEL.search(head.replace(b"\r\n", b"\n")):
+            return value.decode("utf-8", "replace").strip()
+    return ""

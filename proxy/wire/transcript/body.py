@@ -50,7 +50,10 @@ class Form(Generic[B]):
 
 
 class Split(NamedTuple, Generic[B]):
-    """A body's members, the bytes of its elements, and the beginning for later bodies; None if it is too short."""
+    """A body's members, the bytes of its elements, and the beginning for later bodies; None if there can be none.
+
+    If the body continues an earlier one, the array in `members` does not have the common elements.
+    """
 
     members: B
     raws: tuple[bytes, ...]
@@ -140,7 +143,7 @@ def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
         earlier.raws[: begun.number] + new[1:],
         parts,
         {number: _keep_first(decoded, begun.number) for number, decoded in earlier.decoded.items()},
-        earlier.written if begun.is_whole else None,
+        earlier.written and earlier.written.within(begun.number),
         is_grown=True,
     )
     return Split(members, beginning.raws, beginning)

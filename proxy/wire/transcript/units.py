@@ -14,7 +14,8 @@ from rules.conversation import Message, Origin, whole_elements
 FindUnits = Callable[[Sequence[bytes], int], Iterable[tuple[int, int]]]
 """Finds the units from the element with this index on, where a unit begins: the half-open range of each, in order.
 
-Only the last unit may change if elements are added after it.
+If elements are added, only the last unit may change: it grows, or its last elements go to the unit after it, together
+with at least one of those that were added.
 """
 
 

@@ -109,7 +109,7 @@ def test_whatever_comes_is_one_line_of_text(text: str) -> None:
 
 
 def _head(*headers: tuple[bytes, bytes]) -> Any:
-    return SimpleNamespace(method="POST", raw_path=f"/v1/{KEY}/x?y", raw_headers=headers)
+    return SimpleNamespace(method="POST", path=f"/v1/{KEY}/x", raw_path=f"/v1/{KEY}/x?y", raw_headers=headers)
 
 
 def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:

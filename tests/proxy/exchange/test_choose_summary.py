@@ -168,8 +168,11 @@ ARRIVED = {
     "X-Grok-Conv-Id": "conversation",
     "X-Session-Affinity": "affinity",
     "X-Session-Id": "session",
+    "Anthropic-Beta": "context-1m",
+    "OpenAI-Beta": "responses=experimental",
     "X-Other": "no",
 }
+PLAINLY = ("Accept-Encoding", "identity")
 KEYED = "upstreams={other: {base_url: 'http://other:9/v1', api_key: k}, plain: {base_url: 'http://plain:9/v1'}}"
 
 
@@ -409,28 +412,34 @@ async def test_a_client_that_slides_has_nothing_written(make_stages: MakeStages)
 
 
 async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_account(make_stages: MakeStages) -> None:
-    """The question has its credential and the headers that lead to its session's cache, and no other header."""
+    """The question has its credential and the headers that its session or its provider needs, and no other header."""
     stages = await make_stages(*SETTINGS)
     call = await stages.prepare(replace(read_session(3), model="qwen3-8b"), **ARRIVED)
     summariser = choose_summariser(stages.services, call)
 
     assert str(summariser.url) == "http://127.0.0.1:9/v1/chat/completions"
-    assert summariser.headers == (("Authorization", "Bearer sk-of-the-client"), *tuple(ARRIVED.items())[:-1])
+    assert summariser.headers == (
+        ("Authorization", "Bearer sk-of-the-client"),
+        *tuple(ARRIVED.items())[:-1],
+        PLAINLY,
+    )
     assert summariser.secret == call.arrival.tenant.secret
     assert (summariser.model, summariser.label) == ("qwen3-8b", call.label)
     assert summariser.token_ratio == call.view.facts.ratio > 1
     assert summariser.window_tokens == call.view.policy.limit_tokens(300)
 
 
-@pytest.mark.parametrize("name", ["other", "plain"])
-async def test_another_upstream_sees_no_credential_of_the_clients(name: str, make_stages: MakeStages) -> None:
-    """The law holds whether that upstream has its own key or not."""
+@pytest.mark.parametrize(("name", "shown"), [("other", [("Authorization", "Bearer k")]), ("plain", [])])
+async def test_another_upstream_sees_no_credential_of_the_clients(
+    name: str, shown: list[tuple[str, str]], make_stages: MakeStages
+) -> None:
+    """It gets its own key, if it has one, and nothing else of the client's."""
     stages = await make_stages(*SETTINGS, KEYED, f"defaults.summary.upstream={name}")
     call = await stages.prepare(read_session(3), **ARRIVED)
     summariser = choose_summariser(stages.services, replace(call, arrival=replace(call.arrival, target="/elsewhere")))
 
     assert (summariser.url.host, summariser.url.path) == (name, "/v1/chat/completions")
-    assert summariser.headers == ()
+    assert sorted(summariser.headers) == sorted([PLAINLY, *shown])
     assert summariser.upstream == stages.services.config.upstreams[name]
 
 
@@ -481,4 +490,4 @@ async def test_another_upstream_is_shown_the_clients_credential_if_that_is_said(
     summariser = choose_summariser(stages.services, replace(call, arrival=arrival))
 
     assert summariser.url.raw_path == target
-    assert sorted(name for name, _ in summariser.headers) == names
+    assert sorted(name for name, _ in summariser.headers) == sorted([PLAINLY[0], *names])

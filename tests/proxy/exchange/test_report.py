@@ -12,6 +12,7 @@ from proxy.http.errors import ContextExceededError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
+from proxy.wire.routing.endpoints import UNKNOWN
 
 
 class _Log:
@@ -169,7 +170,9 @@ def test_the_model_is_logged_as_it_was_asked_for(recorder: Recorder, log: _Log) 
 
 def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
     """A request that was refused early has neither a model nor an upstream."""
-    recorder.record(Report(replace(ARRIVAL, endpoint="other", method="GET"), Target(""), 401, "refused", 0.1))
+    recorder.record(
+        Report(replace(ARRIVAL, endpoint="other", passed=UNKNOWN, method="GET"), Target(""), 401, "refused", 0.1)
+    )
 
     (line,) = log.lines
     assert {"upstream", "model", "match"} & line.keys() == set()

@@ -1,7 +1,9 @@
 """Which headers are forwarded."""
 
+import pytest
+
 from proxy.config.schema import UpstreamConfig
-from proxy.http.headers import drop_hop_by_hop, read_headers, request_headers
+from proxy.http.headers import drop_hop_by_hop, keep_for_provider, read_headers, request_headers, write_key
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
@@ -73,3 +75,42 @@ def test_an_upstream_that_is_to_be_shown_nothing_is_shown_nothing() -> None:
     for upstream in (PLAIN.named(), PLAIN.model_copy(update={"credential": "none"})):
         forwarded = request_headers(headers, upstream, identity=False)
         assert list(forwarded.items()) == _headers("X-A: 1", "Sec-WebSocket-Protocol: realtime")
+
+
+BEARER, ANTHROPICS, AZURES = ("Authorization", "Bearer k"), ("x-api-key", "k"), ("api-key", "k")
+
+
+@pytest.mark.parametrize(
+    ("host", "chat", "messages"),
+    [
+        ("api.openai.com", [BEARER], [ANTHROPICS, BEARER]),
+        ("127.0.0.1:8000", [BEARER], [ANTHROPICS, BEARER]),
+        ("api.anthropic.com", [ANTHROPICS], [ANTHROPICS]),
+        ("name.openai.azure.com", [AZURES], [AZURES]),
+        ("name.services.ai.azure.com", [AZURES], [AZURES]),
+    ],
+)
+def test_a_key_is_where_the_server_looks_for_it(host: str, chat: object, messages: object) -> None:
+    """A known provider has one place for it. At other servers, requests of the Messages API have it in two."""
+    upstream = UpstreamConfig(base_url=f"https://{host}/v1", api_key="k")
+
+    assert write_key("k", upstream) == chat
+    assert write_key("k", upstream, is_messages=True) == messages
+    for is_messages, expected in ((False, chat), (True, messages)):
+        theirs = _headers("X-Api-Key: theirs", "api-key: theirs", "Authorization: Bearer theirs")
+        forwarded = request_headers(theirs, upstream, identity=False, is_messages=is_messages)
+        assert list(forwarded.items()) == expected
+
+
+def test_a_clients_own_credential_stays_in_its_own_header() -> None:
+    """Whatever the dialect, it passes as the client wrote it."""
+    for headers in (_headers("x-api-key: theirs"), _headers("Authorization: Bearer theirs")):
+        assert list(request_headers(headers, PLAIN, identity=False, is_messages=True).items()) == headers
+
+
+def test_a_request_of_our_own_has_what_the_provider_needs() -> None:
+    """Versions and betas, and what leads to the session's cache; nothing else of the client's."""
+    kept = _headers("Anthropic-Version: 2023-06-01", "anthropic-beta: a,b", "OpenAI-Beta: c", "X-Session-Id: s")
+    others = _headers("User-Agent: me", "Content-Type: text/plain", "x-api-key: theirs", "X-Stainless-Lang: js")
+
+    assert keep_for_provider([*kept, *others]) == kept

@@ -24,6 +24,14 @@ def read_prompt(body: Wire) -> bytes:
     return orjson.dumps([body.get("tools"), body.get("instructions"), body.get("input")])
 
 
+def read_tools(body: Wire) -> list[Wire]:
+    """The tools that a request offers, also those in its items and in namespaces."""
+    items = body["input"] if isinstance(body.get("input"), list) else []
+    listed = [*(body.get("tools") or ())]
+    listed += (tool for item in items if item.get("type") == "additional_tools" for tool in item["tools"])
+    return [inner for tool in listed for inner in tool.get("tools", (tool,))]
+
+
 def refuse(problem: str) -> web.Response:
     """The error for an invalid request."""
     return error(400, message=problem, type="invalid_request_error", param="input", code=None)
@@ -74,8 +82,12 @@ def make_output(said: Said) -> Iterator[Wire]:
         yield {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": status, "content": content}
     for index, call in enumerate(turn.calls):
         key = f"{name}_{index}"
-        asked = {"name": call.name, "arguments": orjson.dumps(call.arguments).decode()}
-        yield {"type": "function_call", "id": f"fc_{key}", "call_id": f"call_{key}", **asked, "status": "completed"}
+        asked = {"call_id": f"call_{key}", "name": call.name, "status": "completed"}
+        if isinstance(call.arguments, str):
+            yield {"type": "custom_tool_call", "id": f"ctc_{key}", **asked, "input": call.arguments}
+        else:
+            arguments = orjson.dumps(call.arguments).decode()
+            yield {"type": "function_call", "id": f"fc_{key}", **asked, "arguments": arguments}
 
 
 ECHOED = {
@@ -144,6 +156,7 @@ OPENED: dict[str, Wire] = {
     "reasoning": {"summary": [], "encrypted_content": ""},
     "message": {"content": []},
     "function_call": {"arguments": ""},
+    "custom_tool_call": {"input": ""},
 }
 """What an item is without yet when it is announced."""
 
@@ -155,6 +168,11 @@ def make_item_events(item: Wire, place: Wire) -> Iterator[Wire]:
             yield {"type": "response.function_call_arguments.delta", **place, "delta": half}
         told = {"arguments": item["arguments"], "name": item["name"]}
         yield {"type": "response.function_call_arguments.done", **place, **told}
+        return
+    if item["type"] == "custom_tool_call":
+        for half in split_halves(item["input"]):
+            yield {"type": "response.custom_tool_call_input.delta", **place, "delta": half}
+        yield {"type": "response.custom_tool_call_input.done", **place, "input": item["input"]}
         return
     is_message = item["type"] == "message"
     kind = "response.output_text" if is_message else "response.reasoning_summary_text"

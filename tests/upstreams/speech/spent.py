@@ -29,11 +29,16 @@ class Said:
     spent: Spent
 
 
+def write_event(event: Wire) -> bytes:
+    """A server-sent event that is named by its type."""
+    return b"event: " + event["type"].encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n"
+
+
 async def send_events(request: web.BaseRequest, events: Iterable[Wire]) -> web.StreamResponse:
     """Send server-sent events that are named by their type."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)
     for event in events:
-        await response.write(b"event: " + event["type"].encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n")
+        await response.write(write_event(event))
     await response.write_eof()
     return response

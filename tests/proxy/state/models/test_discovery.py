@@ -12,15 +12,18 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from upstreams.recording import FakeUpstream, Handler
+from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
+from proxy.state.models import discovery
 from proxy.state.models.discovery import (
     MAX_ALIASES,
     MAX_MODELS,
     MAX_WINDOW_TOKENS,
     MIN_WINDOW_TOKENS,
     Windows,
+    ask_for_models,
     discover,
     read_models,
     read_props,
@@ -80,6 +83,8 @@ def _loaded(*windows: Any) -> list[dict[str, Any]]:
         (_lm_studio(loaded_instances=[]), 131_072),
         (_list(_model(meta={"n_ctx": 65_536, "n_ctx_train": 32_768})), 65_536),  # llama.cpp, stretched
         (_list(_model(meta={"n_ctx_train": 32_768}, max_model_len=65_536)), 65_536),
+        (_list({"type": "model", "id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000}), 200_000),  # Anthropic
+        (_list(_model(max_input_tokens=100_000, context_length=128_000)), 128_000),
         (_list(_model(context_length=8192), _model(context_length=4096)), 4096),  # listed twice
         (_list(None, 5, "m", [], {}, _model(context_length=8192, max_model_len=True)), 8192),  # among junk
     ],
@@ -339,6 +344,32 @@ async def test_each_question_carries_one_credential(
         assert recorded.header("accept") == ["application/json"]
         assert recorded.header("accept-encoding") == ["identity"]
         assert recorded.body == b""
+
+
+def test_a_provider_is_asked_in_its_own_way() -> None:
+    """Anthropic requires a version, and lists 20 models unless more are asked for. Each has its header for the key."""
+    url, headers = ask_for_models(UpstreamConfig(base_url="https://api.anthropic.com/v1", api_key="k"), [])
+    assert str(url) == "https://api.anthropic.com/v1/models?limit=1000"
+    assert (headers["x-api-key"], headers["anthropic-version"]) == ("k", "2023-06-01")
+    assert "Authorization" not in headers
+
+    url, headers = ask_for_models(UpstreamConfig(base_url="https://name.openai.azure.com/openai/v1", api_key="k"), [])
+    assert str(url) == "https://name.openai.azure.com/openai/v1/models"
+    assert headers["api-key"] == "k"
+    assert {"Authorization", "anthropic-version"}.isdisjoint(headers)
+
+
+async def test_a_known_provider_is_asked_at_one_path_only(asking: UpstreamClient, monkeypatch: Any) -> None:
+    """It is none of the local servers, so its key goes to no path of theirs."""
+    asked: list[URL] = []
+
+    async def get(_client: Any, _upstream: Any, url: URL, _headers: Any) -> bytes:
+        asked.append(url)
+        return b""
+
+    monkeypatch.setattr(discovery, "_get", get)
+    await discover(asking, UpstreamConfig(base_url="https://api.anthropic.com/v1"), [])
+    assert [str(url) for url in asked] == ["https://api.anthropic.com/v1/models?limit=1000"]
 
 
 @pytest.mark.parametrize(

@@ -75,3 +75,19 @@ def test_a_line_that_is_surely_part_of_an_answer_ends_the_wait() -> None:
     first = FirstEvent(_is_answer)
     assert first.feed(b"data: surely\n") == b""
     assert (first.is_done, first.data, bytes(first.held)) == (True, None, b"data: surely\n")
+
+
+@given(cuts=st.lists(st.integers(0, 80), max_size=8))
+def test_greetings_are_held_and_comments_pass_them(cuts):
+    """The first event is the first that is not a greeting. Nothing is lost."""
+    first, free = FirstEvent(_is_answer, is_greeting=lambda data: b"hello" in data), b""
+    whole = b"event: a\ndata: hello\n\n: ping\n\ndata: hello again\n\n: ping\n\ndata: no\n\nrest"
+    places = [0, *sorted(cut % (len(whole) + 1) for cut in cuts), len(whole)]
+    for start, stop in pairwise(places):
+        free += b"" if first.is_done else first.feed(whole[start:stop])
+        if first.is_done:
+            rest = whole[stop:]
+            break
+    assert first.data == b" no"
+    assert free == b": ping\n\n: ping\n\n"
+    assert bytes(first.held) + rest == whole.replace(b": ping\n\n", b"")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.json.spans import Array, Span, find_array, has_more_parts
+from proxy.wire.json.spans import Array, Span, find_array, find_member, has_more_parts
 
 KEY = b'"messages"'
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n  ", b"\t", b"\r\n", b" \n\t "])
@@ -77,6 +77,15 @@ def test_the_array_is_found_in_any_body(case: tuple[bytes, Array, list[bytes]]) 
     assert find_array(body, KEY, values) == array
 
 
+@given(_objects(VALUES), BLANKS)
+def test_a_member_is_found_whatever_its_value(body: bytes, blank: bytes) -> None:
+    """The last one of its name, if there are several."""
+    value = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("messages")
+    span = find_member(blank + body, KEY)
+    assert (value is None) == (span is None)
+    assert span is None or (blank + body)[span.start : span.stop] == bytes(value or b"")
+
+
 @pytest.mark.parametrize(
     ("body", "elements"),
     [
@@ -90,11 +99,27 @@ def test_the_array_is_found_in_any_body(case: tuple[bytes, Array, list[bytes]]) 
         (b'{"messages":[1,2]}', [b"1"]),
         (b'{"messages":{}}', []),
         (b'{"messages":"[]"}', []),
+        (b'{"messages":[],"messages":"[]"}', []),
+        (b'{"messages":[1],"messages":[2]}', [b"1"]),
+        (b'{"messages":[],"m\\u0065ss\\u0061ges":[]}', []),
+        (b'{"messages":[],"\\u006dessage\\u0073":[]}', []),
+        (b'{"messages":[],"\\u006Dessages":[]}', []),
     ],
 )
 def test_nothing_is_found_where_nothing_stands(body: bytes, elements: list[bytes]) -> None:
-    """A key that is absent, nested, inside a string, escaped or of another value is not found."""
+    """A key that is absent, nested, inside a string, escaped or of another value is not found.
+
+    If it is repeated, only the last one counts.
+    """
     assert find_array(body, KEY, elements) is None
+
+
+@pytest.mark.parametrize(
+    "other", [b"\\u0065", b"messages\\u0073", b"\\\\u006dessages", b"\\u006eessages", b"\\U006dessages", b"Messages"]
+)
+def test_another_key_with_escapes_hides_nothing(other: bytes) -> None:
+    """Not even one that looks like the key."""
+    assert find_array(b'{"messages":[1],"%s":[2]}' % other, KEY, [b"1"]) == Array(12, 15, [Span(13, 14)])
 
 
 def test_the_search_is_linear_in_a_body_of_brackets_and_quotes() -> None:

@@ -1,8 +1,19 @@
 """Which model a request is for."""
 
+import orjson
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from proxy.wire.routing.model import find_deployment, replace_deployment
+from proxy.wire.routing.model import (
+    FORM_BYTES,
+    find_deployment,
+    find_listed,
+    peek_model,
+    read_form_model,
+    read_model,
+    replace_deployment,
+)
 
 AZURE = "/openai/deployments/{}/chat/completions?api-version=2024-10-21"
 
@@ -27,3 +38,83 @@ def test_another_deployment_changes_one_segment() -> None:
     """The query stays, and so does a target without a deployment."""
     assert replace_deployment(AZURE.format("a%2Fb"), "small/one") == AZURE.format("small%2Fone")
     assert replace_deployment("/v1/chat/completions?a=1", "small") == "/v1/chat/completions?a=1"
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/v1/models/gpt-4o", "gpt-4o"),
+        ("/v1/models/meta-llama/Llama 3", "meta-llama/Llama 3"),
+        ("/v1/models", ""),
+        ("/v1/models/", ""),
+        ("/v1beta/models/gemini", ""),
+    ],
+)
+def test_an_entry_of_the_list_is_that_of_one_model(path: str, model: str) -> None:
+    """Names may have slashes."""
+    assert find_listed(path) == model
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        (b'{"input":"x","model":"a\\u00e9"}', "aé"),
+        (b'{"model":"a","model":"b"}', "b"),
+        (b'{"input":{"model":"inner"}}', ""),
+        (b'{"model":5}', ""),
+        (b'{"model":null}', ""),
+        (b'{"model":{"model":"inner"}}', ""),
+        (b'\xef\xbb\xbf{"model":"a"}', "a"),
+        (b'{"model":"a","x":NaN}', "a"),
+        (b'["model"]', ""),
+        (b"", ""),
+        (b"[" * 100_000, ""),
+    ],
+)
+def test_the_model_of_a_body_is_its_own_member(body: bytes, model: str) -> None:
+    """Members further inside do not count. If the JSON is not valid, its beginning is searched."""
+    assert read_model(body) == model
+
+
+@given(
+    st.binary() | st.recursive(st.none() | st.text(), lambda inner: st.dictionaries(st.text(), inner)).map(orjson.dumps)
+)
+@example(b'{"model":"\\ud800"}')
+@example(b'{"model":"\xed\xa0\x80"}')
+def test_no_body_raises(body: bytes) -> None:
+    """Whatever a client sends."""
+    assert isinstance(read_model(body), str)
+    assert isinstance(peek_model(body), str)
+    assert isinstance(read_form_model(body, "multipart/form-data; boundary=x"), str)
+
+
+def _form(*parts: tuple[str, bytes], boundary: str = "b-1") -> bytes:
+    written = [
+        f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + value for head, value in parts
+    ]
+    return b"\r\n".join([*written, f"--{boundary}--\r\n".encode()])
+
+
+MODEL, FILE = ('name="model"', b"whisper-1"), ('name="file"; filename="model"', b"\x00\r\n" * 3000)
+FORM_TYPE = "multipart/form-data; boundary=b-1"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "model"),
+    [
+        (_form(MODEL, FILE), FORM_TYPE, "whisper-1"),
+        (_form(('name="language"', b"de"), MODEL, FILE), FORM_TYPE, "whisper-1"),
+        (_form(MODEL, boundary="a b"), 'Multipart/Form-Data; Boundary="a b"', "whisper-1"),
+        (_form(("name=model", b" m ")), FORM_TYPE, "m"),
+        (_form(FILE, MODEL), FORM_TYPE, ""),
+        (_form(('name="models"', b"m"), ('name="x"; filename="model"', b"m")), FORM_TYPE, ""),
+        (_form(MODEL, FILE)[:70], FORM_TYPE, ""),
+        (_form(MODEL), "multipart/form-data", ""),
+        (_form(MODEL), "multipart/form-data; boundary=other", ""),
+        (b"", FORM_TYPE, ""),
+    ],
+)
+def test_the_model_of_a_form_is_a_field_in_its_beginning(body: bytes, content_type: str, model: str) -> None:
+    """A field that is cut off, or that follows a large file, does not count."""
+    assert len(_form(FILE)) > FORM_BYTES
+    assert read_form_model(body, content_type) == model

@@ -23,22 +23,29 @@ class Body(msgspec.Struct):
 
 
 FORM = Form(b'"items"', msgspec.json.Decoder(Body).decode, lambda body: body.items, lambda _: ())
-LEADER = b'"leads"'
-ELEMENTS = st.sampled_from([b'"user"', b'"model 1"', b'"model 2"', LEADER, b'["a","b"]', b'["a"]', b'["c","d","e"]'])
-"""Neighbours of the model are one unit, and so are a leader and what follows it. Arrays have several messages."""
+USER, LEADER = b'"user"', b'"leads"'
+ELEMENTS = st.sampled_from([USER, b'"model 1"', b'"model 2"', LEADER, b'["a","b"]', b'["a"]', b'["c","d","e"]'])
+"""Equal neighbours that are not the user's are one unit. A leader belongs to what follows it; if that is nothing or the
+user's, to what is before it. An array has a message for each text."""
 TRANSCRIPTS = st.lists(ELEMENTS, min_size=1, max_size=7).map(tuple)
 WAYS = [None, "runs"]
 
 
 def _find_runs(raws: Sequence[bytes], start: int) -> Iterator[tuple[int, int]]:
-    stop = start
-    while start < len(raws):
-        stop += 1
-        left, right = raws[stop - 1], raws[stop] if stop < len(raws) else b""
-        if right and (left == LEADER or left[:6] == right[:6] == b'"model'):
+    stop = start  # where the unit ends without the leaders at its end
+    for at in range(start, len(raws)):
+        if raws[at] == LEADER:
             continue
-        yield start, stop
-        start = stop
+        end = at if raws[at] == USER else stop
+        if start < end and (raws[at] == USER or raws[at] != raws[end - 1]):
+            yield start, end
+            start = end
+        stop = at + 1
+        if raws[at] == USER:
+            yield at, stop
+            start = stop
+    if start < len(raws):
+        yield start, len(raws)
 
 
 def _find_units(way: str | None) -> FindUnits | None:

@@ -1,9 +1,18 @@
-"""OpenAI's Agents SDK, on chat completions."""
+"""OpenAI's Agents SDK, on chat completions. With OPENAI_RESPONSES, on the Responses API, its default."""
 
+import os
 from typing import Any
 
 import openai
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    Runner,
+    function_tool,
+    set_default_openai_api,
+    set_default_openai_client,
+    set_tracing_disabled,
+)
 from agents.exceptions import AgentsException
 from driver import BASE_URL, KEY, QUESTION, SYSTEM, Answer, describe_part, run
 
@@ -11,12 +20,14 @@ CLIENT = openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0, timeo
 TURNS = 200
 
 set_tracing_disabled(disabled=True)
+set_default_openai_client(CLIENT)
+if "OPENAI_RESPONSES" not in os.environ:
+    set_default_openai_api("chat_completions")
 
 
 def make_agent(model: str, **more: Any) -> Agent:
     """An agent with usage in streams: the SDK requests it by default only from OpenAI's own URL."""
-    settings = ModelSettings(include_usage=True)
-    return Agent(name="reader", model=OpenAIChatCompletionsModel(model, CLIENT), model_settings=settings, **more)
+    return Agent(name="reader", model=model, model_settings=ModelSettings(include_usage=True), **more)
 
 
 async def ask(agent: Agent, question: str) -> Any:

@@ -10,12 +10,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 BASE_URL = os.environ["OPENAI_BASE_URL"]
 KEY = os.environ["OPENAI_API_KEY"]
 QUESTION = "Read all parts of the harbour's log, one after the other, and say what is wrong."
 SYSTEM = "You read the harbour's log."
+PARAMETERS = {
+    "type": "object",
+    "properties": {"number": {"type": "integer"}},
+    "required": ["number"],
+    "additionalProperties": False,
+}
+"""The schema of the tool `read_part`."""
 
 
 @dataclass
@@ -26,6 +34,13 @@ class Answer:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     parts: list[int] = field(default_factory=list)
+
+
+class Berth(BaseModel):
+    """The form of a structured answer."""
+
+    ship: str
+    number: int
 
 
 Job = Callable[[str], Awaitable[Answer]]

@@ -1,13 +1,15 @@
-// The Vercel AI SDK, with the provider package that AI_SDK_PROVIDER names.
+// The Vercel AI SDK, with the provider package that AI_SDK_PROVIDER names. OpenAI's own provider is on the Responses
+// API, its default, unless AI_SDK_API names another.
 
 import { answerOf, apiKey, baseURL, describePart, load, parameters, question, run, system } from "./driver.mjs";
 
 const { generateText, jsonSchema, stepCountIs, streamText, tool } = load("ai");
-const name = process.env.AI_SDK_PROVIDER;
-const makeModel =
+const { AI_SDK_PROVIDER: name, AI_SDK_API: api } = process.env;
+const provider =
   name === "@ai-sdk/openai"
-    ? load(name).createOpenAI({ baseURL, apiKey }).chat
+    ? load(name).createOpenAI({ baseURL, apiKey })
     : load(name).createOpenAICompatible({ name: "trimtab", baseURL, apiKey, includeUsage: true });
+const makeModel = api ? provider[api] : provider;
 
 async function ask(request) {
   const { text, usage } = await generateText(request);

@@ -1,5 +1,6 @@
-"""LangChain's ChatOpenAI."""
+"""LangChain's ChatOpenAI, on chat completions. With OPENAI_RESPONSES, on the Responses API."""
 
+import os
 from typing import Any
 
 import openai
@@ -16,7 +17,8 @@ def read_part(number: int) -> str:
 
 def make_client(model: str) -> Any:
     """A client with usage in streams: LangChain requests it by default only from OpenAI's own URL."""
-    return ChatOpenAI(model=model, base_url=BASE_URL, api_key=KEY, max_retries=0, timeout=30, stream_usage=True)
+    settings = {"base_url": BASE_URL, "api_key": KEY, "max_retries": 0, "timeout": 30, "stream_usage": True}
+    return ChatOpenAI(model=model, use_responses_api="OPENAI_RESPONSES" in os.environ, **settings)
 
 
 async def ask(client: Any, messages: list[Any]) -> Any:
@@ -62,5 +64,5 @@ run(
         "read": read_all,
         "read-stream": lambda model: read_all(model, ask_streaming),
     },
-    openai.OpenAIError,
+    (openai.OpenAIError, ValueError),  # ValueError: an error in a stream of the Responses API
 )

@@ -7,10 +7,9 @@ from typing import Any
 
 import litellm
 import openai
-from driver import BASE_URL, KEY, QUESTION, SYSTEM, Answer, describe_part, run
+from driver import BASE_URL, KEY, PARAMETERS, QUESTION, SYSTEM, Answer, describe_part, run
 from pydantic_core import from_json
 
-PARAMETERS = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
 TOOLS = [{"type": "function", "function": {"name": "read_part", "parameters": PARAMETERS}}]
 
 

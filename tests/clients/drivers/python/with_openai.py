@@ -1,13 +1,17 @@
-"""The OpenAI Python SDK."""
+"""The OpenAI Python SDK on chat completions. With OPENAI_AZURE, its client for Azure: the path names the deployment."""
 
+import os
 from typing import Any
 
 import openai
-from driver import BASE_URL, KEY, QUESTION, SYSTEM, Answer, describe_part, run
+from driver import BASE_URL, KEY, PARAMETERS, QUESTION, SYSTEM, Answer, describe_part, run
 from pydantic_core import from_json
 
-CLIENT = openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0, timeout=30)
-PARAMETERS = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+if os.environ.get("OPENAI_AZURE"):
+    AZURE = {"azure_endpoint": BASE_URL.removesuffix("/v1"), "api_version": "2024-10-21"}
+    CLIENT = openai.AsyncAzureOpenAI(**AZURE, api_key=KEY, max_retries=0, timeout=30)
+else:
+    CLIENT = openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0, timeout=30)
 TOOLS = [{"type": "function", "function": {"name": "read_part", "parameters": PARAMETERS}}]
 
 

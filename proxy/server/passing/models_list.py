@@ -1,0 +1,129 @@
+"""Answers `GET /v1/models` with the models of all upstreams that requests can reach.
+
+Law: the client's credential goes to the main upstream only, if at all. Time and size of each answer are bounded. An
+upstream that fails is left out; if all fail, the client gets the main upstream's answer.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from proxy.config.schema import Config, UpstreamConfig
+from proxy.exchange.arrival import tell_upstream
+from proxy.exchange.report import Target
+from proxy.exchange.serve import Journey
+from proxy.exchange.services import Services
+from proxy.http.aiohttp_fixes import PlainResponse
+from proxy.http.client import UpstreamClient, read_bounded, target_url
+from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
+from proxy.http.headers import Headers, request_headers
+from proxy.http.relay import make_response, send_whole
+from proxy.server.passing.merging import Listed, merge_lists, read_list
+from proxy.state.models.discovery import MAX_ANSWER_BYTES, ask_for_models
+
+PATH = "/v1/models"
+TIMEOUT_SECONDS = 10.0
+"""For the answer of each upstream. Chosen: hosted servers answer within a second, and clients wait for the slowest."""
+_OF_A_PAGE = frozenset({"after_id", "before_id"})
+"""Query parameters of a further page, which only the upstream of the first page has. Source: Anthropic's API."""
+_BROKE_OFF = "the upstream broke off its list of models"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an upstream answered.
+
+    response: its status and headers, without a body; None if there was no whole answer.
+    error: why there was none; None if there was one.
+    """
+
+    name: str
+    response: PlainResponse | None = None
+    body: bytes = b""
+    listed: Listed | None = None
+    error: ProxyError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why there is no list, in a word or two."""
+        if self.error is not None:
+            return self.error.code
+        status = 0 if self.response is None else self.response.status
+        return f"status {status}" if status != 200 else "no list of models"
+
+
+def wants_all(config: Config, request: web.BaseRequest) -> bool:
+    """Whether a request asks for the models of several upstreams."""
+    is_list = request.method == "GET" and request.path.removesuffix("/") == PATH
+    if not is_list or config.models_list == "main":
+        return False
+    return len(config.list_reachable()) > 1 and _OF_A_PAGE.isdisjoint(request.query)
+
+
+async def list_models(services: Services, journey: Journey, added: Headers) -> web.StreamResponse:
+    """Ask all upstreams at once, and answer with one list. Raises ProxyError."""
+    config, arrival, reply = services.config, journey.arrival, journey.reply
+    main = config.upstream
+    url = target_url(main, arrival.target)
+    headers = request_headers(arrival.end_to_end, main, identity=True)
+    journey.target = Target(tell_upstream(None, main.base_url))
+    journey.begin_attempt()
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(_ask(services.client, main, journey.target.upstream, (url, headers), added))]
+        for name in config.list_reachable()[1:]:
+            upstream = config.upstream_for(name)
+            question = ask_for_models(upstream, ())
+            asking.append(tasks.create_task(_ask(services.client, upstream, str(name), question, added)))
+    asked = [task.result() for task in asking]
+    for one in asked:
+        if one.listed is None:
+            services.recorder.record_unlisted(one.name, one.reason)
+    body = await asyncio.to_thread(_merge, config, asked)
+    if body is not None:
+        response = PlainResponse(headers=CIMultiDict([("Content-Type", "application/json"), *added]))
+        return await send_whole(reply, response, body)
+    own = asked[0]
+    if own.response is None:
+        raise own.error or UpstreamInvalidError(_BROKE_OFF)
+    return await send_whole(reply, own.response, own.body)
+
+
+async def _ask(
+    client: UpstreamClient,
+    upstream: UpstreamConfig,
+    name: str,
+    question: tuple[URL, CIMultiDict[str]],
+    added: Headers,
+) -> _Asked:
+    """Ask one upstream. Raises nothing."""
+    url, headers = question
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS), client.send("GET", url, headers, None, upstream) as answer:
+            body = await read_bounded(answer, MAX_ANSWER_BYTES)
+            if body is None:
+                message = "the upstream's list of models is too long"
+                return _Asked(name, error=UpstreamInvalidError(message))
+            listed = await asyncio.to_thread(read_list, name, body) if answer.status == 200 else None
+            return _Asked(name, make_response(answer, added), body, listed)
+    except ProxyError as error:
+        return _Asked(name, error=error)
+    except TimeoutError:
+        return _Asked(name, error=UpstreamTimeoutError("the upstream did not list its models in time"))
+    except (aiohttp.ClientError, OSError):
+        return _Asked(name, error=UpstreamInvalidError(_BROKE_OFF))
+
+
+def _merge(config: Config, asked: Sequence[_Asked]) -> bytes | None:
+    """The merged list; None if no upstream answered with one."""
+    lists = [one.listed for one in asked if one.listed is not None]
+
+    def find_upstream(model: str) -> str:
+        name = config.policy_for(model).upstream
+        return asked[0].name if name is None else name
+
+    return merge_lists(lists, find_upstream) if lists else None

@@ -1,0 +1,164 @@
+"""Three upstreams: each sees its own credential only, whatever a client sends and whatever trimtab asks by itself."""
+
+from contextlib import AsyncExitStack
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from support.client import settle
+from support.dialects.to_messages import to_messages
+from support.dialects.to_responses import to_responses
+from support.sessions import make_session
+from upstreams.recording import completion, run_upstream, write_note
+
+CLIENTS = "sk-of-the-client-alone"
+NEARS = "sk-of-the-operator-for-near"
+SHOWN = [
+    {"Authorization": f"Bearer {CLIENTS}"},
+    {"x-api-key": CLIENTS, "anthropic-version": "2023-06-01", "anthropic-beta": "b"},
+    {"api-key": CLIENTS, "OpenAI-Organization": CLIENTS},
+    {"Cookie": f"session={CLIENTS}", "X-Goog-Api-Key": CLIENTS, "x_auth_token": CLIENTS},
+]
+MODELS = ("main-m", "near-m", "far-m")
+SETTINGS = (
+    "models_list=merged",
+    "models=[{match: near-*, upstream: near}, {match: far-*, upstream: far, summary: {upstream: near}}]",
+    "defaults.completion_reserve=500",
+    "defaults.summary.max_tokens=300",
+    "defaults.anchors=0.1",
+)
+REFUSED_BYTES = 6500
+"""Longer bodies are refused for their length."""
+NOTE = write_note("SUMMARY.")
+
+
+def write_chat(session: dict) -> dict:
+    """The session as a body of chat completions."""
+    return {"model": "m", **session}
+
+
+DIALECTS = {
+    "/v1/chat/completions": write_chat,
+    "/openai/deployments/main-x/chat/completions": write_chat,
+    "/v1/responses": to_responses,
+    "/v1/messages": to_messages,
+    "/v1/messages/count_tokens": to_messages,
+}
+
+
+async def answer_all(recorded, _request):
+    """An answer in the dialect of the path; the first request with a long transcript is refused for its length."""
+    if recorded.method == "GET":
+        return web.json_response({"object": "list", "data": [{"id": name, "context_length": 4000} for name in MODELS]})
+    if b"REFUSE" in recorded.body and len(recorded.body) > REFUSED_BYTES:
+        words = "This model's maximum context length is 2500 tokens. Please reduce the length of the messages."
+        failure = {"message": words, "code": "context_length_exceeded", "type": "invalid_request_error"}
+        return web.json_response({"error": failure}, status=400)
+    if recorded.path.startswith("/v1/responses"):
+        item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": NOTE}]}
+        return web.json_response({"id": "r", "object": "response", "status": "completed", "output": [item]})
+    if recorded.path.startswith("/v1/messages"):
+        content = [{"type": "text", "text": NOTE}]
+        said = {"id": "m", "type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}
+        return web.json_response(said | {"usage": {"input_tokens": 9, "output_tokens": 9}})
+    return completion(NOTE)
+
+
+@pytest.fixture
+async def upstreams(upstream):
+    """The main upstream, near, which has a key of the operator's, and far, which has none."""
+    async with AsyncExitStack() as stack:
+        running = [upstream, *[await stack.enter_async_context(run_upstream()) for _ in range(2)]]
+        for one in running:
+            one.answer, one.answers_questions = answer_all, True
+        yield running
+
+
+@pytest.fixture
+async def proxy(start_proxy, upstreams):
+    """A proxy in front of all three."""
+    _, near, far = upstreams
+    keyed = f"base_url: '{near.url}', api_key: {NEARS}, allowed_paths: [/openai/*]"
+    return await start_proxy(f"upstreams={{near: {{{keyed}}}, far: {{base_url: '{far.url}'}}}}", *SETTINGS)
+
+
+def check(upstreams) -> None:
+    """No upstream was shown a credential of another one, in its request line, its headers or its body."""
+    for number, one in enumerate(upstreams):
+        for request in one.requests:
+            text = repr((request.path, request.headers)).encode() + request.body
+            assert (CLIENTS.encode() in text) <= (number == 0), (number, request.path, request.headers)
+            assert (NEARS.encode() in text) is (number == 1), (number, request.path, request.headers)
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: next(iter(shown)))
+@pytest.mark.parametrize("path", DIALECTS)
+async def test_a_session_shows_each_upstream_its_own_credential(path, shown, proxy, client, upstreams):
+    """Requests, summaries, and the question for windows."""
+    session = make_session(30)
+    for model in MODELS:
+        for stop in range(8, 56, 6):
+            part = {**session, "messages": [*session["messages"][:stop]]}
+            body = DIALECTS[path](part) | {"model": model}
+            url = f"{proxy.url}{path}?key={CLIENTS}&beta=true"
+            async with client.post(url, data=orjson.dumps(body), headers=shown) as answer:
+                assert answer.status == 200
+            await settle(proxy)
+            await proxy.services.models.settle()
+
+    assert all(one.requests for one in upstreams)
+    check(upstreams)
+    assert any(request.method == "GET" for request in upstreams[1].requests)
+    asked = [request for one in upstreams for request in one.requests if b"handoff note" in request.body]
+    assert bool(asked) is not path.endswith("count_tokens")
+
+
+@pytest.mark.parametrize("path", [path for path in DIALECTS if not path.endswith("count_tokens")])
+async def test_a_second_attempt_shows_the_same_credential_to_the_same_upstream(path, proxy, client, upstreams):
+    """The first one was refused for its length."""
+    await proxy.services.models.settle()
+    session = make_session(30)
+    part = {**session, "messages": session["messages"][:14]}
+    for model, one in zip(MODELS, upstreams, strict=True):
+        body = DIALECTS[path](part) | {"model": model, "max_tokens": 300, "metadata": {"user_id": "REFUSE"}}
+        async with client.post(proxy.url + path, data=orjson.dumps(body), headers=SHOWN[0]) as answer:
+            assert answer.status == 200
+        assert len([request for request in one.requests if b"REFUSE" in request.body]) == 2
+
+    check(upstreams)
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: next(iter(shown)))
+async def test_what_passes_shows_each_upstream_its_own_credential(shown, proxy, client, upstreams):
+    """Bodies and forms that are routed by their model, and entries and lists of models."""
+    for model in MODELS:
+        for path in ("/v1/embeddings", "/v1/completions", "/v1/messages/batches", "/v1/responses/compact"):
+            body = {"model": model, "input": "x"}
+            async with client.post(f"{proxy.url}{path}?api-key={CLIENTS}", json=body, headers=shown) as answer:
+                assert answer.status == 200
+        form = aiohttp.FormData({"model": model, "prompt": "x"})
+        form.add_field("image", b"png", filename="a.png")
+        async with client.post(f"{proxy.url}/v1/images/edits", data=form, headers=shown) as answer:
+            assert answer.status == 200
+        for path in (f"/v1/models/{model}", "/v1/models"):
+            async with client.get(f"{proxy.url}{path}", headers=shown) as answer:
+                assert answer.status == 200
+
+    check(upstreams)
+    for one in upstreams:
+        asked = [request.path.split("?")[0] for request in one.requests if request.method == "GET"]
+        assert len([request for request in one.requests if request.method == "POST"]) == 5
+        assert asked.count("/v1/models") >= 3
+        assert len([path for path in asked if path.startswith("/v1/models/")]) == 1
+
+
+async def test_a_key_is_shown_in_the_header_of_the_dialect(proxy, client, upstreams):
+    """On paths of the Messages API in both headers, because servers differ; else as a bearer token."""
+    near = upstreams[1]
+    for path, is_messages in (("/v1/messages", True), ("/v1/messages/batches", True), ("/v1/responses", False)):
+        near.requests.clear()
+        await (await client.post(proxy.url + path, json={"model": "near-m", "max_tokens": 5, "messages": []})).read()
+        request = next(request for request in near.requests if request.method == "POST")
+        assert request.header("authorization") == [f"Bearer {NEARS}"]
+        assert request.header("x-api-key") == ([NEARS] if is_messages else [])

@@ -1,0 +1,120 @@
+"""A request that no codec claims goes to the upstream of the model that it names."""
+
+import aiohttp
+import orjson
+import pytest
+from support.client import post
+from upstreams.recording import run_upstream
+
+EMBED = {"input": ["a"], "model": "local-embed"}
+LOCAL = ("models=[{match: local-*, upstream: local}]",)
+
+
+@pytest.fixture
+async def local():
+    """The upstream of the models `local-*`."""
+    async with run_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+async def proxy(start_proxy, local):
+    """A proxy that routes by model."""
+    return await start_proxy(f"upstreams.local.base_url={local.url}", *LOCAL)
+
+
+PATHS = ("/v1/embeddings", "/v1/completions", "/v1/rerank", "/v1/responses/compact", "/v1/anything", "/api/embed?x=1")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_json_body_goes_to_the_upstream_of_its_model(path, proxy, client, upstream, local, log):
+    """Byte for byte, whatever the path. The log names model, match and upstream."""
+    body = b' {"input" : ["a"],  "x": 1E5, "model":"local-embed"}'
+    await post(client, proxy.url + path, body)
+    await post(client, proxy.url + path, EMBED | {"model": "other"})
+
+    assert [(request.path, request.body) for request in local.requests] == [(path, body)]
+    assert [request.json["model"] for request in upstream.requests] == ["other"]
+    lines = [line for line in log.lines if line["event"] == "request"]
+    assert [(line.get("model"), line.get("match"), line["upstream"]) for line in lines] == [
+        ("local-embed", "local-*", "local"),
+        ("other", None, upstream.url.removeprefix("http://").removesuffix("/v1")),
+    ]
+
+
+async def test_the_path_names_the_model_if_the_body_names_none(proxy, client, upstream, local):
+    """At a deployment, and in the list of models."""
+    await post(client, proxy.url + "/openai/deployments/local-embed/embeddings?api-version=1", {"input": "a"})
+    for model in ("local-a/b", "other"):
+        async with client.get(f"{proxy.url}/v1/models/{model}") as answer:
+            assert answer.status == 200
+
+    assert [request.path for request in local.requests] == [
+        "/openai/deployments/local-embed/embeddings?api-version=1",
+        "/v1/models/local-a/b",
+    ]
+    assert [request.path for request in upstream.requests] == ["/v1/models/other"]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b'{"input":"a"}', {}),
+        (b"no JSON", {}),
+        (b'{"model":"local-embed"}', {"Content-Type": "text/plain"}),
+        (b"", {}),
+    ],
+)
+async def test_what_names_no_model_goes_to_the_main_upstream(body, headers, proxy, client, upstream, local):
+    """So does a body that is no JSON by its type."""
+    await post(client, proxy.url + "/v1/files", body, **headers)
+
+    assert [request.body for request in upstream.requests] == [body]
+    assert not local.requests
+
+
+@pytest.mark.parametrize("name", ["local-embed", "other"])
+async def test_a_body_that_is_too_large_goes_where_its_beginning_says(name, start_proxy, client, upstream, local):
+    """The rest of it streams through."""
+    proxy = await start_proxy(f"upstreams.local.base_url={local.url}", *LOCAL, "limits.max_body_bytes=1024")
+    body = orjson.dumps({"model": name, "input": "x" * 300_000})
+    await post(client, proxy.url + "/v1/embeddings", body)
+
+    received = local if name == "local-embed" else upstream
+    assert [request.body for request in received.requests] == [body]
+    assert len(local.requests) + len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_form_goes_to_the_upstream_of_its_model(is_first, *, proxy, client, upstream, local):
+    """If the field comes before a large file; else to the main upstream. The bytes are the same."""
+    form = aiohttp.FormData()
+    fields = [("file", b"\x00" * 200_000), ("model", "local-whisper")]
+    for name, value in reversed(fields) if is_first else fields:
+        form.add_field(name, value, **({"filename": "a.wav"} if name == "file" else {}))
+    async with client.post(proxy.url + "/v1/audio/transcriptions", data=form) as answer:
+        assert answer.status == 200
+
+    received = local if is_first else upstream
+    assert len(local.requests) + len(upstream.requests) == 1
+    assert received.requests[0].body.count(b"\x00") == 200_000
+    assert received.requests[0].header("Content-Type")[0].startswith("multipart/form-data; boundary=")
+
+
+async def test_without_another_upstream_nothing_is_held(start_proxy, client, upstream):
+    """The body streams through, as large as it is."""
+    proxy = await start_proxy("models=[{match: local-*, context_window: 4096}]", "limits.max_held_bytes=1024")
+    body = orjson.dumps(EMBED | {"input": "x" * 100_000})
+    answer, _ = await post(client, proxy.url + "/v1/embeddings", body)
+
+    assert (answer.status, upstream.requests[0].body) == (200, body)
+
+
+async def test_what_is_held_is_bounded(start_proxy, client, local, upstream):
+    """As for requests that are compacted."""
+    proxy = await start_proxy(f"upstreams.local.base_url={local.url}", *LOCAL, "limits.max_held_bytes=1024")
+    answer, text = await post(client, proxy.url + "/v1/embeddings", EMBED | {"input": "x" * 100_000})
+
+    assert (answer.status, orjson.loads(text)["error"]["code"]) == (503, "overloaded")
+    assert not [*local.requests, *upstream.requests]
+    assert (await post(client, proxy.url + "/v1/embeddings", EMBED))[0].status == 200

@@ -1,0 +1,258 @@
+"""Requests: bytes <-> Conversation."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.odd_json import dump, odd_objects
+
+from proxy.compaction.caches import make_known
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.codec import Counting, Question, UndecodableError
+from proxy.wire.responses.codec import RESPONSES
+from rules.conversation import Conversation, Message, Origin, Role
+
+DEVELOPER = b'{ "type": "message",\n  "role": "developer", "content": "Be \\"brief\\" ]}, \\u00e9" }'
+USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'
+REASONING = b'{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"}'
+CALL = b'{"type":"function_call","call_id":"c1","name":"ls","arguments":"{\\"a\\": 1}","x":{"b":1.50}}'
+RESULT = b'{"call_id":"c1","output":"a.txt\\nb.txt","type":"function_call_output"}'
+ITEMS = [DEVELOPER, USER, REASONING, CALL, RESULT, USER]
+PRETTY = b"".join(
+    [
+        b'\n{"model" : "m" , "metadata":{"input":[1]}, "input":[{"role":"user"}], "x":"\\"input\\": [",\n',
+        b'  "input" : [ \n',
+        b" ,\n  ".join(ITEMS),
+        b'\n ]\t,  "stream":true,"tail":{"input":[{"role":"user"}]}, "n": 1e2 }\n\n',
+    ]
+)
+ODD_ITEMS = st.lists(
+    odd_objects(
+        "type", "role", "content", "output", "call_id", "summary", "encrypted_content", "arguments", "action", "tools",
+        "results", "outputs", "queries", "reason", "id",
+        type=st.sampled_from(
+            [
+                "message", "reasoning", "function_call", "function_call_output", "shell_call_output", "computer_call",
+                "computer_call_output", "mcp_approval_response", "mcp_call", "code_interpreter_call", "compaction",
+                "image_generation_call", "file_search_call", "program", "item_reference", "custom_tool_call_output",
+            ]
+        ),
+        role=st.sampled_from(["user", "assistant", "developer"]),
+    ),
+    max_size=4,
+)  # fmt: skip
+
+
+@pytest.fixture
+def counting() -> Counting:
+    return _count()
+
+
+def _count() -> Counting:
+    return Counting(count_by_heuristic, make_known())
+
+
+def _body(**members: object) -> bytes:
+    return orjson.dumps({"model": "m", **members})
+
+
+def _decode(body: bytes) -> Conversation:
+    return RESPONSES.decode(RESPONSES.read(body), _count())
+
+
+def _edit(conversation: Conversation, at: int, *texts: str) -> Conversation:
+    messages = list(conversation.messages)
+    messages[at] = replace(messages[at], texts=texts, edited=True)
+    return conversation.edit(messages)
+
+
+def test_what_stands_outside_the_items_is_read() -> None:
+    """Model, stream, the completion limit, and the JSON that costs tokens. Reasoning counts against the limit."""
+    request = RESPONSES.read(
+        b'{"tools":[ {"a":1} ],"instructions":"x","tool_choice":"none","text":{},"max_output_tokens":5,'
+        b'"input":[],"model":"m","previous_response_id":null,"conversation":"c"}'
+    )
+    other = RESPONSES.read(b'{"input":[],"max_output_tokens":"7","reasoning":{},"stream":true,"model":3}')
+    assert (request.model, request.stream, request.max_tokens, request.is_reasoning) == ("m", False, 5, False)
+    assert (request.raws, request.fixed) == ((), (b'"x"', b"", b'"c"', b'[ {"a":1} ]', b'"none"', b"{}"))
+    assert (other.model, other.stream, other.max_tokens, other.is_reasoning) == ("", True, None, True)
+    assert (request.asks_usage, other.asks_usage) == (False, True)  # a stream always ends with its usage
+
+
+@pytest.mark.parametrize("body", [b"[]", b"7", b'{"input":7}', b'{"input":{}}', b'{"input":[}', b"{", b""])
+def test_a_body_of_another_form_is_not_decoded(body: bytes) -> None:
+    with pytest.raises(UndecodableError):
+        RESPONSES.read(body)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"input":null}', b'{"input":[],"prompt":{"id":"p"}}'])
+def test_a_request_may_have_no_items(body: bytes) -> None:
+    """Its transcript is a template or a conversation that the upstream holds."""
+    assert _decode(body).messages == ()
+
+
+def test_items_become_messages(counting: Counting) -> None:
+    """The model's items are one message, whose origin is all of them."""
+    conversation = RESPONSES.decode(RESPONSES.read(PRETTY), counting)
+    roles = [message.role for message in conversation.messages]
+    assert roles == [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER]
+    assert conversation.origins == (Origin(0, 1), Origin(1, 2), Origin(2, 4), Origin(4, 5), Origin(5, 6))
+    assert conversation.messages[2].raw == REASONING + b"," + CALL
+    assert not conversation.continues
+
+
+def test_an_unchanged_conversation_is_the_body_itself(counting: Counting) -> None:
+    request = RESPONSES.read(PRETTY)
+    conversation = RESPONSES.decode(request, counting)
+    assert RESPONSES.encode(request, conversation, conversation)[0] is PRETTY
+    assert b"".join(RESPONSES.encode(request, conversation, replace(conversation))) == PRETTY
+
+
+def test_only_the_edited_item_differs(counting: Counting) -> None:
+    """Keys, order, big integers, separators and everything around stay as the client wrote them."""
+    request = RESPONSES.read(PRETTY)
+    conversation = RESPONSES.decode(request, counting)
+    encoded = b"".join(RESPONSES.encode(request, conversation, _edit(conversation, 3, 'cut "short"\n')))
+    assert encoded == PRETTY.replace(b"a.txt\\nb.txt", b'cut \\"short\\"\\n')
+
+
+def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> None:
+    """A call whose result was dropped gets a result of its own kind."""
+    request = RESPONSES.read(PRETTY)
+    original = RESPONSES.decode(request, counting)
+    developer, _, caller, _, last = original.messages
+    first, _, third, _, fifth = original.origins
+    made = Message(Role.TOOL, ("aborted",), answers="c1", edited=True)
+    after = replace(original, messages=(developer, caller, made, last), origins=(first, third, None, fifth))
+    encoded = b"".join(RESPONSES.encode(request, original, after))
+    head, tail = PRETTY.split(DEVELOPER)[0], PRETTY.rpartition(USER)[2]
+    aborted = b'{"type":"function_call_output","call_id":"c1","output":"aborted"}'
+    said = DEVELOPER + b"," + REASONING + b" ,\n  " + CALL + b"," + aborted
+    assert encoded == head + said + b"," + USER + tail
+
+
+def test_the_instructions_are_the_first_message(counting: Counting) -> None:
+    """They count as a system message does, are no item, and are never written again."""
+    plain = _body(input=[{"role": "user", "content": "a"}])
+    body = _body(instructions="Be brief.", input=[{"role": "user", "content": "a"}])
+    request = RESPONSES.read(body)
+    before = RESPONSES.decode(request, counting)
+    assert [(message.role, message.texts) for message in before.messages] == [
+        (Role.SYSTEM, ("Be brief.",)),
+        (Role.USER, ("a",)),
+    ]
+    as_item = _body(input=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}])
+    assert before.tokens == _decode(as_item).tokens > _decode(plain).tokens
+    assert b"".join(RESPONSES.encode(request, before, _edit(before, 1, "b"))) == body.replace(b'"a"', b'"b"')
+
+
+@pytest.mark.parametrize("instructions", ["", None])
+def test_no_instructions_are_no_message(instructions: str | None) -> None:
+    assert _decode(_body(instructions=instructions, input="a")).messages == _decode(_body(input="a")).messages
+
+
+def test_a_text_is_a_message_of_the_user(counting: Counting) -> None:
+    """It counts like one, and stays a text if it is edited."""
+    body = b'{ "input": "h\\u00e9llo" , "model":"input", "x":{"input":"a"} }'
+    request = RESPONSES.read(body)
+    before = RESPONSES.decode(request, counting)
+    assert before.messages[0].texts == ("héllo",)
+    assert before.tokens == _decode(_body(input=[{"role": "user", "content": "héllo"}])).tokens
+    assert RESPONSES.encode(request, before, before)[0] is body
+    edited = b"".join(RESPONSES.encode(request, before, _edit(before, 0, "b")))
+    assert edited == body.replace(b'"h\\u00e9llo"', b'"b"')
+    made = Message(Role.ASSISTANT, ("c",), edited=True)
+    after = replace(before, messages=(*before.messages, made), origins=(*before.origins, None))
+    written = orjson.loads(b"".join(RESPONSES.encode(request, before, after)))
+    assert [item["role"] for item in written["input"]] == ["user", "assistant"]
+
+
+def test_one_item_is_not_taken_for_a_text(counting: Counting) -> None:
+    """Even if it is written in just the form in which a text is read."""
+    body = b'{"input":[ {"role":"user","content":"a"} ]}'
+    request = RESPONSES.read(body)
+    before = RESPONSES.decode(request, counting)
+    assert b"".join(RESPONSES.encode(request, before, _edit(before, 0, "b"))) == body.replace(b'"a"', b'"b"')
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"conversation": {"id": "conv_1"}},
+        {"input": [{"type": "item_reference", "id": "fc_1"}, {"type": "function_call_output", "call_id": "1"}]},
+    ],
+)
+def test_a_transcript_may_continue_what_the_upstream_holds(members: dict[str, Any]) -> None:
+    assert _decode(_body(**{"input": [{"role": "user", "content": "a"}], **members})).continues
+
+
+@pytest.mark.parametrize(
+    "members", [{"previous_response_id": None}, {"previous_response_id": ""}, {"conversation": None}]
+)
+def test_what_is_null_holds_nothing(members: dict[str, Any]) -> None:
+    assert not _decode(_body(input="a", **members)).continues
+
+
+def test_items_under_an_escaped_key_cannot_be_spliced(counting: Counting) -> None:
+    """Such a body is forwarded unchanged: the codec raises an error instead of guessing."""
+    request = RESPONSES.read(b'{"inp\\u0075t":[{"role":"user","content":"x"}]}')
+    original = RESPONSES.decode(request, counting)
+    with pytest.raises(UndecodableError):
+        RESPONSES.encode(request, original, _edit(original, 0, "y"))
+
+
+def test_an_item_seen_before_is_not_counted_again(counting: Counting) -> None:
+    """Only a unit that has grown, and what is new after it, is decoded."""
+    first = RESPONSES.read(b'{"input":[%b]}' % b",".join(ITEMS[:3]))
+    longer = RESPONSES.read(b'{"input":[%b]}' % b",".join(ITEMS))
+    size = len(DEVELOPER) + len(USER) + len(REASONING)
+    assert RESPONSES.uncounted_bytes(first, counting) == size
+    conversation = RESPONSES.decode(first, counting)
+    grown = len(REASONING) + 1 + len(CALL) + len(RESULT)
+    assert RESPONSES.uncounted_bytes(longer, counting) == grown
+    again = RESPONSES.decode(longer, counting)
+    assert all(map(lambda old, new: old is new, conversation.messages[:2], again.messages))
+    assert RESPONSES.uncounted_bytes(longer, counting) == 0
+
+
+def test_the_frame_and_the_tools_are_counted_once(counting: Counting) -> None:
+    tools = [{"type": "function", "name": "ls", "description": "List files.", "parameters": {}}]
+    request = RESPONSES.read(_body(input="a", tools=tools))
+    assert RESPONSES.uncounted_bytes(request, counting) > 16 * len(orjson.dumps(tools))
+    conversation = RESPONSES.decode(request, counting)
+    format_tokens = RESPONSES.count_format(request, counting)
+    assert 0 < format_tokens < conversation.fixed_tokens
+    assert RESPONSES.uncounted_bytes(request, counting) == 0
+
+
+@given(odd_objects("input", "instructions", "tools", "text", "tool_choice", "conversation", input=ODD_ITEMS))
+def test_odd_json_raises_nothing_but_undecodable(value: Any) -> None:
+    """And it is written back byte for byte."""
+    body, counting = dump(value), _count()
+    try:
+        request = RESPONSES.read(body)
+        RESPONSES.uncounted_bytes(request, counting)
+        before = RESPONSES.decode(request, counting)
+    except UndecodableError:
+        return
+    assert b"".join(RESPONSES.encode(request, before, replace(before))) == body
+    RESPONSES.counts_all(request)
+    RESPONSES.ask_behind(request, before, Question("m", 10), "x")
+
+
+@given(ODD_ITEMS)
+def test_any_message_of_odd_items_can_be_edited(items: list[Any]) -> None:
+    """What is written is JSON with as many items as before."""
+    body, counting = dump({"input": items}), _count()
+    try:
+        request = RESPONSES.read(body)
+        before = RESPONSES.decode(request, counting)
+    except UndecodableError:
+        return
+    after = before.edit([replace(one, texts=("n",), media=(), edited=True) for one in before.messages])
+    assert len(RESPONSES.read(b"".join(RESPONSES.encode(request, before, after))).raws) == len(items)

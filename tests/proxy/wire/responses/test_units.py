@@ -1,0 +1,102 @@
+"""Which items belong together."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.odd_json import dump, odd_objects
+
+from proxy.wire.responses.units import RESULT_TYPES, find_units
+
+ITEMS = {
+    "u": {"role": "user", "content": "x"},
+    "d": {"type": "message", "role": "developer", "content": []},
+    "m": {"type": "message", "role": "assistant", "content": []},
+    "e": {"role": "assistant", "content": "x"},
+    "r": {"type": "reasoning", "summary": []},
+    "c": {"type": "function_call", "call_id": "1", "name": "ls", "arguments": "{}"},
+    "o": {"type": "function_call_output", "call_id": "1", "output": ""},
+    "w": {"type": "web_search_call"},
+    "p": {"type": "program", "call_id": "p"},
+    "q": {"type": "program_output", "call_id": "p"},
+    "k": {"type": "compaction", "encrypted_content": ""},
+    "i": {"id": "msg_1"},
+    "j": {"type": "item_reference", "id": "msg_1"},
+    "?": {"type": "other"},
+    "5": {"type": 5},
+}
+
+
+def _split(letters: str) -> str:
+    """The units of these items, each in letters."""
+    raws = [orjson.dumps(ITEMS[letter]) for letter in letters]
+    return " ".join(letters[start:stop] for start, stop in find_units(raws))
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        "",
+        "u",
+        "d u rm u rc o rcc o o m u",
+        "u m m e m",
+        "u mrcc o",
+        "u rm rm",
+        "u rcm o",
+        "u rcrc o o",
+        "u rwrm m",
+        "u rwcm o",
+        "u crm",
+        "r u r",
+        "k rm k k c",
+        "m k",
+        "i j m i c",
+        "u ? m??5 m5 o",
+        "o o u",
+        "u rpcocoqm m",
+        "u rpcrcooqm u",
+        "u pc u o",
+    ],
+)
+def test_what_the_model_said_in_one_go_is_one_unit(units: str) -> None:
+    """Reasoning stays with what it precedes, and calls stay together; a program ends with its output."""
+    assert _split(units.replace(" ", "")) == units
+
+
+@given(st.text("udmerowpqkij?5c", max_size=14), st.text("udmerowpqkij?5c", max_size=6))
+def test_only_the_last_unit_changes_if_items_are_added(first: str, more: str) -> None:
+    before, after = _split(first).split(" "), _split(first + more).split(" ")
+    assert after[: len(before) - 1] == before[:-1]
+
+
+@given(st.text("udmerowpqkij?5c", max_size=14))
+def test_units_can_be_found_from_any_unit_on(letters: str) -> None:
+    """Together they are all items, in order."""
+    raws = [orjson.dumps(ITEMS[letter]) for letter in letters]
+    units = list(find_units(raws))
+    assert [at for start, stop in units for at in range(start, stop)] == list(range(len(raws)))
+    for number, (start, _) in enumerate(units):
+        assert list(find_units(raws, start)) == units[number:]
+
+
+@given(st.lists(odd_objects("type", "role", "id"), max_size=5))
+def test_odd_items_are_in_a_unit_too(items: list[object]) -> None:
+    raws = [dump(item) for item in items]
+    assert [at for start, stop in find_units(raws) for at in range(start, stop)] == list(range(len(raws)))
+
+
+def test_every_call_has_a_type_of_result() -> None:
+    assert len(set(RESULT_TYPES.values())) == len(RESULT_TYPES)
+    for call_type, result_type in RESULT_TYPES.items():
+        raws = [orjson.dumps({"type": call_type}), orjson.dumps({"type": result_type})]
+        assert list(find_units([*raws, raws[0]])) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_an_item_that_needs_repair_has_its_kind() -> None:
+    """Upstreams accept a lone surrogate."""
+    raws = [
+        b'{"type":"function_call","arguments":"\\ud800"}',
+        b'{"type":"function_call","arguments":""}',
+        b'{"role":"user"}',
+    ]
+    assert list(find_units(raws)) == [(0, 2), (2, 3)]

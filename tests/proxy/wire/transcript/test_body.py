@@ -1,0 +1,302 @@
+"""Splitting a body into its elements, and going on from an earlier body."""
+
+from dataclasses import replace
+from itertools import accumulate
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from proxy.wire.json.repair import BYTE_ORDER_MARK
+from proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
+from proxy.wire.transcript.body import MAX_PARTS, MIN_BYTES, Form, Split, UndecodableError, find_elements, split_body
+from proxy.wire.transcript.elements import Written
+from rules.conversation import Message, Origin, Role, whole_elements
+from rules.results.work import LargeWorkError
+
+
+class Body(msgspec.Struct):
+    """A request. Its transcript is an array or a text."""
+
+    items: list[msgspec.Raw] | str | None = None
+    name: str = ""
+    things: msgspec.Raw = msgspec.Raw()
+
+
+FORM: Form[Body] = Form(
+    b'"items"',
+    msgspec.json.Decoder(Body).decode,
+    lambda body: body.items if isinstance(body.items, list) else (),
+    lambda body: (body.things,),
+)
+ELEMENTS = st.lists(
+    st.sampled_from(
+        [
+            b'{"said":"go on"}',
+            b'{ "said" : "h\xc3\xa9" , "items" : [ ] }',
+            b'{"said":"a, \\"b\\" ]}","n":1.50}',
+            b'["items",{"a":[]}]',
+            b"{}",
+            b"1",
+            b"12",
+            b"null",
+            b'"x"',
+            b'"\\u0061"',
+        ]
+    ),
+    min_size=1,
+    max_size=6,
+)
+SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
+HEADS = st.sampled_from(
+    [
+        b'{"items":[',
+        b'{"name":"m","things":[{"a":"items"},{"items":[1]}],"items": [ ',
+        b' {"items":[7],"name":"\\"items\\":[","items":[',
+        b'{"items":"text","it\\u0065ms":[8],"items":[',
+        b'{"it\\u0065ms":[',
+        b'{"later":{"items":[1]},"things":"]","items"\n:\t[\r\n',
+    ]
+)
+TAILS = st.sampled_from(
+    [
+        b"]}",
+        b' ] , "name":"n","later":true, "things":[{"items":[1]}]}',
+        b'],"items":[{"said":"other"}]}',
+        b'],"items":[],"items":"text"}',
+        b'],"items":[]}',
+        b'],"items":null}',
+        b'],"items":"text"}',
+        b'],"items":5}',
+        b'],"it\\u0065ms":[]}',
+        b'],"it\\u0065ms":[1]}',
+        b'],"later":NaN}',
+        b'],"later":-Infinity}',
+        b'],"name":"\\ud800"}',
+        b'],"name":"\xed\xa0\x80"}',
+        b'],"name":5}',
+        b"",
+        b"]",
+        b",]}",
+        b"}]}",
+        b"]}]}",
+        b']}{"items":[]}',
+        b'],"x":"\xff"}',
+        b'2],"name":"m"}',
+        b'"],"name":"m"}',
+    ]
+)
+Around = tuple[bytes, bytes, bytes]
+
+
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of a few bytes may be continued, too."""
+    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+
+
+def _split(body: bytes, begun: Begun | None = None) -> Split[Body] | str:
+    """The parts of a body, or the problem with it. The elements in `members` are left out; see Split."""
+    try:
+        split = split_body(FORM, body, begun)
+    except UndecodableError as error:
+        return str(error)
+    return split._replace(members=msgspec.structs.replace(split.members, items=None))
+
+
+def _begin(body: bytes) -> Beginning:
+    beginning = split_body(FORM, body).beginning
+    assert beginning is not None
+    return beginning
+
+
+def _tell(split: Split[Body] | str) -> object:
+    """What a split says, without the objects that are compared by identity."""
+    if isinstance(split, str) or split.beginning is None:
+        return split
+    array, raws, body = split.beginning.array, split.beginning.raws, split.beginning.body
+    return split._replace(beginning=None), array, raws, body
+
+
+@given(st.tuples(HEADS, SEPARATORS, TAILS), ELEMENTS)
+@example((b'{"items":[', b",", b'],"it\\u0065ms":[1]}'), [b"1"])
+@example((b'{"items":[', b",", b'],"items":[],"items":"text"}'), [b"1"])
+def test_each_element_keeps_its_bytes_and_has_its_place(around: Around, elements: list[bytes]) -> None:
+    """If the array is found, its spans are those of the elements, and decoders read this array and no other."""
+    head, separator, tail = around
+    split = _split(head + separator.join(elements) + tail)
+    if isinstance(split, str):
+        return
+    assert split.raws in (tuple(elements), (b'{"said":"other"}',), (b"1",), (), (*elements[:-1], elements[-1] + b"2"))
+    if split.beginning is not None:
+        body, array = split.beginning.body, split.beginning.array
+        assert tuple(body[span.start : span.stop] for span in array.elements) == split.beginning.raws == split.raws
+        other = _split(body[: array.start] + b'["new"]' + body[array.stop :])
+        assert not isinstance(other, str)
+        assert other.raws == (b'"new"',)
+
+
+@given(st.tuples(HEADS, SEPARATORS, TAILS), TAILS, ELEMENTS, ELEMENTS, st.integers(0, 6), st.binary(max_size=3))
+@example((b'{"items":[', b",", b"]}"), b"]}", [b"1"], [b"12"], 0, b"")
+@example((b'{"items":[', b",", b'],"items":[1]}'), b"]}", [b"1"], [b"2"], 1, b"")
+def test_what_goes_on_is_split_as_if_it_were_new(
+    around: Around, earlier_tail: bytes, first: list[bytes], second: list[bytes], kept: int, noise: bytes
+) -> None:
+    """Whatever follows the common part, even if it is not JSON or has to be repaired."""
+    head, separator, tail = around
+    earlier = _split(head + separator.join(first) + earlier_tail)
+    if isinstance(earlier, str) or earlier.beginning is None:
+        return
+    body = head + separator.join([*first[:kept], *second]) + noise + tail
+    for number in range(1, earlier.beginning.count_common(body) + 1):
+        assert _tell(_split(body, Begun(earlier.beginning, number))) == _tell(_split(body))
+
+
+@pytest.mark.parametrize("max_parts", [MAX_PARTS, 24])
+@given(turns=st.lists(ELEMENTS, min_size=2, max_size=6), around=st.tuples(HEADS, SEPARATORS))
+def test_a_session_is_split_on_from_request_to_request(
+    max_parts: int, turns: list[list[bytes]], around: tuple[bytes, bytes]
+) -> None:
+    """Each request continues the one before. A limit for the parts of a body applies to all of it."""
+    head, separator = around
+    begun: Begun | None = None
+    for elements in accumulate(turns, lambda one, other: [*one, *other]):
+        body = head + separator.join(elements) + b'],"later":[1,2,3,4,5]}'
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("proxy.wire.transcript.body.MAX_PARTS", max_parts)
+            split, whole = _split(body, begun), _split(body)
+        assert _tell(split) == _tell(whole)
+        if isinstance(split, str) or split.beginning is None:
+            return
+        assert not isinstance(whole, str)
+        assert whole.beginning is not None
+        assert abs(split.beginning.parts - whole.beginning.parts) <= len(turns)  # quotes are counted in pairs
+        assert max_parts < MAX_PARTS or split.beginning.is_grown is (begun is not None)
+        begun = Begun(split.beginning, len(elements))
+
+
+@given(st.tuples(HEADS, SEPARATORS, TAILS), ELEMENTS)
+def test_long_members_only_save_time(around: Around, elements: list[bytes]) -> None:
+    """The array is found at the same place if none is named."""
+    head, separator, tail = around
+    body, plain = head + separator.join(elements) + tail, replace(FORM, list_long=lambda _: ())
+    try:
+        named, unnamed = split_body(FORM, body), split_body(plain, body)
+    except UndecodableError:
+        return
+    assert _tell(named) == _tell(unnamed)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b',"later":NaN'),
+        (b'"name":"\\ud83d",', b""),
+        (b"", b',"name":"\xed\xa0\xbd"'),
+        (b'"later":[-Infinity],', b""),
+    ],
+)
+@pytest.mark.parametrize("element", [b'{"said":"x"}', b'{"said":"\\ud83d"}', b'{"n":NaN}', b'"\xed\xa0\xbd"'])
+@pytest.mark.parametrize("mark", [b"", BYTE_ORDER_MARK])
+def test_a_repaired_body_keeps_the_bytes_of_its_elements(
+    before: bytes, after: bytes, element: bytes, mark: bytes
+) -> None:
+    """Such a body cannot be continued. If it is long, a limit for the work keeps it from being repaired."""
+    body = mark + b"{" + before + b'"items":[%s , 1]' % element + after + b"}"
+    split = split_body(FORM, body)
+    assert (split.raws, split.beginning) == ((element, b"1"), None)
+
+    assert split_body(FORM, body, max_chars=len(body)) == split
+    with pytest.raises(LargeWorkError):
+        split_body(FORM, body, max_chars=len(body) - 1)
+
+
+def test_a_limit_for_repairs_is_no_limit_for_bodies() -> None:
+    """A body that needs no repair is split, however long it is."""
+    assert split_body(FORM, b'{"items":[1]}', max_chars=1).raws == (b"1",)
+
+
+def test_a_body_that_was_fine_may_go_on_with_damage() -> None:
+    """It is repaired as a whole, and its elements keep their bytes."""
+    earlier = _begin(b'{"items":[1,2]}')
+    body = b'{"items":[1,2,"\\ud83d"],"later":NaN}'
+    assert split_body(FORM, body, Begun(earlier, 2)).raws == (b"1", b"2", b'"\\ud83d"')
+    with pytest.raises(LargeWorkError):
+        split_body(FORM, body, Begun(earlier, 2), max_chars=5)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"it\\u0065ms":[1]}', b'{"items":[1],"it\\u0065ms":[1]}', b'{"it\\u0065ms":[1], "later":{"items":[1]}}'],
+)
+def test_elements_under_an_escaped_key_are_read_but_have_no_place(body: bytes) -> None:
+    """So such a body cannot be continued, and its transcript cannot be replaced."""
+    split = split_body(FORM, body)
+    assert (split.raws, split.beginning) == ((b"1",), None)
+    with pytest.raises(UndecodableError):
+        find_elements(FORM, body, split.raws)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"items":null}', b'{"items":"text"}', b'{"items":[],"items":"text"}'])
+def test_a_transcript_of_another_form_has_no_elements(body: bytes) -> None:
+    """What it is instead is in the members."""
+    split = split_body(FORM, body)
+    assert (split.raws, split.beginning) == ((), None)
+    assert split.members.items == msgspec.json.decode(body).get("items")
+    with pytest.raises(UndecodableError):
+        find_elements(FORM, body, ())
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"null", b"[]", b'"items"', b'{"items":{}}', b'{"items":[1]} 2', b'{"items":[%s]}' % DEEP],
+    ids=lambda body: body[:20].decode(),
+)
+def test_what_is_no_request_is_undecodable(body: bytes) -> None:
+    """No JSON, another value, or nested too deeply."""
+    with pytest.raises(UndecodableError):
+        split_body(FORM, body)
+
+
+@given(st.binary(max_size=40) | st.binary(max_size=30).map(lambda junk: b'{"items":[1,' + junk), st.booleans())
+def test_junk_raises_nothing_else(body: bytes, goes_on: bool) -> None:  # noqa: FBT001
+    """Any bytes are split or undecodable, also as the rest of an earlier body."""
+    begun = Begun(_begin(b'{"items":[1]}'), 1) if goes_on and body.startswith(b'{"items":[1') else None
+    assert _tell(_split(body, begun)) == _tell(_split(body))
+
+
+def test_what_was_derived_from_the_common_elements_goes_along() -> None:
+    """Messages of these elements stay. What was forwarded stays only if the body goes on after all elements."""
+    earlier = _begin(b'{"items":[1,2,3]}')
+    messages = tuple(Message(Role.USER, (text,)) for text in "123")
+    earlier.decoded[7] = Decoded(messages, whole_elements(3))
+    earlier.written = Written((), (), (), 0, -1)
+    for number in (1, 2, 3):
+        body = b'{"items":[' + b",".join([b"1", b"2", b"3"][:number]) + b",4]}"
+        on = split_body(FORM, body, Begun(earlier, number)).beginning
+        assert on is not None
+        assert on.decoded == {7: Decoded(messages[:number], whole_elements(number))}
+        assert on.written is (earlier.written if number == 3 else None)
+
+
+def test_messages_of_an_element_that_is_not_common_whole_are_dropped() -> None:
+    """One unit may have several elements, and several messages."""
+    earlier = _begin(b'{"items":[1,2,3]}')
+    messages = tuple(Message(Role.USER, (text,)) for text in "abcd")
+    origins = (Origin(0, 1, 0), Origin(0, 1, 1), Origin(1, 3, 0), Origin(1, 3, 1))
+    earlier.decoded[0] = Decoded(messages, origins)
+    for number, kept in ((1, 2), (2, 2), (3, 4)):
+        on = split_body(FORM, b'{"items":[' + b"1,2,3"[: 2 * number - 1] + b",9]}", Begun(earlier, number)).beginning
+        assert on is not None
+        assert on.decoded[0] == Decoded(messages[:kept], origins[:kept])
+
+
+def test_a_short_body_is_always_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"items":[1]}'
+    for least_bytes, is_kept in ((len(body), True), (len(body) + 1, False), (MIN_BYTES, False)):
+        monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", least_bytes)
+        assert (split_body(FORM, body).beginning is not None) is is_kept
