@@ -183,7 +183,8 @@ async def test_with_thoughts_that_only_the_provider_can_read(speech, stream, ope
 
     session.check()
     assert "summarise" in rules_of(log)
-    thoughts = [item.body.count(b'"encrypted_content":' if speech is RESPONSES else b'"signature":') for item in session.sent]
+    thought = b'"encrypted_content":' if speech is RESPONSES else b'"signature":'
+    thoughts = [item.body.count(thought) for item in session.sent]
     assert 0 < thoughts[-1] < max(thoughts)
 
 
@@ -202,7 +203,7 @@ async def test_in_a_window_that_nobody_told(speech, late, stream, open_session):
 
 @each_form
 async def test_with_a_compaction_of_the_provider(stream, open_session, log):
-    """A client of Responses compacts in the middle, and goes on. All up to the compaction stays; what follows is cut."""
+    """A client of Responses has its input compacted, and goes on. All up to the compaction stays. What follows is cut."""
     session = await open_session(Agent(RESPONSES, thinks=True), *SETTINGS)
     agent = session.agent
     agent.say("Read all logs of the harbour.")
@@ -215,9 +216,10 @@ async def test_with_a_compaction_of_the_provider(stream, open_session, log):
 
     session.check()
     assert {line["outcome"] for line in log.lines if line["event"] == "request"} >= {"passed", "compacted"}
-    packed = [item["type"] for item in session.sent[-1].json["input"]].index("compaction")
-    assert session.sent[-1].json["input"][: packed + 1] == agent.elements[: packed + 1]
-    assert len(session.sent[-1].json["input"]) < len(agent.elements) - 20
+    sent = session.sent[-1].json["input"]
+    stop = [item.get("type") for item in sent].index("compaction") + 1
+    assert sent[:stop] == agent.elements[:stop]
+    assert len(sent) < len(agent.elements) / 2
 
 
 def mark(body: Wire) -> Wire:
@@ -264,32 +266,3 @@ async def test_with_a_history_that_the_provider_holds(stream, open_session, log)
     assert all(outcome.endswith(";history=upstream") for outcome in session.outcomes[1:])
     assert rules_of(log) == {"truncate"}
     assert len(model.stored) == len(model.turns)
-
-
-async def test_encrypted_reasoning_of_8000_characters_counts_1337(start_proxy, client):
-    """It is counted as what the model reads: less than its base64, and without the provider's envelope."""
-    proxy = await start_proxy()
-    said = {"type": "reasoning", "id": "rs_1", "summary": []}
-    talk = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "I do."}]
-    tokens = []
-    for length in (0, 8000):
-        items = [talk[0], {**said, "encrypted_content": "A" * length}, *talk[1:], talk[0]]
-        response, _ = await post(client, proxy.url + "/v1/responses", {"model": "m", "input": items})
-        tokens.append(int(response.headers["x-trimtab-tokens"].partition("original=")[2].partition(",")[0]))
-    assert tokens[1] - tokens[0] == 1337
-
-
-async def test_a_local_item_counts_nothing_and_is_not_sent(start_proxy, client, upstream):
-    """The rest of the body is sent byte for byte."""
-    proxy = await start_proxy()
-    ghost = b'{"type":"ghost_snapshot","ghost_commit":{"id":"%b","parent":null}}' % (b"f" * 4000)
-    bodies = [
-        b'{"model":"m", "input":[ {"role":"user","content":"Go on."} %b],"store":false}' % item
-        for item in (b"", b"," + ghost)
-    ]
-    answers = [(await post(client, proxy.url + "/v1/responses", body))[0].headers for body in bodies]
-
-    assert [one["x-trimtab-tokens"].split(",")[0] for one in answers] == [answers[0]["x-trimtab-tokens"].split(",")[0]] * 2
-    assert "ghost" not in upstream.chats[1].body.decode()
-    assert [item.json for item in upstream.chats] == [orjson.loads(bodies[0])] * 2
-    print(upstream.chats[1].body)
