@@ -33,7 +33,7 @@ async def test_a_local_item_counts_nothing_and_is_not_sent(start_proxy, client, 
     proxy = await start_proxy()
     items = [orjson.dumps(item) for item in (USER, SAID, USER)]
     body = b'{ "model":"m", "input":[%b], "temperature":1.50}'
-    bodies = [body % b", ".join(items), body % b", ".join((*items[:2], GHOST, items[2]))]
+    bodies = [body % b",".join(items), body % b",".join((*items[:2], GHOST, items[2]))]
     answers = [(await post(client, proxy.url + "/v1/responses", one))[0] for one in bodies]
 
     assert [item.body for item in upstream.chats] == [bodies[0]] * 2
@@ -42,11 +42,11 @@ async def test_a_local_item_counts_nothing_and_is_not_sent(start_proxy, client, 
     assert "local_items" in answers[1].headers["x-trimtab-decisions"]
 
 
-async def test_an_item_is_local_only_if_the_operator_says_so(start_proxy, client, upstream):
-    """Without the setting it is counted, and sent as it came."""
-    proxy = await start_proxy("defaults.local_items=[]")
-    body = b'{"model":"m","input":[%b,%b]}' % (orjson.dumps(USER), GHOST)
-    answer, _ = await post(client, proxy.url + "/v1/responses", body)
+async def test_the_operator_says_which_items_are_local(start_proxy, client, upstream):
+    """Any type can be named. An item of no named type is sent."""
+    proxy = await start_proxy('defaults.local_items=["my_notes"]')
+    notes, user = GHOST.replace(b"ghost_snapshot", b"my_notes"), orjson.dumps(USER)
+    body = b'{"model":"m","input":[%b]}'
+    await post(client, proxy.url + "/v1/responses", body % b",".join((user, GHOST, notes)))
 
-    assert upstream.chats[-1].body == body
-    assert read_tokens(answer) > 500
+    assert upstream.chats[-1].body == body % b",".join((user, GHOST))
