@@ -99,7 +99,7 @@ def clean_request(request: Request, _: Unsent) -> tuple[bytes, tuple[Decision, .
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    new = request.raws[len(recall(request.raws, request.beginning, known).messages) :]
+    new = request.raws[recall(request.raws, request.beginning, known).elements :]
     return known.count_unknown_bytes(new, request.fixed, TOOLS_FACTOR)
 
 

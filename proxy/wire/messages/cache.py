@@ -14,56 +14,58 @@ Source: Anthropic's page on prompt caching.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
-from proxy.wire.json.repair import try_decode
+from proxy.wire.json.members import read_members
+from proxy.wire.json.repair import DECODE_ERRORS, try_decode
+from proxy.wire.messages.blocks import KEY, split_parts
 from rules.conversation import Conversation, Message, Role
 from rules.text.markers import INTRODUCTION
 
 MAX_MARKERS = 4
 """Markers that a request may have. Source: Anthropic's page on prompt caching; the API refuses a fifth."""
-_KEY = b'"cache_control"'
 _MARKER = re.compile(rb'"cache_control"[ \t\r\n]{0,64}+:[ \t\r\n]{0,64}+(\{[^{}]{0,256}\})')
 """A marker with its value. A text cannot match, because quotes in a text are escaped."""
 _HEADS = ("tools", "system")
 """Members with markers before the messages, in the order of the prompt."""
 
 
-def place_marker(outside: Mapping[str, msgspec.Raw], before: Conversation, after: Conversation) -> Conversation:
-    """The conversation `after`, whose summary message takes in the marker for its end, if it must have one.
+class Markers(NamedTuple):
+    """The client's markers, each by its JSON value.
 
-    outside: the members of the body. No other message takes in a marker: those of the removed messages are replaced by
-    that one.
+    heads: those of the tools and of the system prompt.
+    placed: those in messages, in order, each with the number of its element and of the part of it.
+    automatic: the one that the API puts on the last block, if the client asks for it.
     """
-    at = _find_summary(after.messages)
-    messages = [replace(message, taken_in=()) if message.taken_in else message for message in after.messages]
-    if at is not None:
-        messages[at] = mark_end(outside, messages, at, before.messages)
-    return after.edit(messages)
+
+    heads: Sequence[bytes]
+    placed: Sequence[tuple[int, int, bytes]]
+    automatic: Sequence[bytes]
 
 
-def mark_end(
-    outside: Mapping[str, msgspec.Raw], messages: Sequence[Message], at: int, originals: Iterable[Message]
-) -> Message:
-    """Message `at`, with a marker for its end if the client marks messages and fewer than four are forwarded.
-
-    originals: the client's own messages.
-    """
+def find_client_markers(outside: Mapping[str, msgspec.Raw], raws: Iterable[bytes]) -> Markers:
+    """The markers of a request. outside: the members of its body; raws: its elements."""
+    heads = [value for name in _HEADS for value in _find_values(bytes(outside.get(name, b"")))]
+    placed = [(at, *found) for at, raw in enumerate(raws) if KEY in raw for found in _find_in_parts(raw)]
     own = b'"cache_control":' + bytes(outside.get("cache_control", b"null"))
-    heads = [bytes(outside[name]) for name in _HEADS if name in outside]
-    earlier = _find_all(chain(heads, *map(_list_raws, messages[: at + 1])))
-    later = _find_all(chain(*map(_list_raws, messages[at + 1 :]), (own,)))
-    if len(earlier) + len(later) >= MAX_MARKERS:
-        return messages[at]
-    copied = later[:1] or _find_all(message.raw for message in originals)[-1:]
-    return replace(messages[at], taken_in=tuple(b'{"cache_control":%b}' % value for value in copied))
+    return Markers(heads, placed, _find_values(own))
 
 
-def _find_summary(messages: Iterable[Message]) -> int | None:
+def _find_in_parts(raw: bytes) -> Iterator[tuple[int, bytes]]:
+    """The markers of an element, each with the number of its part."""
+    try:
+        parts = split_parts(raw, read_members(raw).get("content", msgspec.Raw(b"null")))
+    except DECODE_ERRORS:
+        parts = []
+    contents = [part.content for part in parts] or [raw]
+    yield from ((number, value) for number, content in enumerate(contents) for value in _find_values(content))
+
+
+def find_summary(after: Conversation) -> int | None:
     """The index of the message that a rule made of the messages before a cut; None if nothing was cut."""
-    made = (index for index, message in enumerate(messages) if message.edited and _is_summary(message))
+    made = (index for index, message in enumerate(after.messages) if message.edited and _is_summary(message))
     return next(made, None)
 
 
@@ -71,16 +73,38 @@ def _is_summary(message: Message) -> bool:
     return message.role is not Role.TOOL and any(text.startswith(INTRODUCTION) for text in message.texts)
 
 
-def _list_raws(message: Message) -> Iterator[bytes]:
-    """The JSON of a message that may have markers: its own, what it takes in, and the parts that a rule added."""
-    yield from (message.raw, *message.taken_in)
-    if message.edited:
-        yield from (part.raw for part in message.media if part.raw not in message.raw)
+def drop_taken_in(after: Conversation) -> Conversation:
+    """The conversation without what messages took in; that has no markers (see message.py)."""
+    if not any(message.taken_in for message in after.messages):
+        return after
+    return after.edit([replace(message, taken_in=()) if message.taken_in else message for message in after.messages])
 
 
-def _find_all(raws: Iterable[bytes]) -> list[bytes]:
-    """The values of all markers, in order."""
-    found = (match[1] for raw in raws if _KEY in raw for match in _MARKER.finditer(raw))
+def mark_end(markers: Markers, after: Conversation, at: int) -> Conversation:
+    """The conversation with a marker for the end of message `at`, if the client marks messages.
+
+    Unchanged if four are forwarded already.
+    """
+    messages = list(after.messages)
+    starts = {start for start, _, _ in markers.placed}
+    places = {
+        (origin.start, origin.part): index
+        for index, origin in enumerate(after.origins)
+        if origin is not None and origin.start in starts
+    }
+    kept = [(places[start, part], value) for start, part, value in markers.placed if (start, part) in places]
+    own = sum(len(message.taken_in) for message in messages)
+    if len(markers.heads) + len(kept) + len(markers.automatic) + own >= MAX_MARKERS or messages[at].taken_in:
+        return after
+    later = [*(value for index, value in kept if index > at), *markers.automatic]
+    copied = later[:1] or [value for _, _, value in markers.placed[-1:]]
+    messages[at] = replace(messages[at], taken_in=tuple(b'{"cache_control":%b}' % value for value in copied))
+    return after.edit(messages)
+
+
+def _find_values(text: bytes) -> list[bytes]:
+    """The values of all markers in a piece of JSON, in order."""
+    found = (match[1] for match in _MARKER.finditer(text)) if KEY in text else ()
     return [value for value in found if _is_marker(value)]
 
 

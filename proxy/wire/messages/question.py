@@ -13,12 +13,14 @@ import orjson
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS
-from proxy.wire.messages.cache import mark_end, place_marker
+from proxy.wire.messages.cache import mark_end
 from proxy.wire.messages.inline import read_thinking, write_members
-from proxy.wire.messages.request import take_off_system
+from proxy.wire.messages.request import find_markers, place_marker, take_off_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.elements import Placed
 from rules.conversation import Conversation, Message, Role
+
+_USER_SIDE = frozenset({Role.USER, Role.TOOL})
 
 
 class _Block(msgspec.Struct):
@@ -54,12 +56,11 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
     members = write_members(request)
     if members is None:
         return None
-    inside = take_off_system(prefix)
-    marked = list(place_marker(members, inside, inside).messages)
-    if marked and marked[-1].role in {Role.USER, Role.TOOL}:
-        marked[-1] = mark_end(members, marked, len(marked) - 1, inside.messages)
+    marked = place_marker(request, take_off_system(prefix))
+    if marked.messages and marked.messages[-1].role in _USER_SIDE:
+        marked = mark_end(find_markers(request), marked, len(marked.messages) - 1)
     asked = Message(Role.USER, (prompt,), edited=True)
-    groups = _group([*zip(marked, inside.origins, strict=True), (asked, None)])
+    groups = _group([*zip(marked.messages, marked.origins, strict=True), (asked, None)])
     elements = b",".join(write_element(request.raws, group) for group in groups)
     members["messages"] = msgspec.Raw(b"[" + elements + b"]")
     return msgspec.json.encode({**members, **_write_parameters(question, read_thinking(members))})

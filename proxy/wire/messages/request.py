@@ -4,6 +4,7 @@ Law: everything that no rule touched keeps its bytes: elements, blocks, the whit
 members. `system` is a message of the conversation, but no rule changes it, so it keeps its bytes, too.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -14,12 +15,13 @@ import msgspec
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS, decode_member
-from proxy.wire.messages.blocks import decode_element, decode_system
-from proxy.wire.messages.cache import place_marker
+from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, find_summary, mark_end
 from proxy.wire.messages.cost import read_surroundings
+from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Source, write_elements
 from proxy.wire.transcript.known import FixedTokens, KnownView
 from proxy.wire.transcript.units import decode_units, recall
@@ -32,6 +34,10 @@ TOOLS_FACTOR = 16
 tools takes as long as counting a text of this many times their length."""
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(alternates=True, has_system_messages=False)
+SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False)
+"""With thinking, the last message of an assistant must begin with thinking, which nobody can write for the model. So no
+line of an assistant is inserted. Anthropic's API joins user messages that follow each other. Source: its pages on
+extended thinking and on the Messages API."""
 OUTSIDE = Origin(0, 0)
 """The position of the system message: before all elements, and in none of them."""
 
@@ -101,7 +107,7 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    new = request.raws[len(recall(request.raws, request.beginning, known).messages) :]
+    new = request.raws[recall(request.raws, request.beginning, known).elements :]
     return known.count_unknown_bytes((*_list_system(request), *new), _list_counted(request), TOOLS_FACTOR)
 
 
@@ -119,12 +125,14 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     outside: tuple[Message, ...] = tuple([message for found in system for message in found])
-    messages = outside + decoded.messages
+    # Anthropic's API ignores what is before its compaction. Source: its page on compaction.
+    messages = outside + discount_compacted(decoded.messages)
     tokens = fixed.format_tokens + fixed.tools_tokens
     if fixed.has_functions and messages:
         tokens += count_shared_frame(messages[0], counting.count, counting.costs)
     origins = (OUTSIDE,) * len(outside) + decoded.origins
-    return Conversation(messages, max(tokens, 0), origins, SHAPE, continues)
+    shape = SHAPE_WITH_THINKING if request.is_reasoning else SHAPE
+    return Conversation(messages, max(tokens, 0), origins, shape, continues)
 
 
 _MARK = b"system:"
@@ -201,6 +209,20 @@ def take_off_system(conversation: Conversation) -> Conversation:
     return replace(conversation, messages=conversation.messages[number:], origins=conversation.origins[number:])
 
 
+def find_markers(request: Request) -> Markers:
+    """The request's cache markers."""
+    outside: dict[str, msgspec.Raw] = {}
+    with suppress(*DECODE_ERRORS):  # if the body has to be repaired, only the markers of its messages are found
+        outside = read_outside(request)
+    return find_client_markers(outside, request.raws)
+
+
+def place_marker(request: Request, after: Conversation) -> Conversation:
+    """The conversation to write, with a marker at the end of its summary, if there must be one."""
+    plain, at = drop_taken_in(after), find_summary(after)
+    return plain if at is None else mark_end(find_markers(request), plain, at)
+
+
 def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
     """The body with the transcript `after`, in pieces. If `after` is the object `before`: the unchanged body.
 
@@ -212,7 +234,7 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
     array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
     earlier = None if beginning is None else beginning.written
     source = Source(request.body, array, take_off_system(before))
-    marked = place_marker(read_outside(request), source.transcript, take_off_system(after))
+    marked = place_marker(request, take_off_system(after))
     write = partial(write_element, request.raws)
     written, ending = write_elements(source, marked, write, shares_element, written=earlier)
     if beginning is not None:

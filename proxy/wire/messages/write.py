@@ -1,7 +1,7 @@
 """Writes the elements of a changed transcript.
 
 Law: in a user element, results come before everything else, because Anthropic's API requires it. A block that no rule
-touched keeps its bytes. An assistant's own element is never altered.
+touched keeps its bytes, and every block its cache marker. An assistant's own element is never altered.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,12 @@ import msgspec
 import orjson
 
 from proxy.wire.content.cache_markers import find_markers, mark
+from proxy.wire.content.read import read_text
 from proxy.wire.content.write import write_content
-from proxy.wire.json.members import read_members
-from proxy.wire.messages.blocks import RESULT, read_content_bytes
+from proxy.wire.json.members import decode_items, read_members
+from proxy.wire.messages.blocks import RESULT, read_content, split_parts
 from proxy.wire.transcript.elements import Placed
-from rules.conversation import Message, Role
+from rules.conversation import Message, Origin, Role
 
 _USER_SIDE = frozenset({Role.USER, Role.TOOL})
 
@@ -32,52 +33,83 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
     """
     first = placed[0][0]
     base = next((raws[origin.start] for _, origin in placed if origin is not None), None)
-    if base is not None and (first.role not in _USER_SIDE or (first.raw == base and not _differs(first, placed))):
+    if base is not None and (first.role not in _USER_SIDE or _is_whole(base, placed)):
         return base
-    members = {"role": msgspec.Raw(orjson.dumps(first.role_name))} if base is None else read_members(base)
-    if len(placed) == 1 and first.role is not Role.TOOL:
-        members["content"] = msgspec.Raw(_write_content(first))
+    if base is None:
+        members = {"role": msgspec.Raw(b'"user"' if first.role is Role.TOOL else orjson.dumps(first.role_name))}
     else:
-        if base is None:
-            members["role"] = msgspec.Raw(b'"user"')
-        messages = sorted((message for message, _ in placed), key=lambda message: message.role is not Role.TOOL)
-        blocks = (block for message in messages for block in _write_blocks(message))
+        members = read_members(base)
+    if len(placed) == 1 and first.role is not Role.TOOL:
+        members["content"] = msgspec.Raw(_write_said(first, _find_own(raws, placed[0][1])))
+    else:
+        in_order = sorted(placed, key=lambda one: one[0].role is not Role.TOOL)
+        blocks = (block for message, origin in in_order for block in _write_blocks(message, _find_own(raws, origin)))
         members["content"] = msgspec.Raw(b"[" + b",".join(blocks) + b"]")
     return msgspec.json.encode(members)
 
 
-def _differs(message: Message, placed: Sequence[Placed]) -> bool:
-    """Whether an element's only message is written in another way than the client did, or is not the only one."""
-    return len(placed) > 1 or message.edited or bool(message.taken_in)
+def _is_whole(base: bytes, placed: Sequence[Placed]) -> bool:
+    """Whether the one message of an element is unchanged."""
+    message = placed[0][0]
+    is_touched = message.edited or message.taken_in
+    return len(placed) == 1 and not is_touched and message.role is Role.USER and b'"tool_result"' not in base
 
 
-def _write_content(message: Message) -> bytes:
+def _find_own(raws: Sequence[bytes], origin: Origin | None) -> bytes:
+    """A message in the client's own bytes: the block of a result, or the content of another message.
+
+    Empty for a message that a rule made. Raises one of DECODE_ERRORS.
+    """
+    if origin is None:
+        return b""
+    raw = raws[origin.start]
+    parts = split_parts(raw, read_members(raw).get("content", msgspec.Raw(b"null")))
+    if not parts:
+        return read_content(raw)
+    part = parts[origin.part]
+    return part.blocks[0].raw if part.is_result else part.content
+
+
+def _write_said(message: Message, own: bytes) -> bytes:
     """The content of a message: a string or an array of blocks."""
-    if message.raw and not message.edited and not message.taken_in:
-        return read_content_bytes(message.raw)
-    return write_content(message, read_members(message.raw).get("content") if message.raw else None)
+    if own and not message.edited and not message.taken_in:
+        return own
+    return write_content(_mark_media(message, own), _mend(own) if own else None)
 
 
-def _write_blocks(message: Message) -> Iterator[bytes]:
+def _mend(content: bytes) -> msgspec.Raw:
+    return read_members(b'{"content":%b}' % content)["content"]
+
+
+def _mark_media(message: Message, own: bytes) -> Message:
+    """The message with the cache markers of its own media, which are its first ones."""
+    items = decode_items(_mend(own)) if own[:1] == b"[" and message.media else []
+    others = [item for item in map(bytes, items) if read_text(item) is None]
+    media = [replace(part, raw=item) for part, item in zip(message.media, others, strict=False)]
+    return replace(message, media=(*media, *message.media[len(media) :]))
+
+
+def _write_blocks(message: Message, own: bytes) -> Iterator[bytes]:
     """The blocks of a message of the user's side, some of them in one piece."""
     if message.role is Role.TOOL:
-        yield _write_result(message)
+        yield _write_result(message, own)
         return
-    content = _write_content(message)
+    content = _write_said(message, own)
     inside = content[1:-1].strip() if content[:1] == b"[" else b'{"type":"text","text":%b}' % content
     if inside and content != b"null":
         yield inside
 
 
-def _write_result(message: Message) -> bytes:
+def _write_result(message: Message, own: bytes) -> bytes:
     """The block of a result. A cache marker in `taken_in` is put on the block itself."""
-    block = message.raw
-    if not block:
+    block = own
+    if not own:
         block = orjson.dumps({"type": RESULT, "tool_use_id": message.answers, "content": "\n\n".join(message.texts)})
     elif message.edited:
-        members = read_members(block)
-        content = write_content(replace(message, taken_in=()), members.get("content"))
-        block = msgspec.json.encode({**members, "content": msgspec.Raw(content)})
+        members = read_members(own)
+        content = members.get("content", msgspec.Raw(b"null"))
+        marked = _mark_media(replace(message, taken_in=()), bytes(content))
+        block = msgspec.json.encode({**members, "content": msgspec.Raw(write_content(marked, content))})
     for taken in message.taken_in:
         block = mark(block, find_markers(taken))
     return block

@@ -143,7 +143,7 @@ def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
         earlier.raws[: begun.number] + new[1:],
         parts,
         {number: _keep_first(decoded, begun.number) for number, decoded in earlier.decoded.items()},
-        earlier.written if begun.is_whole else None,
+        earlier.written and earlier.written.within(begun.number),
         is_grown=True,
     )
     return Split(members, beginning.raws, beginning)

@@ -5,7 +5,7 @@ each other.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proxy.wire.json.spans import Array
@@ -33,6 +33,9 @@ class _Group(NamedTuple):
     is_kept: bool
 
 
+CHANGING_ELEMENTS = 3
+"""Elements at the end of a body that the next body may change. Chosen: clients move cache markers away from their last
+two user messages, between which there is one of the assistant."""
 MAX_PIECES = 16
 """Pieces of an earlier body that are kept apart; with more, they are joined. Chosen: so each byte is copied only a few
 times in a session."""
@@ -44,6 +47,7 @@ class Written:
 
     last: number of the client's elements up to the last one that was written.
     stop: the same if the last element written is the client's; -1 if a rule made it.
+    before: the same without the last elements, for a body that changes these; None if nothing is before them.
     """
 
     messages: tuple[Message, ...]
@@ -51,6 +55,13 @@ class Written:
     pieces: tuple[bytes, ...]
     last: int
     stop: int
+    before: "Written | None" = None
+
+    def within(self, elements: int) -> "Written | None":
+        """What was written of the first `elements` of the client's elements; None if that is not known."""
+        if self.last > elements:
+            return self.before and self.before.within(elements)
+        return self if self.before is None else replace(self, before=None)
 
     def is_beginning_of(self, after: Conversation) -> bool:
         """Whether the transcript `after`, of a body that continues this one, begins with these messages."""
@@ -85,10 +96,20 @@ def write_elements(
     groups = _group(source.transcript, after, begun, in_runs=shares is None)
     if shares is not None:
         groups = _coalesce(_join(groups, after.messages, shares))
-    made = _go_on(source, list(groups), after, write, written)
     body, array, _ = source
     spans = array.elements
+    lasting = len(spans) - CHANGING_ELEMENTS
+    early, late = _divide(list(groups), lasting)
+    before = _go_on(source, early, after, write, written) if early else written
+    made = _go_on(source, late, after, write, before)
+    made = replace(made, before=None if before is None else before.within(lasting))
     return made, body[spans[-1].stop :] if made.stop == len(spans) > 0 else b"]" + body[array.stop :]
+
+
+def _divide(groups: Sequence[_Group], elements: int) -> tuple[Sequence[_Group], Sequence[_Group]]:
+    """The groups up to the last one that ends within the first `elements`, and those after it."""
+    at = next((at for at in range(len(groups), 0, -1) if 0 <= groups[at - 1].stop <= elements), 0)
+    return groups[:at], groups[at:]
 
 
 def _ends_there(written: Written, after: Conversation, shares: Shares | None) -> bool:
@@ -201,4 +222,5 @@ def _go_on(
     earlier = () if written is None else written.pieces
     if len(earlier) >= MAX_PIECES:
         earlier = (b"".join(earlier),)
-    return Written(after.messages, after.origins, (*earlier, *new), last, stop)
+    number = groups[-1].last if groups else len(written.messages) if written is not None else 0
+    return Written(after.messages[:number], after.origins[:number], (*earlier, *new), last, stop)

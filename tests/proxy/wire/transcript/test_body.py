@@ -162,13 +162,16 @@ def test_a_session_is_split_on_from_request_to_request(
     head, separator = around
     begun: Begun | None = None
     for elements in accumulate(turns, lambda one, other: [*one, *other]):
-        body = head + separator.join(elements) + b"]}"
+        body = head + separator.join(elements) + b'],"later":[1,2,3,4,5]}'
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("proxy.wire.transcript.body.MAX_PARTS", max_parts)
             split, whole = _split(body, begun), _split(body)
         assert _tell(split) == _tell(whole)
         if isinstance(split, str) or split.beginning is None:
             return
+        assert not isinstance(whole, str)
+        assert whole.beginning is not None
+        assert abs(split.beginning.parts - whole.beginning.parts) <= len(turns)  # quotes are counted in pairs
         assert max_parts < MAX_PARTS or split.beginning.is_grown is (begun is not None)
         begun = Begun(split.beginning, len(elements))
 
@@ -271,7 +274,7 @@ def test_what_was_derived_from_the_common_elements_goes_along() -> None:
     earlier = _begin(b'{"items":[1,2,3]}')
     messages = tuple(Message(Role.USER, (text,)) for text in "123")
     earlier.decoded[7] = Decoded(messages, whole_elements(3))
-    earlier.written = Written((), (), (), 0, -1)
+    earlier.written = Written(messages, whole_elements(3), (b'{"items":[1,2,3',), 3, 3)
     for number in (1, 2, 3):
         body = b'{"items":[' + b",".join([b"1", b"2", b"3"][:number]) + b",4]}"
         on = split_body(FORM, body, Begun(earlier, number)).beginning

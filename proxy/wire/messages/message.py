@@ -1,0 +1,148 @@
+"""Decodes one element of `messages`: to one message, or to several if a user element holds tool results.
+
+Law: the results of a user element are messages of their own; each run of other blocks is one more. The bytes of a
+message (`raw`) are the client's own without cache markers, so that a message stays the same when its markers move.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from proxy.wire.codec import Counting, UndecodableError
+from proxy.wire.content.cache_markers import CACHE_MARKERS
+from proxy.wire.content.image import write_line
+from proxy.wire.content.read import begins, read_content, read_text, write_canonical
+from proxy.wire.json.members import decode_items, decode_members, read_members
+from proxy.wire.json.repair import decode_member
+from proxy.wire.messages.blocks import CALL, RESULT, Block, Part, split_blocks, split_parts, strip_markers
+from proxy.wire.messages.cost import THINKING, count_block, count_said
+from rules.conversation import Media, Message, Role, ToolCall
+from rules.prefix import digest_message
+
+_ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
+_COUNTED = frozenset({"role", "content"})
+_COUNTED_OF_BLOCK = frozenset(
+    {
+        "type", "text", "citations", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content",
+        "is_error", "caller", "toolset_name", *CACHE_MARKERS,
+    }
+)  # fmt: skip
+"""Members of texts, thinking, calls and results that are counted or cost no tokens. Citations repeat what is counted
+elsewhere. Source: Anthropic's pages on citations and on programmatic tool calling."""
+_READ = frozenset({"text", CALL, RESULT, *THINKING})
+"""Types of blocks of which only some members are counted. Of all other blocks, the whole JSON is."""
+TOLERATED_BYTES = 32
+"""A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
+_NULL = msgspec.Raw(b"null")
+
+
+def decode_element(counting: Counting, marked: bytes) -> tuple[Message, ...]:
+    """The messages of one element, with their token counts. Raises UndecodableError or one of DECODE_ERRORS."""
+    raw = strip_markers(marked)
+    members = read_members(raw)
+    wire_role = decode_member(members.get("role"))
+    if not isinstance(wire_role, str):
+        problem = "a message has no role"
+        raise UndecodableError(problem)
+    role, content = _ROLES.get(wire_role, Role.OTHER), members.get("content", _NULL)
+    has_uncounted = _is_uncounted(members, _COUNTED)
+    made = Message(role, raw=raw, wire_role="" if wire_role == role else wire_role, has_uncounted=has_uncounted)
+    if role is Role.ASSISTANT and begins(content, b"["):
+        return (_read_assistant(made, split_blocks(raw, content), counting),)
+    parts = split_parts(raw, content) if role is Role.USER else []
+    return tuple([_read_part(made, part, counting) for part in parts]) or (_read_said(made, content, counting),)
+
+
+def decode_system(counting: Counting, content: bytes) -> tuple[Message]:
+    """The system message for the value of the body's member `system`. Raises one of DECODE_ERRORS."""
+    value = read_members(b'{"content":%b}' % content)["content"]
+    return (_read_said(Message(Role.SYSTEM, raw=content), value, counting),)
+
+
+def _read_part(made: Message, part: Part, counting: Counting) -> Message:
+    """The message of one part of a user element."""
+    if not part.is_result:
+        return _read_said(replace(made, raw=part.content), part.clean_content, counting)
+    (block,) = part.blocks
+    answered = decode_member(block.members.get("tool_use_id"))
+    message = replace(
+        made,
+        role=Role.TOOL,
+        raw=block.raw,
+        answers=answered if isinstance(answered, str) else "",
+        is_error=bytes(block.members.get("is_error", b"")) == b"true",
+        has_uncounted=made.has_uncounted or _is_uncounted(block.members, _COUNTED_OF_BLOCK),
+    )
+    return _read_said(message, block.members.get("content", _NULL), counting)
+
+
+def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Message:
+    """The message with texts and media of its content, and its tokens."""
+    texts, parts = read_content(content)
+    listed = map(bytes, decode_items(content)) if begins(content, b"[") else ()
+    blocks = [decode_members(part) for part in listed if part[:1] == b"{"]
+    message = replace(
+        made,
+        texts=texts,
+        media=tuple([_read_media(part, before, counting) for part, before in parts]),
+        has_uncounted=made.has_uncounted or any(map(_has_uncounted, blocks)),
+        keeps_before=any(map(_is_compaction, blocks)),
+    )
+    tokens = count_said(message, (), counting.count, counting.costs)
+    digest = digest_message(message, (write_canonical(part) for part, _ in parts))
+    return replace(message, tokens=tokens, digest=digest)
+
+
+def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) -> Message:
+    """The one message of an assistant element: its texts and calls; thinking is only counted."""
+    thinking = [block.members for block in blocks if block.kind in THINKING]
+    texts = [read_text(block.clean) if block.kind == "text" else None for block in blocks]
+    others = [
+        block.clean
+        for block, text in zip(blocks, texts, strict=True)
+        if text is None and block.kind != CALL and block.kind not in THINKING
+    ]
+    message = replace(
+        made,
+        texts=tuple([text for text in texts if text is not None]),
+        tool_calls=tuple([_read_call(block.members) for block in blocks if block.kind == CALL]),
+        media=tuple([_read_media(part, "", counting) for part in others]),
+        has_reasoning=bool(thinking),
+        has_uncounted=made.has_uncounted or any(_has_uncounted(block.members) for block in blocks),
+        keeps_before=any(_is_compaction(block.members) for block in blocks),
+    )
+    tokens = count_said(message, thinking, counting.count, counting.costs)
+    return replace(message, tokens=tokens, digest=digest_message(message, map(write_canonical, others)))
+
+
+def _read_call(members: dict[str, msgspec.Raw]) -> ToolCall:
+    arguments = bytes(members.get("input", b"{}")).decode("utf-8", "replace")
+    return ToolCall(_as_text(members.get("id")), _as_text(members.get("name")), arguments)
+
+
+def _read_media(part: bytes, before: str, counting: Counting) -> Media:
+    """A block that is not text, with its token count and the line that may replace it. `before`: the text before it."""
+    line = write_line(part, before)
+    tokens = count_block(part, counting.count, counting.costs)
+    return Media(part, tokens, line, counting.count(line) if line else 0)
+
+
+def _is_compaction(members: dict[str, msgspec.Raw]) -> bool:
+    """Whether a block stands for everything before it. One without content is from a compaction that failed."""
+    return bytes(members.get("type", b"")) == b'"compaction"' and bytes(members.get("content", b"null")) != b"null"
+
+
+def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:
+    kind = decode_member(members.get("type"))
+    return isinstance(kind, str) and kind in _READ and _is_uncounted(members, _COUNTED_OF_BLOCK)
+
+
+def _is_uncounted(members: dict[str, msgspec.Raw], counted: frozenset[str]) -> bool:
+    """Whether there are members that are not counted but that a server may render."""
+    return any(len(bytes(members[name])) > TOLERATED_BYTES for name in members.keys() - counted)
+
+
+def _as_text(value: msgspec.Raw | None) -> str:
+    text = decode_member(value)
+    return text if isinstance(text, str) else ""
