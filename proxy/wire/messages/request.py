@@ -4,7 +4,6 @@ Law: everything that no rule touched keeps its bytes: elements, blocks, the whit
 members. `system` is a message of the conversation, but no rule changes it, so it keeps its bytes, too.
 """
 
-import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,7 +31,6 @@ from rules.tokens.tool_schemas import as_schema
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Measured: as in the dialect of chat completions; rendering hostile
 tools takes as long as counting a text of this many times their length."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(alternates=True, has_system_messages=False)
 SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False)
@@ -74,12 +72,6 @@ FORM = Form(
     lambda body: body.messages,
     lambda body: (body.system, body.tools),
 )
-
-
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:

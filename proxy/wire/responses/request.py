@@ -3,7 +3,6 @@
 Law: everything that no rule touched keeps its bytes: items, the white space between them, and all other members.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,6 @@ from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted for chat completions, whose tools are rendered alike."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
 _OUTSIDE = Origin(0, 0)
@@ -56,12 +54,6 @@ FORM = Form(
     lambda body: body.input if isinstance(body.input, list) else (),
     lambda body: (body.tools, body.text),
 )
-
-
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
