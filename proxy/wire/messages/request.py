@@ -21,6 +21,7 @@ from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Source, write_elements
 from proxy.wire.transcript.known import FixedTokens, KnownView
 from proxy.wire.transcript.units import decode_units, recall
@@ -124,7 +125,8 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     outside: tuple[Message, ...] = tuple([message for found in system for message in found])
-    messages = outside + decoded.messages
+    # Anthropic's API ignores what is before its compaction. Source: its page on compaction.
+    messages = outside + discount_compacted(decoded.messages)
     tokens = fixed.format_tokens + fixed.tools_tokens
     if fixed.has_functions and messages:
         tokens += count_shared_frame(messages[0], counting.count, counting.costs)
