@@ -22,21 +22,20 @@ Answers = list[dict[str, Any]]
 Drive = Callable[..., Awaitable[Answers]]
 
 KEY = "sk-of-the-client"
-PARTS = 60
-THOUGHT = "The harbour is large. "
+PARTS = 72
 TURNS = (
     *(
         Turn(
             f"I read on from part {number}.",
             tuple(Call("read_part", {"number": number + at}) for at in range(3)),
-            thought=THOUGHT * number,
+            thought=f"Part {number} was well, too.",
         )
         for number in range(0, PARTS, 3)
     ),
     Turn("Nothing is wrong in any of the parts."),
 )
 """Turns with three calls each, then an answer."""
-SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000")
+SMALL = ("defaults.context_window=12000", "defaults.completion_reserve=1000")
 CREDENTIALS = ("authorization", "api-key", "x-api-key")
 
 EACH = pytest.mark.parametrize("client_program", [client.parameter for client in CLIENTS])
@@ -154,7 +153,7 @@ async def test_overflow_is_not_seen(kind, refusal, drive, client_program, dialec
     bytes.
     """
     flat = refusal if client_program.dialect == "chat" else None
-    model = StrictModel(TURNS, window_tokens=6000, refusal=flat)
+    model = StrictModel(TURNS, window_tokens=9000, refusal=flat)
     upstream.answer = model.answer
     tap = await start_tapped()
     (answer,) = await drive(tap.url, f"{kind}=m")

@@ -23,7 +23,7 @@ CHATS = [
     ("an error before the plan", SMALL, {"x-trimtab-mode": "on"}, "iTo"),
     ("the overflow error", HUGE_HEAD, {}, "iTot"),
 ]
-"""A name, the body and headers sent, and the OWN headers of the response: `i`, `T`, `o`, `t`, `d`, in the order of OWN."""
+"""A name, the body and headers sent, and the OWN headers of the response: a letter for each, in the order of OWN."""
 
 
 def _find_own(headers) -> str:

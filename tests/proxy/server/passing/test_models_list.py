@@ -85,7 +85,7 @@ async def test_every_upstream_that_requests_reach_is_asked(proxy, client, upstre
         (_hang, "upstream_timeout"),
     ],
 )
-async def test_an_upstream_that_fails_is_left_out(answer, reason, proxy, client, upstream, others, log, monkeypatch):
+async def test_an_upstream_that_fails_is_left_out(answer, reason, *, proxy, client, upstream, others, log, monkeypatch):
     """The log says which one, and why. So it is if the main one fails."""
     monkeypatch.setattr(models_list, "TIMEOUT_SECONDS", 0.3)
     upstream.answer, others[0].answer, others[1].answer = answer, answer, _lists("far-1")

@@ -80,6 +80,7 @@ LONG = "A" * 9999
         ({"type": "file", "file": {"filename": "a.pdf", "file_data": LONG}}, count_file(9999)),
         ({"type": "input_file", "filename": "a.pdf", "file_data": LONG}, count_file(9999)),
         ({"type": "document", "source": {"type": "base64", "data": LONG}}, count_file(9999)),
+        ({"type": "file", "file": {"file_data": "data:text/," + LONG[:3989]}}, count_file(4000, is_text=True)),
         ({"type": "file", "file": {"file_id": "file-1"}}, count_file(None)),
         ({"type": "file", "file": "file-1"}, count_file(None)),
         ({"type": "document", "source": None}, count_file(None)),

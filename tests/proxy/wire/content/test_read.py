@@ -44,6 +44,13 @@ def test_each_part_is_a_text_or_another_part(parts: list[Any], space: bytes) -> 
     assert media == tuple(expected)
 
 
+def test_another_part_comes_with_the_text_right_before_it() -> None:
+    """A client that names its images does so there."""
+    one, two = (b'{"type":"text","text":"%s"}' % text for text in (b"one", b"two"))
+    content = b"[" + b",".join([IMAGE, one, two, IMAGE, IMAGE]) + b"]"
+    assert read_content(msgspec.Raw(content)) == (("one", "two"), ((IMAGE, ""), (IMAGE, "two"), (IMAGE, "two")))
+
+
 @pytest.mark.parametrize(
     ("content", "texts", "media"),
     [
