@@ -102,25 +102,32 @@ class _Run:
     stop: where the run ends without the reasoning at its end.
     """
 
-    __slots__ = ("_has_open_calls", "_has_speech", "_in_program", "start", "stop")
+    __slots__ = ("_has_open_calls", "_has_reasoning", "_has_speech", "_in_program", "start", "stop")
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, *, has_reasoning: bool = False) -> None:
         self.start = self.stop = start
+        self._has_reasoning = has_reasoning
         self._has_speech = self._has_open_calls = self._in_program = False
 
     def takes(self, kind: Kind) -> bool:
         """Whether the next item belongs to the items of the model, too."""
         return kind not in _OUTSIDE_RUNS or (self._in_program and kind is Kind.RESULT)
 
-    def is_over(self, kind: Kind) -> bool:
-        """Whether the next item begins another message of the model, with the reasoning before it."""
-        return kind is Kind.SPEECH and self._has_speech and not self._has_open_calls and not self._in_program
+    def is_over(self, at: int, kind: Kind) -> bool:
+        """Whether the item at this index begins another message of the model, with the reasoning right before it.
+
+        A message without such reasoning belongs to the earlier reasoning of the run, if there is any.
+        """
+        if kind is not Kind.SPEECH or not self._has_speech or self._has_open_calls or self._in_program:
+            return False
+        return at > self.stop or not self._has_reasoning
 
     def add(self, at: int, kind: Kind) -> None:
         """Add the item at this index."""
         if kind is not Kind.REASONING:
             self.stop = at + 1
         self._has_speech = self._has_speech or kind is Kind.SPEECH
+        self._has_reasoning = self._has_reasoning or kind is Kind.REASONING
         self._has_open_calls = self._has_open_calls or (kind is Kind.CALL and not self._in_program)
         self._in_program = (self._in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
 
@@ -138,9 +145,9 @@ def find_units(raws: Sequence[bytes], start: int = 0) -> Iterator[tuple[int, int
             continue
         if run is None:
             run = _Run(at)
-        elif run.is_over(kind):
+        elif run.is_over(at, kind):
             yield run.start, run.stop
-            run = _Run(run.stop)
+            run = _Run(run.stop, has_reasoning=at > run.stop)
         run.add(at, kind)
     if run is not None:
         yield run.start, len(raws)
