@@ -117,7 +117,7 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
         messages, origins = decode_units(request.raws, request.beginning, known, decode, find_units)
         system = [message for found in known.decode(_read_system(request), decode) for message in found]
         fixed = _count_fixed(request, counting)
-        continues = any(request.fixed[1:3]) or any(message.wire_role == REFERENCE for message in messages)
+        continues = any(request.fixed[1:3]) or _lacks_calls(messages)
         messages = discount_compacted(messages, _READ_ANYWAY)
         if system:
             messages, origins = (*system, *messages), (_OUTSIDE, *origins)
@@ -127,6 +127,20 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     return Conversation(messages, max(tokens, 0), origins, continues=continues)
+
+
+def _lacks_calls(messages: Sequence[Message]) -> bool:
+    """Whether references may stand for what results answer, or for items of unknown kind: then nothing may be cut."""
+    if any(message.wire_role == REFERENCE for message in messages):
+        return True
+    if not any(message.has_uncounted and REFERENCE.encode() in message.raw for message in messages):
+        return False
+    asked: set[str] = set()
+    for message in messages:
+        if message.answers is not None and message.answers not in asked:
+            return True
+        asked.update(call.id for call in message.tool_calls)
+    return False
 
 
 def count_format_tokens(request: Request, counting: Counting) -> int:

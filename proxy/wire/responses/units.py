@@ -13,6 +13,7 @@ import msgspec
 from proxy.wire.json.repair import DECODE_ERRORS, mend
 
 REFERENCE = "item_reference"
+"""Type of an item that stands for one that the server has stored. Clients refer to what the model said."""
 COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
 """Types of items that stand for everything before them. Source: OpenAI's Python SDK; Codex."""
 RESULT_TYPES = {
@@ -57,8 +58,8 @@ _KINDS = {
     "program_output": Kind.PROGRAM_END,
     **dict.fromkeys(RESULT_TYPES, Kind.CALL),
     **dict.fromkeys(RESULT_TYPES.values(), Kind.RESULT),
-    **dict.fromkeys(_SERVED, Kind.MODEL),
-    **dict.fromkeys((*COMPACTIONS, REFERENCE, "additional_tools", "configuration_update"), Kind.ALONE),
+    **dict.fromkeys((*_SERVED, REFERENCE), Kind.MODEL),
+    **dict.fromkeys((*COMPACTIONS, "additional_tools", "configuration_update"), Kind.ALONE),
 }
 _OUTSIDE_RUNS = frozenset({Kind.ALONE, Kind.RESULT})
 _OPENS_NO_RUN = frozenset({Kind.ALONE, Kind.RESULT, Kind.UNKNOWN})
