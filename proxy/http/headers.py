@@ -150,6 +150,14 @@ def request_headers(
     return forwarded
 
 
+def add_to_lists(headers: CIMultiDict[str], added: Headers) -> None:
+    """Add values to headers that are lists, unless they are in them."""
+    for name, value in added:
+        listed = headers.getall(name, [])
+        if value not in [one.strip() for each in listed for one in each.split(",")]:
+            headers[name] = ", ".join([*listed, value])
+
+
 def write_own_headers(
     request_id: str,
     overhead_seconds: float,

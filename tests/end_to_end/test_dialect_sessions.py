@@ -30,7 +30,11 @@ WORDS = (
     "the harbour depth of water pilot sounded at low tide metres keel clearance draught anchor buoy channel current "
     "wind from north east south west mooring line quay berth crane cargo manifest lighter tug fog signal lamp"
 ).split()
-SETTINGS = (f"defaults.context_window={WINDOW}", "defaults.completion_reserve=2000", "defaults.max_tool_result_tokens=2000")
+SETTINGS = (
+    f"defaults.context_window={WINDOW}",
+    "defaults.completion_reserve=2000",
+    "defaults.max_tool_result_tokens=2000",
+)
 RESULT_WORDS = 500
 LONG_WORDS = 2600
 """Words of a result that is truncated."""

@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Codec, Counting, Request, UndecodableError, Unsent
+from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError, Unsent
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.transcript.beginnings import Begun
@@ -168,3 +168,8 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
 def _write_element(placed: Sequence[Placed]) -> bytes:
     ((message, _),) = placed
     return encode_message(message)
+
+
+def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    """The body itself: no provider must be told that its transcript was changed."""
+    return Adapted(pieces)

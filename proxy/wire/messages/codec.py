@@ -1,6 +1,6 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
 
-from proxy.wire.messages import answer, question, request, system
+from proxy.wire.messages import answer, binding, question, request, system
 from proxy.wire.routing.model import peek_model
 
 
@@ -22,6 +22,7 @@ class MessagesCodec:
     count_format = staticmethod(request.count_format_tokens)
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
+    adapt = staticmethod(binding.bind_thinking)
 
     tap = staticmethod(answer.make_tap)
     hold_first_event = staticmethod(answer.hold_first_event)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.codec import Codec, Counting, Request, UndecodableError
+from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.json.spans import find_member
@@ -213,3 +213,8 @@ class _Writer:
         if self._call_types is None and not message.raw:
             self._call_types = find_call_types(self._messages)
         return encode_message(message, self._call_types or {})
+
+
+def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    """The body itself: no provider must be told that its transcript was changed."""
+    return Adapted(pieces)

@@ -1,6 +1,6 @@
 """Counts what a server no longer reads: messages before the item in which it has compacted them itself.
 
-Law: such messages are forwarded as they came; only their counts change.
+Law: such messages are forwarded unchanged; only their counts change.
 """
 
 from collections.abc import Collection
