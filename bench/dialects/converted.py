@@ -5,7 +5,7 @@ the beginning, definitions of the tools, valid ids, arguments that are an object
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,7 @@ def make_comparable(session: Session) -> Session:
     system = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
     said = list(_clean(rest))
     first = [] if said and said[0]["role"] == "user" else [{"role": "user", "content": FIRST}]
-    tools = orjson.loads(session.tools or b"[]") or [
-        {"type": "function", **tool} for tool in guess_tools(rest)
-    ]
+    tools = orjson.loads(session.tools or b"[]") or [{"type": "function", **tool} for tool in guess_tools(rest)]
     return encode(session.id, {"messages": [*system, *first, *said], "tools": tools})
 
 
@@ -80,9 +78,7 @@ def _clean(messages: Sequence[Wire]) -> Iterator[Wire]:
         if message["role"] not in {"user", "assistant"}:
             why = f"a {message['role']} message that does not lead"
             raise NotConvertibleError(why)
-        calls = [
-            _call(call, key) for call, key in zip(message.get("tool_calls") or (), paired.ids, strict=True)
-        ]
+        calls = [_call(call, key) for call, key in zip(message.get("tool_calls") or (), paired.ids, strict=True)]
         if parts or calls:
             yield {"role": message["role"], "content": content, **({"tool_calls": calls} if calls else {})}
 
