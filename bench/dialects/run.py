@@ -82,7 +82,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("files", nargs="*", type=Path, help="JSONL of sessions (without: ../shared/data/conversations)")
-    add("--windows", default="16000:2000,32000:4000,64000:8000", help="TOKENS:RESERVE,...")
+    add("--windows", default="32000:4000", help="TOKENS:RESERVE,...")
     add("--limit", type=int, help="only about this many sessions, evenly picked")
     add("--at-once", type=int, default=2, help="sessions at the same time, each in a process")
     add("--json", type=Path, help="write the rows to this file")
