@@ -242,13 +242,15 @@ def mark_last(message: Wire) -> Wire:
 
 @each_form
 async def test_with_cache_markers_of_the_client(stream, open_session, log):
-    """The markers move with the newest messages, so a cut never takes all. The streamed session also thinks."""
+    """They move with the newest messages, and a summary gets one of its own. The streamed session also thinks."""
     session = await open_session(Agent(MESSAGES, thinks=stream, change=mark), *SETTINGS)
     await session.finish(stream=stream)
 
     session.check()
     assert "summarise" in rules_of(log)
-    assert all(item.body.count(b'"cache_control"') >= 2 for item in session.sent)
+    summarised = [item.json["messages"][0] for item in session.sent if b"SUMMARY: what was read" in item.body]
+    assert summarised
+    assert all("cache_control" in blocks_of(first)[-1] for first in summarised)
 
 
 @each_form
