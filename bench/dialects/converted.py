@@ -5,7 +5,7 @@ the beginning, definitions of the tools, valid ids, arguments that are an object
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

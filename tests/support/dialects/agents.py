@@ -29,8 +29,8 @@ class Speech:
     path: of the requests.
     transcript: the member of a body with the transcript.
     headers: that each request needs.
-    begin: the members of a body around the transcript, for a system prompt and whether the model thinks.
-    read: what the model said, as elements of the transcript; of a stream if the second argument is true.
+    begin: the members of a body around the transcript, for a system prompt. `thinks`: the model reasons.
+    read: what the model said, as elements of the transcript. `is_stream`: the response is a stream.
     list_calls: the ids of the calls in these elements, in order.
     write_results: elements of the transcript for results, by the ids of their calls.
     check: the problems of a forwarded body, given the client's.
@@ -40,8 +40,8 @@ class Speech:
     path: str
     transcript: str
     headers: Mapping[str, str]
-    begin: Callable[[str, bool], Wire]
-    read: Callable[[bytes, bool], list[Wire]]
+    begin: Callable[..., Wire]
+    read: Callable[..., list[Wire]]
     list_calls: Callable[[Sequence[Wire]], list[str]]
     write_results: Callable[[Mapping[str, str]], list[Wire]]
     check: Callable[..., list[str]]
@@ -63,7 +63,7 @@ class Agent:
 
     def write(self) -> bytes:
         """The body of the next request."""
-        outside = {"model": "m", **self.speech.begin(self.system, self.thinks), **self.more}
+        outside = {"model": "m", **self.speech.begin(self.system, thinks=self.thinks), **self.more}
         leading = [{"role": "system", "content": self.system}] if self.speech is CHAT else []
         return orjson.dumps(self.change({**outside, self.speech.transcript: [*leading, *self.elements]}))
 
@@ -73,7 +73,7 @@ class Agent:
 
     def hear(self, answer: bytes, *, is_stream: bool) -> list[str]:
         """Add what the model said. Returns the ids of its calls."""
-        said = self.speech.read(answer, is_stream)
+        said = self.speech.read(answer, is_stream=is_stream)
         self.elements += said
         return self.speech.list_calls(said)
 
@@ -82,11 +82,11 @@ class Agent:
         self.elements += self.speech.write_results(results)
 
 
-def _begin_chat(_system: str, _thinks: bool) -> Wire:
+def _begin_chat(_system: str, **_: bool) -> Wire:
     return {"tools": [{"type": "function", "function": {"name": NAME, "parameters": PARAMETERS}}]}
 
 
-def _read_chat(answer: bytes, is_stream: bool) -> list[Wire]:
+def _read_chat(answer: bytes, *, is_stream: bool) -> list[Wire]:
     if not is_stream:
         return [orjson.loads(answer)["choices"][0]["message"]]
     message: Wire = {"role": "assistant", "content": ""}
@@ -101,7 +101,7 @@ def _read_chat(answer: bytes, is_stream: bool) -> list[Wire]:
     return [message]
 
 
-def _begin_responses(system: str, thinks: bool) -> Wire:
+def _begin_responses(system: str, *, thinks: bool) -> Wire:
     body: Wire = {"instructions": system, "store": False}
     if thinks:
         body |= {"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium"}}
@@ -115,14 +115,14 @@ def read_response(answer: bytes, *, is_stream: bool) -> Wire:
     return finished
 
 
-def _begin_messages(system: str, thinks: bool) -> Wire:
+def _begin_messages(system: str, *, thinks: bool) -> Wire:
     body: Wire = {"max_tokens": MAX_TOKENS, "system": [{"type": "text", "text": system}]}
     if thinks:
         body["thinking"] = {"type": "enabled", "budget_tokens": THINKING_TOKENS}
     return {**body, "tools": [{"name": NAME, "input_schema": PARAMETERS}]}
 
 
-def _read_messages(answer: bytes, is_stream: bool) -> list[Wire]:
+def _read_messages(answer: bytes, *, is_stream: bool) -> list[Wire]:
     blocks = list(_join_blocks(read_sse(answer))) if is_stream else orjson.loads(answer)["content"]
     return [{"role": "assistant", "content": blocks}]
 
@@ -164,7 +164,7 @@ RESPONSES = Speech(
     "input",
     {},
     _begin_responses,
-    lambda answer, is_stream: read_response(answer, is_stream=is_stream)["output"],
+    lambda answer, **form: read_response(answer, **form)["output"],
     lambda said: [item["call_id"] for item in said if item["type"] == "function_call"],
     lambda results: _pair(results, "function_call_output", "call_id", "output"),
     responses_checker.check_request,
