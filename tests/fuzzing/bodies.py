@@ -100,7 +100,7 @@ class Speech:
         if not sent.decisions:
             assert sent.body is request.body, "no decision was made, but the body changed"
             return
-        if policy.on_exceeded is not OnExceeded.FORWARD:
+        if policy.on_exceeded is not OnExceeded.FORWARD and not sent.forwarded.continues:
             assert sent.forwarded.tokens <= policy.hard_limit_tokens(request.max_tokens), "over the limit, not refused"
         arrived = self.read(sent.body)
         assert arrived is not None, "the body sent cannot be read"

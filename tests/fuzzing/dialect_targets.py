@@ -33,12 +33,13 @@ def find_problems(sent: Sent) -> Sequence[str]:
 
 
 def _tell(conversation: Conversation) -> tuple[list[str], list[str], list[str]]:
-    """All texts, all calls and all answers of a transcript, in any order."""
+    """All paragraphs, all calls and all answers of a transcript, in any order."""
     messages = conversation.messages
     said = [text for one in messages for text in (*one.texts, *(part.line for part in one.media if part.is_removed))]
-    texts = "\n\n".join(said).split("\n\n")
+    paragraphs = [one.strip("\n") for text in said for one in text.split("\n\n")]
     calls = [call.id for one in messages for call in one.tool_calls]
-    return sorted(texts), sorted(calls), sorted(one.answers for one in messages if one.answers is not None)
+    answers = [one.answers for one in messages if one.answers is not None]
+    return sorted(filter(None, paragraphs)), sorted(calls), sorted(answers)
 
 
 fuzz_responses = Speech(RESPONSES, responses_bodies.GRAMMAR.write, find_problems).fuzz

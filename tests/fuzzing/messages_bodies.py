@@ -36,16 +36,8 @@ def _say(choices: Choices) -> str | list[Wire]:
 
 
 def _step(choices: Choices, number: int) -> list[Wire]:
-    """A message of the model, and the message of the user with the results and perhaps more.
-
-    Rarely a call has no result, or a result has no call.
-    """
-    blocks: list[Wire] = []
-    if choices.happens(96):
-        blocks.append({"type": "thinking", "thinking": write_text(choices, 8), "signature": "QUFB"})
-    if choices.happens(24):
-        blocks.append({"type": "redacted_thinking", "data": "QUFB" * 20})
-    blocks.append({"type": "text", "text": write_text(choices, 20)})
+    """A message of the model, and the message of the user with the results and perhaps more."""
+    blocks = [*_think(choices), {"type": "text", "text": write_text(choices, 20)}]
     if choices.happens(40):
         return [{"role": "assistant", "content": blocks}, {"role": "user", "content": _say(choices)}]
     if choices.happens(24):
@@ -54,16 +46,32 @@ def _step(choices: Choices, number: int) -> list[Wire]:
         blocks.append({"type": "web_search_tool_result", "tool_use_id": key, "content": []})
     keys = [f"c{number}-{rank}" for rank in range(1 + choices.below(3) // 2)]
     blocks += [{"type": "tool_use", "id": key, "name": "run", "input": {"path": "a"}} for key in keys]
+    said = [{"role": "assistant", "content": blocks}, {"role": "user", "content": _answer_all(choices, keys)}]
+    if number == 0 and choices.happens(64):
+        said[1]["content"][0]["cache_control"] = MARKER
+    return said
+
+
+def _think(choices: Choices) -> list[Wire]:
+    """What only the provider can read, or nothing."""
+    blocks: list[Wire] = []
+    if choices.happens(96):
+        blocks.append({"type": "thinking", "thinking": write_text(choices, 8), "signature": "QUFB"})
+    if choices.happens(24):
+        blocks.append({"type": "redacted_thinking", "data": "QUFB" * 20})
+    return blocks
+
+
+def _answer_all(choices: Choices, keys: list[str]) -> list[Wire]:
+    """The results of calls, and what the user adds. Rarely a call has no result, or a result has no call."""
     answers = [_answer(choices, key) for key in keys]
     if choices.happens(12):
         answers[-1] = {"type": "text", "text": write_text(choices)}  # a client was interrupted
     elif choices.happens(12):
-        answers.append({"type": "tool_result", "tool_use_id": f"lost{number}", "content": write_text(choices)})
+        answers.append({"type": "tool_result", "tool_use_id": "lost", "content": write_text(choices)})
     elif choices.happens(32):
         answers.append({"type": "text", "text": write_text(choices)})
-    if number == 0 and choices.happens(64):
-        answers[0]["cache_control"] = MARKER
-    return [{"role": "assistant", "content": blocks}, {"role": "user", "content": answers}]
+    return answers
 
 
 def _answer(choices: Choices, key: str) -> Wire:

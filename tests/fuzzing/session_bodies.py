@@ -59,7 +59,7 @@ class Grammar:
         """The body with odd values anywhere, and sometimes with a member twice or written with escapes."""
         body = deepcopy(body)  # the writers share some objects
         for _ in range(1 + choices.below(12)):
-            self._disturb(choices, body)
+            disturb(choices, body, self.keys)
         written = dump(body, choices)
         name = f'"{self.transcript}"'.encode()
         if choices.happens(24):
@@ -68,18 +68,19 @@ class Grammar:
             written = written.replace(name, b'"\\u%04x' % name[1] + name[2:])
         return b" \n" + written + b"\t " if choices.happens(16) else written
 
-    def _disturb(self, choices: Choices, body: Wire) -> None:
-        """Change, drop or add one member of one object, or replace one item of one array."""
-        places = list(_walk(body))
-        place = places[choices.below(len(places))]
-        if isinstance(place, list):
-            place[choices.below(len(place))] = choices.value()
-            return
-        key = choices.pick([*place, *self.keys])
-        if choices.happens(32):
-            place.pop(key, None)
-        else:
-            place[key] = choices.pick(ODDITIES)(choices)
+
+def disturb(choices: Choices, value: Wire, keys: Sequence[str]) -> None:
+    """Change, drop or add one member of one object inside a value, or replace one item of one array."""
+    places = list(_walk(value))
+    place = places[choices.below(len(places))]
+    if isinstance(place, list):
+        place[choices.below(len(place))] = choices.value()
+        return
+    key = choices.pick([*place, *keys])
+    if choices.happens(32):
+        place.pop(key, None)
+    else:
+        place[key] = choices.pick(ODDITIES)(choices)
 
 
 def _walk(value: Any) -> Iterator[Any]:
