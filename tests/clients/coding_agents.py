@@ -81,7 +81,7 @@ def _prepare_codex(model: str) -> Callable[[Path, str], dict[str, str]]:
     def prepare(home: Path, base_url: str) -> dict[str, str]:
         (home / ".codex").mkdir()
         (home / ".codex" / "config.toml").write_text(
-            f'''model = "{model}"
+            f"""model = "{model}"
 model_provider = "trimtab"
 check_for_update_on_startup = false
 [analytics]
@@ -91,7 +91,7 @@ name = "trimtab"
 base_url = "{base_url}"
 env_key = "OPENAI_API_KEY"
 wire_api = "responses"
-'''
+"""
         )
         return {"OPENAI_API_KEY": KEY}
 
@@ -121,7 +121,5 @@ AGENTS = (
     CodingAgent("@qwen-code/qwen-code", BINARIES / "qwen", ("--yolo", "--prompt"), _prepare_qwen, 40_000),
     _codex("@openai/codex", "gpt-5.5", 26_000),
     _codex("@openai/codex with tools as items", "gpt-6.1-sol", 28_000),
-    CodingAgent(
-        "@anthropic-ai/claude-code", BINARIES / "claude", CLAUDE, _prepare_claude, 28_000, dialect="messages"
-    ),
+    CodingAgent("@anthropic-ai/claude-code", BINARIES / "claude", CLAUDE, _prepare_claude, 28_000, dialect="messages"),
 )

@@ -80,9 +80,7 @@ def _agents(name: str, dialect: str, **environment: str) -> Client:
 CLIENTS = (
     _own_openai("openai (Python)", "with_openai.py"),
     _own_openai("openai (Python) AzureOpenAI", "with_openai.py", OPENAI_AZURE="1"),
-    replace(
-        _own_openai("openai (Python) responses", "with_openai_responses.py", "responses"), jobs=("parse", "held")
-    ),
+    replace(_own_openai("openai (Python) responses", "with_openai_responses.py", "responses"), jobs=("parse", "held")),
     _own_openai("openai (Python) responses not stored", "with_openai_responses.py", "responses", OPENAI_STORE="false"),
     _python("anthropic (Python)", "anthropic", "with_anthropic.py", "messages"),
     _langchain("langchain-openai", "chat"),
@@ -92,9 +90,7 @@ CLIENTS = (
     _agents("openai-agents", "chat"),
     _agents("openai-agents responses", "responses", OPENAI_RESPONSES="1"),
     _node("openai (Node)", "openai", "with_openai_node.mjs"),
-    replace(
-        _node("openai (Node) responses", "openai", "with_openai_node_responses.mjs", "responses"), jobs=("parse",)
-    ),
+    replace(_node("openai (Node) responses", "openai", "with_openai_node_responses.mjs", "responses"), jobs=("parse",)),
     replace(
         _node("@anthropic-ai/sdk (Node)", "@anthropic-ai/sdk", "with_anthropic_node.mjs", "messages"), jobs=("held",)
     ),

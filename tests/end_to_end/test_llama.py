@@ -125,7 +125,9 @@ async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(sp
                 assert (response.status, answer.get("error")) == (200, None)
             tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
             counts.append((spoken.read_tokens(answer["usage"]), int(tokens["sent"]), int(tokens["original"])))
-        async with client.post(llama + spoken.path, data=orjson.dumps(spoken.write(session["messages"][:-1]))) as refused:
+        async with client.post(
+            llama + spoken.path, data=orjson.dumps(spoken.write(session["messages"][:-1]))
+        ) as refused:
             assert (refused.status, (await refused.json())["error"]["type"]) == (400, "exceed_context_size_error")
     assert counts[-1][2] > 8 * WINDOW_TOKENS
     assert all(reported <= WINDOW_TOKENS for reported, _, _ in counts)
