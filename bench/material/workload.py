@@ -56,7 +56,7 @@ def load_sessions(files: Sequence[Path]) -> list[Session]:
     """The sessions of JSONL files (`id`, `messages`, `tools`); without files the recorded ones, else made-up ones."""
     found = list(files) or sorted(RECORDED.glob("*.jsonl"))
     rows = [orjson.loads(line) for file in found for line in file.read_bytes().splitlines()]
-    sessions = [_encode(f"{number}-{row.get('id', 'session')}", row) for number, row in enumerate(rows)]
+    sessions = [encode(f"{number}-{row.get('id', 'session')}", row) for number, row in enumerate(rows)]
     return [session for session in sessions or make_sessions() if session.stops]
 
 
@@ -64,10 +64,11 @@ def make_sessions() -> list[Session]:
     """Long made-up sessions: one task, then call after call with its result; 60 to 800 kB."""
     sizes = [kilobytes * 1000 for kilobytes in _OWN_KILOBYTES]
     bodies = [build_body(size, steps=size // _OWN_STEP_BYTES, long_results=size // 200_000) for size in sizes]
-    return [_encode(f"own-{len(body) // 1000}kB", orjson.loads(body)) for body in bodies]
+    return [encode(f"own-{len(body) // 1000}kB", orjson.loads(body)) for body in bodies]
 
 
-def _encode(name: str, row: dict[str, Any]) -> Session:
+def encode(name: str, row: dict[str, Any]) -> Session:
+    """A session from its `messages` and `tools`."""
     messages = row["messages"]
     roles = [message["role"] for message in messages]
     # No request was sent between two assistant messages in a row: the client made both of one answer.

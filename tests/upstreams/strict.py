@@ -211,7 +211,8 @@ class StrictModel:
         self.refused.append(recorded)
         body = recorded.json
         if self.is_late and (dialect is MESSAGES or (dialect is RESPONSES and body.get("stream"))):
-            return await dialect.refuse_in_stream(request, body, Said(Turn(""), f"late{len(self.refused)}", spent))
+            said = Said(Turn(""), f"late{len(self.refused)}", replace(spent, completion=0))
+            return await dialect.refuse_in_stream(request, body, said)
         assert self.window_tokens is not None
         return (self.refusal or dialect.refuse_long)(spent.prompt, self.window_tokens)
 

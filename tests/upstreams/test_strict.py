@@ -133,7 +133,7 @@ async def test_a_streamed_message_has_the_events_of_the_real_one(client, upstrea
     """Thinking with its signature, a text, calls in pieces, a ping, and usage at both ends."""
     _, said = await send(client, upstream, "/messages", body_for("/messages", stream=True))
     events = read_events(said)
-    assert [event["type"] for event in events[:3]] == ["message_start", "ping", "content_block_start"]
+    assert [event["type"] for event in events[:3]] == ["message_start", "content_block_start", "ping"]
     assert [event["type"] for event in events[-2:]] == ["message_delta", "message_stop"]
     kinds = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
     assert kinds == ["thinking", "text", "tool_use", "tool_use"]

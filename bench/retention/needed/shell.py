@@ -6,13 +6,13 @@ the next request, because a model's turn takes seconds. Nothing is sent, so noth
 compares all of this with the proxy itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
 from bench.retention.needed.summarisers import Summarise
 from bench.sessions.ledger import SessionLedger
-from bench.sessions.prompts import split_body
+from bench.sessions.prompts import Part, split_body
 from proxy.compaction import Compacted, Compactor, Planned, read_request
 from proxy.config.policies.policy import PolicyConfig
 from proxy.state.summaries.answers import accept_note
@@ -50,7 +50,7 @@ class Shell:
     """The state that the proxy keeps of one session: its texts, its pause, and what it knows of clients that slide.
 
     Calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are those of
-    the last request, oldest first.
+    the last request, oldest first. `split` gives the parts of a body in the `dialect`.
     """
 
     compactor: Compactor
@@ -60,6 +60,8 @@ class Shell:
     summarise: Summarise | None
     refused_notes: int = 0
     cuts: tuple[Cut, ...] = ()
+    dialect: str = "chat"
+    split: Callable[[bytes], Sequence[Part]] = split_body
     _texts: dict[str, Summary] = field(default_factory=dict)
     _sliding: SlidingWatch = field(default_factory=SlidingWatch)
     _notes: int = 0
@@ -70,7 +72,7 @@ class Shell:
     def send(self, body: bytes) -> tuple[Compacted | None, Callable[[], None]]:
         """What is forwarded of a request (None if it is refused), and what to do after it is sent."""
         self._turns += 1
-        request = read_request(body)
+        request = read_request(body, self.dialect)
         try:
             planned = self.compactor.plan(request, self.policy)
             chosen = self._choose(request, planned)
@@ -175,7 +177,7 @@ class Shell:
         """The summariser's answer, entered into the ledger; None if it is not accepted."""
         if self.summarise is None:
             return None
-        parts, count = split_body(body), self.compactor.count
+        parts, count = self.split(body), self.compactor.count
         self._notes += 1
         note = self.summarise("\n".join(part.text for part in parts[1:]), self._notes, max_tokens)
         self.ledger.add_summary(parts, count(note))

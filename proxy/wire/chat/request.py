@@ -3,7 +3,6 @@
 Law: everything that no rule touched keeps its bytes: messages, the white space between them, and all other members.
 """
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -26,7 +25,6 @@ from rules.tokens.messages import count_format, count_shared_frame, count_tools
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
 text of this many times their length."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
 _COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
@@ -63,12 +61,6 @@ FORM = Form(
     lambda body: body.messages,
     lambda body: (body.tools, body.functions, body.response_format),
 )
-
-
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:

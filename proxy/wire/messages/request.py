@@ -4,7 +4,6 @@ Law: everything that no rule touched keeps its bytes: elements, blocks, the whit
 members. `system` is a message of the conversation, but no rule changes it, so it keeps its bytes, too.
 """
 
-import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Source, write_elements
 from proxy.wire.transcript.known import FixedTokens, KnownView
 from proxy.wire.transcript.units import decode_units, recall
@@ -32,7 +32,6 @@ from rules.tokens.tool_schemas import as_schema
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Measured: as in the dialect of chat completions; rendering hostile
 tools takes as long as counting a text of this many times their length."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(alternates=True, has_system_messages=False)
 SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False)
@@ -74,12 +73,6 @@ FORM = Form(
     lambda body: body.messages,
     lambda body: (body.system, body.tools),
 )
-
-
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
@@ -132,7 +125,8 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     outside: tuple[Message, ...] = tuple([message for found in system for message in found])
-    messages = outside + decoded.messages
+    # Anthropic's API ignores what is before its compaction. Source: its page on compaction.
+    messages = outside + discount_compacted(decoded.messages)
     tokens = fixed.format_tokens + fixed.tools_tokens
     if fixed.has_functions and messages:
         tokens += count_shared_frame(messages[0], counting.count, counting.costs)

@@ -3,7 +3,6 @@
 Law: everything that no rule touched keeps its bytes: items, the white space between them, and all other members.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,15 +19,15 @@ from proxy.wire.responses.message import decode_unit, encode_message, find_call_
 from proxy.wire.responses.units import REFERENCE, find_units
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
 from proxy.wire.transcript.units import decode_units, join_units, recall
-from rules.conversation import Conversation, Message, Origin
+from rules.conversation import Conversation, Message, Origin, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted for chat completions, whose tools are rendered alike."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
 _OUTSIDE = Origin(0, 0)
@@ -50,18 +49,15 @@ class _Body(msgspec.Struct):
     text: msgspec.Raw = msgspec.Raw()
 
 
+_READ_ANYWAY = frozenset({Role.SYSTEM, Role.USER})
+"""Roles of the messages before a compaction item that the model still reads. Source: OpenAI's guide on compaction: a
+compacted window begins with the user's messages; items of the model and results before it may be left out."""
 FORM = Form(
     b'"input"',
     msgspec.json.Decoder(_Body).decode,
     lambda body: body.input if isinstance(body.input, list) else (),
     lambda body: (body.tools, body.text),
 )
-
-
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
@@ -122,6 +118,7 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
         system = [message for found in known.decode(_read_system(request), decode) for message in found]
         fixed = _count_fixed(request, counting)
         continues = any(request.fixed[1:3]) or any(message.wire_role == REFERENCE for message in messages)
+        messages = discount_compacted(messages, _READ_ANYWAY)
         if system:
             messages, origins = (*system, *messages), (_OUTSIDE, *origins)
         tokens = fixed.format_tokens + fixed.tools_tokens

@@ -33,7 +33,7 @@ def to_messages(
     if leading:
         body["system"] = [_convert_part(part) for message in leading for part in parts_of(message)]
     body["messages"] = convert(rest, with_thinking=with_thinking)
-    tools = session.get("tools") or list(_guess_tools(session["messages"]))
+    tools = session.get("tools") or list(guess_tools(session["messages"]))
     if tools:
         body["tools"] = [_convert_tool(tool["function"]) for tool in tools]
     if with_thinking:
@@ -81,11 +81,11 @@ def _convert(paired: Paired) -> Iterator[Wire]:
         return
     yield from map(_convert_part, parts_of(message))
     for call, key in zip(message.get("tool_calls") or (), paired.ids, strict=True):
-        asked = {"name": call["function"]["name"], "input": _read_input(call["function"]["arguments"])}
+        asked = {"name": call["function"]["name"], "input": read_input(call["function"]["arguments"])}
         yield {"type": "tool_use", "id": key, **asked}
 
 
-def _read_input(arguments: str) -> Wire:
+def read_input(arguments: str) -> Wire:
     """The arguments as an object. What is none becomes the member `arguments` of one."""
     try:
         read = orjson.loads(arguments)
@@ -120,7 +120,7 @@ def _convert_tool(function: Wire) -> Wire:
     return {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
 
 
-def _guess_tools(messages: Sequence[Wire]) -> Iterator[Wire]:
+def guess_tools(messages: Sequence[Wire]) -> Iterator[Wire]:
     """The tools that were called: the API wants a definition for them."""
     names = [call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()]
     yield from ({"function": {"name": name}} for name in dict.fromkeys(names))

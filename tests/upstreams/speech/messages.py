@@ -113,10 +113,10 @@ def make_events(whole: Wire) -> Iterator[Wire]:
     """The events of a streamed message, in order."""
     begun = {"content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
     yield {"type": "message_start", "message": {**whole, **begun}}
-    yield {"type": "ping"}
     for index, block in enumerate(whole["content"]):
         kind = block["type"]
         yield {"type": "content_block_start", "index": index, "content_block": {**block, **EMPTY[kind]}}
+        yield from [] if index else [{"type": "ping"}]
         for delta in make_deltas(block):
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
