@@ -6,7 +6,7 @@ Law: no I/O; safe to run in a thread.
 from dataclasses import dataclass, replace
 
 from proxy.compaction.caches import Caches
-from proxy.wire.codec import Counting, Question, Request
+from proxy.wire.codec import Adapted, Counting, Question, Request
 from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
@@ -37,6 +37,7 @@ class Compacted:
     pieces: the body to send, in pieces; the client's own bytes if no rule acted.
     forwarded: the conversation in that body; its token counts are ours.
     original_tokens, sent_tokens, limit_tokens: in the model's own tokens, as far as its ratio is known.
+    headers: to send in addition, because of the changes.
     """
 
     pieces: tuple[bytes, ...]
@@ -45,6 +46,7 @@ class Compacted:
     original_tokens: int
     sent_tokens: int
     limit_tokens: int
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def body(self) -> bytes:
@@ -116,14 +118,18 @@ class Compactor:
             window = planned.policy.context_window
             raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
         original_tokens = round(ratio * planned.original.tokens)
-        is_same = outcome.conversation is planned.original
+        is_same, request = outcome.conversation is planned.original, planned.request
+        adapted = Adapted(request.codec.encode(request, planned.original, outcome.conversation))
+        if not is_same:
+            adapted = request.codec.adapt(request, outcome.conversation, adapted.pieces)
         return Compacted(
-            pieces=planned.request.codec.encode(planned.request, planned.original, outcome.conversation),
+            pieces=adapted.pieces,
             forwarded=outcome.conversation,
-            decisions=tuple(_scale(decision, ratio) for decision in outcome.decisions),
+            decisions=(*(_scale(decision, ratio) for decision in outcome.decisions), *adapted.decisions),
             original_tokens=original_tokens,
             sent_tokens=original_tokens if is_same else round(ratio * outcome.conversation.tokens),
             limit_tokens=limit,
+            headers=adapted.headers,
         )
 
     def leave_alone(self, planned: Planned) -> Compacted:

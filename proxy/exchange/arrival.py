@@ -21,7 +21,6 @@ from proxy.http.headers import Headers, request_headers, split_headers
 from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
-from proxy.wire.dialects import is_bare
 from proxy.wire.routing.endpoints import MESSAGES, Endpoint, find_endpoint
 
 MAX_CHARS = 128
@@ -103,6 +102,7 @@ class Head:
     After any other difference, even of one byte, the head is parsed again. A head never outlives its connection and is
     not used for another one.
 
+    told_method, told_path: in the form that may be logged.
     length_at, further_at: index of Content-Length in `raw` and in `end_to_end`; -1 if it is absent.
     forwarded: headers for each upstream, made once.
     """
@@ -110,6 +110,8 @@ class Head:
     raw: RawHeaders
     method: str
     target: str
+    told_method: str
+    told_path: str
     tenancy: Tenancy
     headers: Headers
     end_to_end: Headers
@@ -166,13 +168,12 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
             if sum(map(len, chain.from_iterable(head.raw))) <= MAX_KEPT_BYTES:
                 kept[KEPT] = head
     headers, end_to_end = head.with_length(request.raw_headers)
-    target = head.target
     known = find_endpoint(request.method, request.path) if codec is None else Endpoint(codec.name)
     return Arrival(
         endpoint=known.label,
-        method=tell_name(request.method, head.secrets),
-        path=target if codec is not None and is_bare(codec, target) else tell_path(target, head.secrets),
-        target=target,
+        method=head.told_method,
+        path=head.told_path,
+        target=head.target,
         headers=headers,
         end_to_end=end_to_end,
         secrets=head.secrets,
@@ -193,8 +194,20 @@ def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
     further = [at for at, (name, _) in enumerate(end_to_end) if name.lower() == LENGTH]
     tenant = tenancy.identify(headers, target, shown)
     length_at, further_at = (lengths[0] if len(lengths) == 1 else -1), (further[0] if len(further) == 1 else -1)
+    secrets = find_secrets(shown)
     return Head(
-        raw, request.method, target, tenancy, headers, end_to_end, find_secrets(shown), tenant, length_at, further_at
+        raw=raw,
+        method=request.method,
+        target=target,
+        told_method=tell_name(request.method, secrets),
+        told_path=tell_path(target, secrets),
+        tenancy=tenancy,
+        headers=headers,
+        end_to_end=end_to_end,
+        secrets=secrets,
+        tenant=tenant,
+        length_at=length_at,
+        further_at=further_at,
     )
 
 

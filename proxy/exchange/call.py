@@ -26,6 +26,7 @@ from proxy.wire.dialects import is_bare
 from rules.conversation import Conversation, Decision, Message
 
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
+_HAS_REASONING = attrgetter("has_reasoning")
 MODES = ("off", "observe", "enforce")
 """Ordered from the mode that does least to the mode that does most."""
 
@@ -85,9 +86,8 @@ def describe_target(
 
 
 def is_text_only(conversation: Conversation) -> bool:
-    """Whether the vocabulary alone decides what a prompt costs: no media, and no reasoning, which servers may drop."""
-    messages = [message for message in conversation.messages if message.has_reasoning or message.media]
-    return not any(message.has_reasoning or _has_media(message) for message in messages)
+    """Whether there is no media, whose tokens are an upper bound."""
+    return not any(_has_media(message) for message in conversation.messages if message.media)
 
 
 def _has_media(message: Message) -> bool:
@@ -95,8 +95,13 @@ def _has_media(message: Message) -> bool:
 
 
 def is_counted(request: Request, conversation: Conversation) -> bool:
-    """Whether we count every part of a request that a server may read. Only such requests help to calibrate."""
-    return not any(map(_HAS_UNCOUNTED, conversation.messages)) and request.codec.counts_all(request)
+    """Whether we count exactly the parts of a request that a server reads. Only such requests help to calibrate.
+
+    A server may read members that are not counted, and it may drop reasoning.
+    """
+    messages = conversation.messages
+    is_certain = not any(map(_HAS_UNCOUNTED, messages)) and not any(map(_HAS_REASONING, messages))
+    return is_certain and request.codec.counts_all(request)
 
 
 def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:

@@ -24,7 +24,7 @@ from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import OverloadedError, ProxyError
-from proxy.http.headers import Headers, write_own_headers
+from proxy.http.headers import Headers, add_to_lists, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
@@ -221,7 +221,10 @@ def _send(
     """Send the request; the answer's body is not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
     upstream, arrival = route.upstream, journey.arrival
     url, headers = place(upstream, codec, arrival.target), arrival.forward(upstream)
-    outgoing = received.write(journey.attempt.body, headers)
+    attempt = journey.attempt
+    if attempt.body is not None and attempt.compacted is not None:
+        add_to_lists(headers, attempt.compacted.headers)
+    outgoing = received.write(attempt.body, headers)
     return services.client.send("POST", url, headers, outgoing, upstream)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.credentials import drop_credentials
+from proxy.http.credentials import drop_credentials, is_credential, plain
 from rules.conversation import Decision
 
 HOP_BY_HOP = frozenset(
@@ -94,9 +94,13 @@ def is_sendable(text: str) -> bool:
 
 def keep_for_provider(headers: Headers) -> Headers:
     """The client's headers that a request of our own for the same session needs, credentials aside."""
-    return [
-        item for item in headers if (name := item[0].lower()) in AFFINITY_HEADERS or name.startswith(PROVIDER_HEADERS)
-    ]
+    kept = []
+    for name, value in headers:
+        lower = name.lower()
+        is_providers = lower.startswith(PROVIDER_HEADERS) and not is_credential(plain(name))
+        if is_providers or lower in AFFINITY_HEADERS:
+            kept.append((name, value))
+    return kept
 
 
 def write_key(key: str, upstream: UpstreamConfig, *, is_messages: bool = False) -> Headers:
@@ -144,6 +148,14 @@ def request_headers(
     for name, value in own.values():
         forwarded.setdefault(name, value)
     return forwarded
+
+
+def add_to_lists(headers: CIMultiDict[str], added: Headers) -> None:
+    """Add values to headers that are lists, unless they are in them."""
+    for name, value in added:
+        listed = headers.getall(name, [])
+        if value not in [one.strip() for each in listed for one in each.split(",")]:
+            headers[name] = ", ".join([*listed, value])
 
 
 def write_own_headers(

@@ -22,7 +22,7 @@ from proxy.http.headers import read_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import check_framing
 from proxy.server.access import admit_client
-from proxy.server.admin.pages import answer_error, answer_page, is_own
+from proxy.server.admin.pages import ROOT, answer_error, answer_page, is_own
 from proxy.server.passing.pass_through import pass_through
 from proxy.server.web_pages import admit_site
 from proxy.wire.codec import Codec
@@ -51,11 +51,11 @@ class Current:
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer any request."""
-    config, codec = services.config, None
-    if is_own(config, request.path):
+    config, path, codec = services.config, request.path, None
+    if request.method == "POST" and not path.startswith(f"{ROOT}/"):
+        codec = find_codec(services.codecs, path, config.compaction.paths)
+    if codec is None and is_own(config, path):
         return await _answer_page(services, request, of_pages=False)
-    if request.method == "POST":
-        codec = find_codec(services.codecs, request.path, config.compaction.paths)
     journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
     services.recorder.record_arrival(journey.arrival)
     with services.lifecycle.serving(services.recorder.metrics.in_flight.set):

@@ -61,6 +61,18 @@ class Unsent:
 
 
 @dataclass(frozen=True, slots=True)
+class Adapted:
+    """A changed body, in pieces, with what its provider must be told about the change.
+
+    headers: to send in addition; their values are lists, to which the client's own values belong, too.
+    """
+
+    pieces: tuple[bytes, ...]
+    headers: tuple[tuple[str, str], ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Counting:
     """How a codec counts tokens, and what it has decoded and counted that way before.
 
@@ -175,6 +187,9 @@ class Codec(Protocol):
         `before` is the result of `decode`. What no rule touched keeps its bytes. Raises UndecodableError if the
         elements cannot be found in the body.
         """
+
+    def adapt(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+        """The body that `encode` wrote for the changed transcript `after`, in the form that its provider accepts."""
 
     def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
         """A reader for the usage and the text of a response. It samples the text if the request `asks_usage`."""

@@ -3,10 +3,10 @@
 The script knows three tools: `read` a path, `edit` a path from an old text to a new one, and `run` a command.
 """
 
-import json
 import shlex
 from typing import Any
 
+import orjson
 from upstreams.scripted import Call
 
 Tools = list[dict[str, Any]]
@@ -42,12 +42,12 @@ def fit_codex(call: Call, tools: Tools) -> Call:
     offered = {tool.get("name") for tool in tools}
     if call.name == "edit":
         patch = _write_patch(**call.arguments)
-        program = f"text(await tools.apply_patch({json.dumps(patch)}));"
+        program = f"text(await tools.apply_patch({orjson.dumps(patch).decode()}));"
         return Call("exec", program) if "exec" in offered else Call("apply_patch", patch)
     command = call.arguments.get("command") or f"cat {shlex.quote(call.arguments['path'])}"
     if "exec" not in offered:
         return Call("exec_command", {"cmd": command})
-    program = f"const ended = await tools.exec_command({json.dumps({'cmd': command})});\ntext(ended.output);"
+    program = f"const ended = await tools.exec_command({orjson.dumps({'cmd': command}).decode()});\ntext(ended.output);"
     return Call("exec", program)
 
 

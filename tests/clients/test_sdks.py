@@ -13,8 +13,7 @@ from aiohttp import web
 from clients.dialects import DIALECTS, Dialect
 from clients.installed_clients import CLIENTS, DRIVERS, Client
 from programs.processes import run_program
-from support.wire_tap import WireTap
-from upstreams.recording import Handler, Recorded
+from upstreams.recording import FakeUpstream, Handler, Recorded
 from upstreams.scripted import Call, Turn, refuse_flatly
 from upstreams.strict import StrictModel
 
@@ -119,48 +118,60 @@ def read_head(recorded: Recorded) -> tuple[str, list[str]]:
     return recorded.path, [value for name in CREDENTIALS for value in recorded.header(name)]
 
 
-def check_session(dialect: Dialect, tap: WireTap, model: StrictModel) -> None:
-    """Each request of the client was accepted once, in a valid form."""
-    chats = [item for item in model.accepted if not item.asks_for_summary]
-    assert model.invalid == []
-    assert len(chats) == len(tap.bodies) == len(TURNS)
-    for original, sent in zip(tap.bodies, chats, strict=True):
-        assert dialect.check(original, sent.body) == []
+def play(upstream: FakeUpstream, **settings: Any) -> dict[str, StrictModel]:
+    """Play the session twice: for a client that reads whole responses, and for one that reads streams.
+
+    The models have the names of the jobs.
+    """
+    models = {kind: StrictModel(TURNS, **settings) for kind in ("read", "read-stream")}
+
+    async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        return await models[recorded.json["model"]].answer(recorded, request)
+
+    upstream.answer = answer
+    return models
 
 
-@EACH
-@pytest.mark.parametrize("kind", ["read", "read-stream"])
-async def test_a_session_of_several_windows(kind, drive, dialect, upstream, start_tapped, log):
-    """All calls and answers arrive, forwarded requests are valid, and pruning and summaries took place."""
-    model = StrictModel(TURNS)
-    upstream.answer = model.answer
-    tap = await start_tapped(*SMALL)
-    (answer,) = await drive(tap.url, f"{kind}=m")
-    assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
+def check_session(dialect: Dialect, answer: dict[str, Any], originals: list[bytes], model: StrictModel) -> None:
+    """The client got all calls and the last text. Each of its requests was accepted once, in a valid form."""
+    assert (answer["error"], answer.get("text")) == (None, TURNS[-1].text)
     assert answer["parts"] == list(range(PARTS))
-    check_session(dialect, tap, model)
-    lines = [line for line in log.lines if line["event"] == "request"]
-    assert {"prune", "summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
-    assert len(model.accepted[-1].body) < len(tap.bodies[-1]) / 3
+    sent = [item.body for item in model.accepted if not item.asks_for_summary]
+    assert model.invalid == []
+    assert len(sent) == len(originals) == len(TURNS)
+    for original, forwarded in zip(originals, sent, strict=True):
+        assert dialect.check(original, forwarded) == []
 
 
 @EACH
-@pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", None)])
-async def test_overflow_is_not_seen(kind, refusal, drive, client_program, dialect, upstream, start_tapped):
+async def test_a_session_of_several_windows(drive, dialect, upstream, start_tapped, log):
+    """All calls and answers arrive, forwarded requests are valid, and pruning and summaries took place."""
+    models = play(upstream)
+    tap = await start_tapped(*SMALL)
+    answers = await drive(tap.url, *(f"{kind}={kind}" for kind in models))
+    for (kind, model), answer in zip(models.items(), answers, strict=True):
+        originals = tap.bodies_for(kind)
+        check_session(dialect, answer, originals, model)
+        lines = [line for line in log.lines if line["event"] == "request" and line["model"] == kind]
+        assert {"prune", "summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
+        assert len(model.accepted[-1].body) < len(originals[-1]) / 3
+
+
+@EACH
+async def test_overflow_is_not_seen(drive, client_program, dialect, upstream, start_tapped):
     """The window is not configured. trimtab learns it from a refusal, and the client sees no refusal.
 
     While a summary is being written, a request that fits by our count may be refused again, because this model counts
     bytes.
     """
-    flat = refusal if client_program.dialect == "chat" else None
-    model = StrictModel(TURNS, window_tokens=9000, refusal=flat)
-    upstream.answer = model.answer
+    models = play(upstream, window_tokens=9000)
+    if client_program.dialect == "chat":
+        models["read"].refusal = refuse_flatly
     tap = await start_tapped()
-    (answer,) = await drive(tap.url, f"{kind}=m")
-    assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
-    assert answer["parts"] == list(range(PARTS))
-    assert 1 <= len([item for item in model.refused if not item.asks_for_summary]) <= 3
-    check_session(dialect, tap, model)
+    answers = await drive(tap.url, *(f"{kind}={kind}" for kind in models))
+    for (kind, model), answer in zip(models.items(), answers, strict=True):
+        check_session(dialect, answer, tap.bodies_for(kind), model)
+        assert 1 <= len([item for item in model.refused if not item.asks_for_summary]) <= 3
 
 
 @HOLDING

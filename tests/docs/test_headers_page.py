@@ -12,6 +12,7 @@ from proxy.http.headers import (
     MAX_HEAD_BYTES,
     MAX_HEADER_FIELDS,
     OWN_PREFIX,
+    PROVIDER_HEADERS,
     REWRITING_HEADERS,
     write_own_headers,
 )
@@ -106,6 +107,7 @@ def test_the_page_has_every_header_that_is_dropped_replaced_or_read() -> None:
 
     assert changed >= REWRITING_HEADERS | {name.lower() for name in ENTITY_HEADERS}
     assert other >= AFFINITY_HEADERS | (ADMITTING_HEADERS - {KEY_HEADER})
+    assert {name.removesuffix("...") for name in other} >= set(PROVIDER_HEADERS)
     assert {name.lower() for name in find_code(read_page(PAGE))} >= read_by_name - {KEY_HEADER}
     assert read_by_name
 

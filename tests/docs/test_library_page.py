@@ -35,7 +35,8 @@ def test_examples_that_stand_alone_run_alone() -> None:
         for block in blocks
     ]
 
-    assert len(printed) == 3
+    assert len(printed) == 4
     assert "['truncate']" in printed[0]
-    assert " () b'{" in printed[1]
-    assert "['digest']" in printed[2]
+    assert "['truncate'] ['model', 'input']" in printed[1]
+    assert " () b'{" in printed[2]
+    assert "['digest']" in printed[3]

@@ -29,7 +29,6 @@ OF_OTHERS = {
 }  # fmt: skip
 """Texts of Kubernetes, LiteLLM, Docker and systemd."""
 NO_QUOTES = {
-    "limit=119808",
     "type: trimtab_error",
     'model="other"',
     "trimtab_estimate_error_ratio",

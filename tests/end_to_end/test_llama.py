@@ -1,6 +1,7 @@
 """A real upstream: llama.cpp's server, with a window many times smaller than the session."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import aiohttp
 import orjson
 import pytest
 from programs.llama_server import REALSERVER, make_model, run_llama
+from support.dialects.to_messages import to_messages
+from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
 
 from proxy.state.models.discovery import Windows
@@ -18,6 +21,8 @@ pytestmark = [
     pytest.mark.recorded,
     pytest.mark.skipif(not REALSERVER.is_dir(), reason="the server's scripts (../shared/realserver) are not here"),
 ]
+
+Wire = dict[str, Any]
 
 WINDOW_TOKENS = 4096
 
@@ -69,7 +74,41 @@ async def ask(client: aiohttp.ClientSession, url: str, messages: list[dict[str, 
         return response.status, orjson.loads(await response.read())
 
 
-async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(model, client, start_proxy):
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """How a session is said to the server in one dialect: the path, the body, and the tokens that it read."""
+
+    path: str
+    write: Callable[[list[Wire]], Wire]
+    read_tokens: Callable[[Wire], int]
+
+
+DIALECTS = {
+    "chat": Spoken(
+        "/chat/completions",
+        lambda messages: {"model": "tiny", "messages": messages, "max_tokens": 8},
+        lambda usage: usage["prompt_tokens"],
+    ),
+    "responses": Spoken(
+        "/responses",
+        lambda messages: to_responses({"messages": messages}, model="tiny") | {"max_output_tokens": 8},
+        lambda usage: usage["input_tokens"],
+    ),
+    "messages": Spoken(
+        "/messages",
+        lambda messages: without_tools(to_messages({"messages": messages}, model="tiny")) | {"max_tokens": 8},
+        lambda usage: usage["input_tokens"] + usage["cache_read_input_tokens"],
+    ),
+}
+
+
+def without_tools(body: Wire) -> Wire:
+    """The body without the tools that the conversion adds."""
+    return {name: value for name, value in body.items() if name != "tools"}
+
+
+@pytest.mark.parametrize("spoken", [pytest.param(spoken, id=name) for name, spoken in DIALECTS.items()])
+async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(spoken, model, client, start_proxy):
     """The server reports its window. trimtab learns from the usage that the server's tokens are bytes.
 
     Every request is answered, fits the window, and is counted as the server counts. Without trimtab, the server refuses
@@ -80,14 +119,16 @@ async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(mo
         proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
         counts = []
         for messages in requests_of(session):
-            body = orjson.dumps({"model": "tiny", "messages": messages, "max_tokens": 8})
-            async with client.post(proxy.url + "/v1/chat/completions", data=body) as response:
+            body = orjson.dumps(spoken.write(messages))
+            async with client.post(proxy.url + "/v1" + spoken.path, data=body) as response:
                 answer = orjson.loads(await response.read())
                 assert (response.status, answer.get("error")) == (200, None)
             tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
-            counts.append((answer["usage"]["prompt_tokens"], int(tokens["sent"]), int(tokens["original"])))
-        status, answer = await ask(client, llama, session["messages"][:-1])
-        assert (status, answer["error"]["type"]) == (400, "exceed_context_size_error")
+            counts.append((spoken.read_tokens(answer["usage"]), int(tokens["sent"]), int(tokens["original"])))
+        async with client.post(
+            llama + spoken.path, data=orjson.dumps(spoken.write(session["messages"][:-1]))
+        ) as refused:
+            assert (refused.status, (await refused.json())["error"]["type"]) == (400, "exceed_context_size_error")
     assert counts[-1][2] > 8 * WINDOW_TOKENS
     assert all(reported <= WINDOW_TOKENS for reported, _, _ in counts)
     # The tiny model writes no valid note, so digests are used. Their lists of names have more bytes per token of ours

@@ -1,5 +1,7 @@
 """Recorded agent sessions, replayed turn by turn through the running proxy. Most exceed the window."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
@@ -7,18 +9,39 @@ from typing import Any
 import orjson
 import pytest
 import tiktoken
-from support.checker import check_request
+from support.dialects.oddities import NotConvertibleError
+from support.dialects.spoken.all_dialects import OTHERS
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
 from support.sessions import needs_data, read_rows, recorded_files, requests_of
 
 from proxy.compaction.tokenizers.exact import load_encoding
 
 WINDOW, RESERVE = 32_000, 4_000
 
-SESSIONS = [
-    pytest.param(file.name, number, id=f"{file.stem}-{number}")
-    for file in recorded_files("conversations")
-    for number, _ in enumerate(read_rows(file))
-]
+
+def choose_session(dialect: Dialect, rows: list[dict[str, Any]]) -> int | None:
+    """The shortest session of a file that exceeds the window and that a dialect can say; None if there is none."""
+    sizes = [len(orjson.dumps(row["messages"])) for row in rows]
+    for number in sorted(range(len(rows)), key=sizes.__getitem__):
+        last = [*requests_of(rows[number]), []][-2]
+        if sizes[number] > 6 * WINDOW and last:
+            with suppress(NotConvertibleError):
+                dialect.write(last)
+                return number
+    return None
+
+
+def list_sessions() -> Iterator[Any]:
+    """All sessions in chat completions, and one of each file in each other dialect."""
+    for file in recorded_files("conversations"):
+        rows = list(read_rows(file))
+        yield from (pytest.param(CHAT, file.name, number, id=f"{file.stem}-{number}") for number in range(len(rows)))
+        for dialect in OTHERS:
+            number = choose_session(dialect, rows)
+            if number is not None:
+                yield pytest.param(dialect, file.name, number, id=f"{dialect}-{file.stem}-{number}")
+
 
 pytestmark = [needs_data, pytest.mark.recorded]
 
@@ -47,23 +70,22 @@ def count_content(messages: list[dict[str, Any]]) -> int:
     return tokens
 
 
-@pytest.mark.parametrize(("name", "number"), SESSIONS)
-async def test_session_stays_within_the_window(name, number, client, upstream, start_proxy):
+@pytest.mark.parametrize(("dialect", "name", "number"), list(list_sessions()))
+async def test_session_stays_within_the_window(dialect, name, number, *, client, upstream, start_proxy):
     """All requests succeed, are valid, fit the window, and are unchanged if no rule acted."""
     proxy = await start_proxy(f"defaults.context_window={WINDOW}", f"defaults.completion_reserve={RESERVE}")
     file = next(file for file in recorded_files("conversations") if file.name == name)
     session = list(read_rows(file))[number]
-    extra = {"tools": session["tools"]} if session.get("tools") else {}
     tools_tokens = count_text(orjson.dumps(session.get("tools") or []).decode())
     for messages in requests_of(session):
-        body = orjson.dumps({"model": "m", "messages": messages, **extra})
+        body = orjson.dumps(dialect.write(messages, session.get("tools") or ()))
         upstream.requests.clear()
-        async with client.post(proxy.url + "/v1/chat/completions", data=BytesIO(body)) as response:
+        async with client.post(proxy.url + dialect.path, data=BytesIO(body)) as response:
             await response.read()
         assert response.status == 200
         (sent,) = upstream.chats
         if "x-trimtab-decisions" not in response.headers:
             assert sent.body == body
-        assert check_request(body, sent.body) == []
+        assert dialect.check_request(body, sent.body) == []
         # May exceed the limit while a summary is being written: a request that fits the window does not wait for it.
-        assert count_content(sent.json["messages"]) + tools_tokens <= WINDOW
+        assert count_content(dialect.read(sent.json)) + tools_tokens <= WINDOW

@@ -4,29 +4,50 @@ Laws: nothing raises. The tap reads the same from a response, however it is spli
 number of bytes.
 """
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from functools import partial
 
 from fuzzing.answers import write_answer, write_models
 from fuzzing.choices import Choices
+from fuzzing.stream_events import write_messages_event, write_responses_event, write_stream
 from support.bounds import bounded
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.messages import MESSAGES
+from support.dialects.spoken.responses import RESPONSES
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
-from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.tap import PIECE_BYTES, Tap
-from proxy.wire.answers.usage import MAX_TOKENS
-from proxy.wire.chat.answer import is_part_of_answer, read_answer
+from proxy.wire.answers.usage import MAX_TOKENS, Usage
+from proxy.wire.codec import Codec, UndecodableError
 
 
 def fuzz_stream(data: bytes) -> None:
+    """Feed one chat completion."""
+    _fuzz_stream(CHAT.codec, write_answer, data)
+
+
+def fuzz_responses_stream(data: bytes) -> None:
+    """Feed one response of Responses."""
+    write = partial(write_stream, write_event=write_responses_event, keys=("type", "delta", "item", "usage", "error"))
+    _fuzz_stream(RESPONSES.codec, write, data)
+
+
+def fuzz_messages_stream(data: bytes) -> None:
+    """Feed one message."""
+    write = partial(write_stream, write_event=write_messages_event, keys=("type", "delta", "index", "usage", "error"))
+    _fuzz_stream(MESSAGES.codec, write, data)
+
+
+def _fuzz_stream(codec: Codec, write: Callable[[Choices], bytes], data: bytes) -> None:
     """Feed one response, whole and in pieces, with the normal bounds or with narrow ones."""
     choices = Choices(data)
     is_stream = not choices.happens(64)
     sizes = [1 + choices.below(1 + 16 * choices.below(16)) for _ in range(1 + choices.below(8))]
     narrow = choices.happens(64)
-    body = write_answer(choices)
-    whole, parts = (Tap(read_answer, is_stream=is_stream) for _ in range(2))
+    body = write(choices)
+    whole, parts = (codec.tap(is_stream=is_stream) for _ in range(2))
     with bounded(max_event_bytes=200, max_held_bytes=600) if narrow else nullcontext():
         whole.feed(body)
         for piece in _cut(body, sizes):
@@ -35,26 +56,43 @@ def fuzz_stream(data: bytes) -> None:
                 _check_bounds(parts, max(sizes))
         for tap in (whole, parts):
             tap.finish()
-    assert whole.usage == parts.usage, "another usage in pieces"
+    assert (whole.usage or Usage()) == (parts.usage or Usage()), "another usage in pieces"
     assert whole.text_chars == parts.text_chars, "another text in pieces"
     assert whole.count_completion(count_by_heuristic) == parts.count_completion(count_by_heuristic), "other tokens"
     for tokens in (whole.usage.prompt_tokens, whole.usage.completion_tokens) if whole.usage else ():
         assert tokens is None or 0 <= tokens <= 3 * MAX_TOKENS, "usage out of bounds"
-    _check_first_event(body, sizes)
+    for keeps_all in (False, True):
+        _check_first_event(codec, body, sizes, keeps_all=keeps_all)
+    codec.write_event(200, body)
+    codec.write_event(500, body)
+    with suppress(UndecodableError):
+        codec.read_completion(body)
+    codec.read_refused_parameter(body)
 
 
-def _check_first_event(body: bytes, sizes: list[int]) -> None:
-    """No byte of a stream's beginning is lost, and its first event is the same in pieces."""
-    whole, parts = FirstEvent(is_part_of_answer), FirstEvent(is_part_of_answer)
-    assert whole.feed(body) + whole.held == body, "bytes are lost"
+def _check_first_event(codec: Codec, body: bytes, sizes: list[int], *, keeps_all: bool) -> None:
+    """No line of a stream's beginning is lost, and its first event is the same in pieces and can be read.
+
+    Only what has no data may pass something: comments, and events that nobody would dispatch.
+    """
+    whole, parts = (codec.hold_first_event(keeps_all=keeps_all) for _ in range(2))
+    assert _sort_lines(whole.feed(body) + whole.held) == _sort_lines(body), "lines are lost"
     fed = passed = b""
     for piece in _cut(body, sizes):
         if parts.is_done:
             break
         fed += piece
         passed += parts.feed(piece)
-    assert passed + parts.held == fed, "bytes are lost in pieces"
+    assert _sort_lines(passed + parts.held) == _sort_lines(fed), "lines are lost in pieces"
     assert whole.data == parts.data, "another first event in pieces"
+    codec.read_refusal(200, whole.data or body)
+    codec.read_refusal(400, body)
+
+
+def _sort_lines(stream: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The lines with data in order, and all lines in any order."""
+    lines = stream.split(b"\n")
+    return [line for line in lines if line.startswith(b"data:")], sorted(lines)
 
 
 def _cut(body: bytes, sizes: list[int]) -> Iterator[bytes]:

@@ -1,13 +1,9 @@
 """Bodies of chat completions: plain sessions, sessions with oddities, damaged ones, and arbitrary bytes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fuzzing.choices import Choices, dump
-
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.treatment import Budget
 
 Wire = dict[str, Any]
 MAX_ROWS = 18
@@ -51,28 +47,6 @@ _TOOL = {
     "type": "function",
     "function": {"name": "run", "description": "Runs.", "parameters": {"type": "object", "properties": {}}},
 }
-
-
-def choose_policy(choices: Choices) -> Policy:
-    """A policy with any strategy and a small window, so that its rules act."""
-    policy = Policy(
-        completion_reserve=choices.pick((0, 200)),
-        result_budget=Budget(choices.pick((300, 64, 1)), choices.pick((None, 600))),
-        protect_turns=choices.below(3),
-        keep_user_tokens=choices.pick((200, 0)),
-        summary_max_tokens=choices.pick((200, 64)),
-        summary_min_steps=choices.pick((1, 3, 6)),
-        summary_role=choices.pick(tuple(SummaryRole)),
-        prices=choices.pick((Prices(0.0, 0.0, 0.0), Prices())),
-        token_ratio=choices.pick((1.0, 1.0, 0.5, 1.7)),
-    )
-    return replace(
-        policy,
-        context_window=choices.pick((1600, 1024, 2400, 4000, 128_000)),
-        low_water=choices.pick((0.4, 0.2)),
-        overflow_strategy=choices.pick(tuple(OverflowStrategy)),
-        on_exceeded=choices.pick(tuple(OnExceeded)),
-    )
 
 
 def write_body(choices: Choices) -> tuple[bytes, bool]:

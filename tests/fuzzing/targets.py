@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from fuzzing.answer_targets import fuzz_models, fuzz_stream
+from fuzzing.answer_targets import fuzz_messages_stream, fuzz_models, fuzz_responses_stream, fuzz_stream
 from fuzzing.chat import fuzz_chat
 from fuzzing.config_targets import fuzz_config
+from fuzzing.dialect_targets import fuzz_messages, fuzz_responses
 from fuzzing.json_targets import fuzz_spans, fuzz_surrogates
 from fuzzing.lesson_targets import fuzz_lessons, fuzz_quotes
 from fuzzing.odds_targets import fuzz_addresses, fuzz_stored
@@ -37,7 +38,11 @@ class Target:
 
 TARGETS = {
     "chat": Target(fuzz_chat, 100),
-    "stream": Target(fuzz_stream, 200),
+    "responses": Target(fuzz_responses, 60),
+    "messages": Target(fuzz_messages, 60),
+    "stream": Target(fuzz_stream, 100),
+    "responses-stream": Target(fuzz_responses_stream, 80),
+    "messages-stream": Target(fuzz_messages_stream, 80),
     "config": Target(fuzz_config, 30),
     "lessons": Target(fuzz_lessons, 50),
     "quotes": Target(fuzz_quotes, 50),

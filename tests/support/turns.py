@@ -17,7 +17,7 @@ from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.sse import write_event as write_sse_event
 from proxy.wire.answers.tap import Piece, Tap
 from proxy.wire.answers.usage import Usage
-from proxy.wire.codec import (
+from proxy.wire.codec import Adapted, (
     PROMPT_TOO_LONG,
     Completion,
     Counting,
@@ -186,6 +186,9 @@ class TurnsCodec:
         shares = lambda left, right: {left.role, right.role} <= USER_SIDE  # noqa: E731 - a name makes the rule readable
         written, ending = write_elements(Source(request.body, array, before), after, _write_items, shares)
         return (*written.pieces, ending)
+
+    def adapt(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+        return Adapted(pieces)
 
     def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
         return Tap(_read_answer, is_stream=is_stream, asks_usage=asks_usage)

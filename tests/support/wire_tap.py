@@ -25,6 +25,10 @@ class WireTap:
         """The bodies, decoded from JSON."""
         return [orjson.loads(body) for body in self.bodies]
 
+    def bodies_for(self, model: str) -> list[bytes]:
+        """The bodies of the requests for a model."""
+        return [body for body in self.bodies if orjson.loads(body)["model"] == model]
+
 
 @asynccontextmanager
 async def tap_wire(url: str) -> AsyncIterator[WireTap]:

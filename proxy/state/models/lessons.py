@@ -40,9 +40,9 @@ class Sent:
 
     prompt_tokens: by our count.
     max_tokens: the maximum completion that it asked for; None if it named none.
-    is_text: it contains only text that every model reads.
-    is_counted: our count covers every member of the request that a server may read. Only then does a different count
-        of the upstream say something about the vocabulary.
+    is_text: it contains only text.
+    is_counted: our count covers exactly what a server reads of the request. Only then does a different count of the
+        upstream say something about the vocabulary.
     messages_share: the messages' share of the body's bytes.
     ratios: bounds of the model's ratio.
     """

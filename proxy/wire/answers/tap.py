@@ -92,9 +92,10 @@ class Tap:
                 self._catch_up(skips=self._asks_usage)
             return
         self._body_bytes += len(chunk)
-        self._body += chunk[: max(MAX_BODY_BYTES - len(self._body), 0)]
+        room_bytes = max(MAX_BODY_BYTES - len(self._body), 0)
+        self._body += chunk[:room_bytes]
         if self._body_bytes > MAX_BODY_BYTES:
-            self._seek_usage(chunk)
+            self._seek_usage(chunk[room_bytes:])
 
     def finish(self) -> None:
         """The body has ended: read everything that is left."""

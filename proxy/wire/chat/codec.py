@@ -6,6 +6,7 @@ import orjson
 
 from proxy.wire.chat import answer, question, request
 from proxy.wire.codec import Request
+from proxy.wire.routing.model import peek_model
 
 
 class ChatCodec:
@@ -18,12 +19,13 @@ class ChatCodec:
 
     read = request.read_request
     clean = staticmethod(request.clean_request)
-    peek_model = staticmethod(request.peek_model)
+    peek_model = staticmethod(peek_model)
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)
     count_format = staticmethod(request.count_format_tokens)
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
+    adapt = staticmethod(request.adapt_request)
 
     tap = staticmethod(answer.make_tap)
     hold_first_event = staticmethod(answer.hold_first_event)

@@ -3,7 +3,6 @@
 Law: everything that no rule touched keeps its bytes: messages, the white space between them, and all other members.
 """
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ import msgspec
 
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Codec, Counting, Request, UndecodableError, Unsent
+from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError, Unsent
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.transcript.beginnings import Begun
@@ -26,7 +25,6 @@ from rules.tokens.messages import count_format, count_shared_frame, count_tools
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
 text of this many times their length."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
 _COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
@@ -65,12 +63,6 @@ FORM = Form(
 )
 
 
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
-
-
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
     """Split a body into its messages without decoding them; see `split_body`. Raises UndecodableError."""
     decoded, raws, beginning = split_body(FORM, body, begun, max_chars=max_chars)
@@ -107,7 +99,7 @@ def clean_request(request: Request, _: Unsent) -> tuple[bytes, tuple[Decision, .
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    new = request.raws[len(recall(request.raws, request.beginning, known).messages) :]
+    new = request.raws[recall(request.raws, request.beginning, known).elements :]
     return known.count_unknown_bytes(new, request.fixed, TOOLS_FACTOR)
 
 
@@ -176,3 +168,8 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
 def _write_element(placed: Sequence[Placed]) -> bytes:
     ((message, _),) = placed
     return encode_message(message)
+
+
+def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    """The body itself: no provider must be told that its transcript was changed."""
+    return Adapted(pieces)

@@ -1,6 +1,7 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
 
-from proxy.wire.messages import answer, question, request, system
+from proxy.wire.messages import answer, binding, question, request, system
+from proxy.wire.routing.model import peek_model
 
 
 class MessagesCodec:
@@ -15,12 +16,13 @@ class MessagesCodec:
 
     read = request.read_request
     clean = staticmethod(system.clean_request)
-    peek_model = staticmethod(request.peek_model)
+    peek_model = staticmethod(peek_model)
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)
     count_format = staticmethod(request.count_format_tokens)
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
+    adapt = staticmethod(binding.bind_thinking)
 
     tap = staticmethod(answer.make_tap)
     hold_first_event = staticmethod(answer.hold_first_event)

@@ -20,6 +20,9 @@ from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.elements import Placed
 from rules.conversation import Conversation, Message, Role
 
+SURE_FACTOR = 2
+"""If the client's own limit is this many times that of the summary, it is not exceeded: a model refuses a larger limit
+than it has, and Claude Code allows thinking nearly all of its limit. Chosen: this leaves room to think."""
 _USER_SIDE = frozenset({Role.USER, Role.TOOL})
 
 
@@ -63,7 +66,10 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
     groups = _group([*zip(marked.messages, marked.origins, strict=True), (asked, None)])
     elements = b",".join(write_element(request.raws, group) for group in groups)
     members["messages"] = msgspec.Raw(b"[" + elements + b"]")
-    return msgspec.json.encode({**members, **_write_parameters(question, read_thinking(members))})
+    parameters = _write_parameters(question, read_thinking(members))
+    if request.max_tokens is not None and request.max_tokens >= SURE_FACTOR * question.max_tokens:
+        parameters["max_tokens"] = min(parameters["max_tokens"], request.max_tokens)
+    return msgspec.json.encode({**members, **parameters})
 
 
 def _group(placed: list[Placed]) -> list[list[Placed]]:

@@ -4,7 +4,6 @@ Law: everything that no rule touched keeps its bytes: elements, blocks, the whit
 members. `system` is a message of the conversation, but no rule changes it, so it keeps its bytes, too.
 """
 
-import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Source, write_elements
 from proxy.wire.transcript.known import FixedTokens, KnownView
 from proxy.wire.transcript.units import decode_units, recall
@@ -32,9 +32,12 @@ from rules.tokens.tool_schemas import as_schema
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Measured: as in the dialect of chat completions; rendering hostile
 tools takes as long as counting a text of this many times their length."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(alternates=True, has_system_messages=False)
+SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False)
+"""With thinking, the last message of an assistant must begin with thinking, which nobody can write for the model. So no
+line of an assistant is inserted. Anthropic's API joins user messages that follow each other. Source: its pages on
+extended thinking and on the Messages API."""
 OUTSIDE = Origin(0, 0)
 """The position of the system message: before all elements, and in none of them."""
 
@@ -72,12 +75,6 @@ FORM = Form(
 )
 
 
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
-
-
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
     """Split a body into its elements without decoding them; see `split_body`. Raises UndecodableError.
 
@@ -110,7 +107,7 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    new = request.raws[len(recall(request.raws, request.beginning, known).messages) :]
+    new = request.raws[recall(request.raws, request.beginning, known).elements :]
     return known.count_unknown_bytes((*_list_system(request), *new), _list_counted(request), TOOLS_FACTOR)
 
 
@@ -128,12 +125,14 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     outside: tuple[Message, ...] = tuple([message for found in system for message in found])
-    messages = outside + decoded.messages
+    # Anthropic's API ignores what is before its compaction. Source: its page on compaction.
+    messages = outside + discount_compacted(decoded.messages)
     tokens = fixed.format_tokens + fixed.tools_tokens
     if fixed.has_functions and messages:
         tokens += count_shared_frame(messages[0], counting.count, counting.costs)
     origins = (OUTSIDE,) * len(outside) + decoded.origins
-    return Conversation(messages, max(tokens, 0), origins, SHAPE, continues)
+    shape = SHAPE_WITH_THINKING if request.is_reasoning else SHAPE
+    return Conversation(messages, max(tokens, 0), origins, shape, continues)
 
 
 _MARK = b"system:"

@@ -35,6 +35,7 @@ class Overflow:
     prompt_tokens, completion_tokens: the parts of `requested`.
     excess_tokens: by how much the prompt was too long.
     is_flat: the body has no `error` object, so clients would not see its message.
+    is_coded: a code of the server says that this is an overflow, so the words of its text prove nothing more.
     """
 
     kind: Kind
@@ -46,6 +47,7 @@ class Overflow:
     completion_tokens: int | None = None
     excess_tokens: int | None = None
     is_flat: bool = False
+    is_coded: bool = False
 
 
 _NOT_OUTWEIGHED = frozenset({Kind.STRING, Kind.COMPLETION, Kind.GENERATION})
@@ -92,7 +94,7 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
     limit, requested = members.get("n_ctx"), members.get("n_prompt_tokens")
     if _is_number(limit) and _is_number(requested):
         found = replace(found, limit=limit, requested=requested, prompt_tokens=requested)
-    return replace(found, is_flat="error" not in answer)
+    return replace(found, is_flat="error" not in answer, is_coded=has_code)
 
 
 def _unwrap(answer: dict[str, Any]) -> dict[str, Any]:

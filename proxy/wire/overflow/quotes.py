@@ -64,7 +64,7 @@ def find_quotes(overflow: Overflow, body: bytes) -> Quoted:
 def _find_words(overflow: Overflow, text: str) -> Iterator[str]:
     """The letters and digits to search for: each number that is used, with the text before it.
 
-    If the text has none of these numbers: the words by which it was recognised as a refusal.
+    If the text has none of these numbers: the words by which it was recognised as a refusal, unless a code tells that.
     """
     used = set(_find_numbers(overflow))
     is_told = False
@@ -74,7 +74,7 @@ def _find_words(overflow: Overflow, text: str) -> Iterator[str]:
             is_told = True
             if before:
                 yield before + _letters(match[0])
-    if not is_told:
+    if not is_told and not overflow.is_coded:  # no client can plant a code, which is apart from the text
         for wording in MEANINGS:
             found = wording.pattern.search(text) if wording.kind is Kind.PROMPT else None
             if found is not None and _letters(found[0]):

@@ -1,6 +1,7 @@
 """The dialect of OpenAI's Responses API: POST /v1/responses."""
 
 from proxy.wire.responses import answer, clean, errors, question, request
+from proxy.wire.routing.model import peek_model
 
 
 class ResponsesCodec:
@@ -13,12 +14,13 @@ class ResponsesCodec:
 
     read = request.read_request
     clean = staticmethod(clean.clean_request)
-    peek_model = staticmethod(request.peek_model)
+    peek_model = staticmethod(peek_model)
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)
     count_format = staticmethod(request.count_format_tokens)
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
+    adapt = staticmethod(request.adapt_request)
 
     tap = staticmethod(answer.make_tap)
     hold_first_event = staticmethod(answer.hold_first_event)

@@ -105,8 +105,11 @@ def _decode_alone(raw: bytes, members: dict[str, msgspec.Raw], counting: Countin
     message = Message(role, raw=raw, wire_role=item_type)
     if item_type in LOCAL_TYPES:
         return replace(message, digest=digest_message(message, (write_canonical(raw),)))
-    media = (Media(raw, counting.count(raw.decode("utf-8", "replace"))),)
-    message = replace(message, media=media, has_uncounted=item_type == REFERENCE)
+    text = raw.decode("utf-8", "replace")
+    if role is Role.SYSTEM:
+        message = replace(message, texts=(text,))
+    else:
+        message = replace(message, media=(Media(raw, counting.count(text)),), has_uncounted=item_type == REFERENCE)
     return _finish(message, (write_canonical(raw),), counting)
 
 

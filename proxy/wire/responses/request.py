@@ -3,7 +3,6 @@
 Law: everything that no rule touched keeps its bytes: items, the white space between them, and all other members.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.codec import Codec, Counting, Request, UndecodableError
+from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.json.spans import find_member
@@ -20,15 +19,15 @@ from proxy.wire.responses.message import decode_unit, encode_message, find_call_
 from proxy.wire.responses.units import REFERENCE, find_units
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
 from proxy.wire.transcript.units import decode_units, join_units, recall
-from rules.conversation import Conversation, Message, Origin
+from rules.conversation import Conversation, Message, Origin, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted for chat completions, whose tools are rendered alike."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
 _OUTSIDE = Origin(0, 0)
@@ -50,18 +49,15 @@ class _Body(msgspec.Struct):
     text: msgspec.Raw = msgspec.Raw()
 
 
+_READ_ANYWAY = frozenset({Role.SYSTEM, Role.USER})
+"""Roles of the messages before a compaction item that the model still reads. Source: OpenAI's guide on compaction: a
+compacted window begins with the user's messages; items of the model and results before it may be left out."""
 FORM = Form(
     b'"input"',
     msgspec.json.Decoder(_Body).decode,
     lambda body: body.input if isinstance(body.input, list) else (),
     lambda body: (body.tools, body.text),
 )
-
-
-def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of an undecoded body names; the empty string if it names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
@@ -106,7 +102,7 @@ def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
     recalled = recall(request.raws, request.beginning, known, find_units)
-    start = recalled.origins[-1].stop if recalled.origins else 0
+    start = recalled.elements
     new = join_units(request.raws, find_units(request.raws, start))
     return known.count_unknown_bytes([*_read_system(request), *new], request.fixed[3:], TOOLS_FACTOR)
 
@@ -121,7 +117,8 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
         messages, origins = decode_units(request.raws, request.beginning, known, decode, find_units)
         system = [message for found in known.decode(_read_system(request), decode) for message in found]
         fixed = _count_fixed(request, counting)
-        continues = any(request.fixed[1:3]) or any(message.wire_role == REFERENCE for message in messages)
+        continues = any(request.fixed[1:3]) or _lacks_calls(messages)
+        messages = discount_compacted(messages, _READ_ANYWAY)
         if system:
             messages, origins = (*system, *messages), (_OUTSIDE, *origins)
         tokens = fixed.format_tokens + fixed.tools_tokens
@@ -130,6 +127,20 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     return Conversation(messages, max(tokens, 0), origins, continues=continues)
+
+
+def _lacks_calls(messages: Sequence[Message]) -> bool:
+    """Whether references may stand for what results answer, or for items of unknown kind: then nothing may be cut."""
+    if any(message.wire_role == REFERENCE for message in messages):
+        return True
+    if not any(message.has_uncounted and REFERENCE.encode() in message.raw for message in messages):
+        return False
+    asked: set[str] = set()
+    for message in messages:
+        if message.answers is not None and message.answers not in asked:
+            return True
+        asked.update(call.id for call in message.tool_calls)
+    return False
 
 
 def count_format_tokens(request: Request, counting: Counting) -> int:
@@ -216,3 +227,8 @@ class _Writer:
         if self._call_types is None and not message.raw:
             self._call_types = find_call_types(self._messages)
         return encode_message(message, self._call_types or {})
+
+
+def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    """The body itself: no provider must be told that its transcript was changed."""
+    return Adapted(pieces)

@@ -18,7 +18,7 @@ from rules.conversation import CountTokens, Media, Message, ToolCall
 from rules.tokens.families import Costs
 
 _APPROVAL, _COMPUTER, _PATCH = "mcp_approval_response", "computer_call_output", "apply_patch_call_output"
-_SHELL = "shell_call_output"
+_SHELL, _LOCAL_SHELL = "shell_call_output", "local_shell_call_output"
 _SAID = {
     "function_call": ("", "arguments"),
     "custom_tool_call": ("", "input"),
@@ -68,7 +68,7 @@ def read_answered_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
     """The id of the call that a result answers. A local shell's result may have it as its own `id`."""
     if item_type == _APPROVAL:
         return _read_id(members, ("approval_request_id",))
-    return _read_id(members, ("call_id", "id") if item_type == "local_shell_call_output" else ("call_id",))
+    return _read_id(members, ("call_id", "id") if item_type == _LOCAL_SHELL else ("call_id",))
 
 
 def _read_id(members: dict[str, msgspec.Raw], keys: Sequence[str]) -> str:
@@ -176,6 +176,8 @@ def write_missing_result(call_id: str, text: str, call_type: str) -> bytes:
         said = {"call_id": call_id, "output": orjson.Fragment(b"[" + _write_chunk(text, failed=True) + b"]")}
     elif item_type == _PATCH:
         said = {"call_id": call_id, "status": "failed", "output": text}
+    elif item_type == _LOCAL_SHELL:
+        said = {"id": call_id, "output": text}
     else:
         said = {"call_id": call_id, "output": text}
     return orjson.dumps({"type": item_type, **said})

@@ -13,13 +13,16 @@ from proxy.wire.content.read import read_content, read_media, write_canonical
 from proxy.wire.content.schemas import decode_or_none, write_compact
 from proxy.wire.responses.cost import count_sealed, has_uncounted
 from proxy.wire.responses.results import read_call, read_output
-from proxy.wire.responses.units import COMPACTIONS, Kind, read_type, tell_kind
+from proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, read_type, tell_kind
 from rules.conversation import CountTokens, Media, Message, Role, ToolCall
 from rules.tokens.families import Costs
 from rules.tokens.tool_schemas import as_schema
 
 LOCAL_TYPES = frozenset({"ghost_snapshot"})
 """Types of items that clients keep for themselves. No server reads them. Source: Codex."""
+REFERENCED_TOKENS = 100
+"""Tokens of an item of which only the id is known. Measured: the mean of an assistant's text in recorded sessions is a
+little above this."""
 _SAID = {
     "web_search_call": ("action",),
     "file_search_call": ("queries", "results"),
@@ -124,6 +127,9 @@ class Said:
     def _add_served(self, raw: bytes, item_type: str, members: dict[str, msgspec.Raw]) -> None:
         """Add a call that its server has answered. The server may render more than the item has."""
         self._has_uncounted = True
+        if item_type == REFERENCE:
+            self.sealed_tokens += REFERENCED_TOKENS
+            self.canonical.append(write_canonical(raw))
         if item_type in _SCHEMAS:
             self.extra_texts += _find_texts(decode_or_none(members.get(_SCHEMAS[item_type])))
         for name in _SAID.get(item_type, ()):

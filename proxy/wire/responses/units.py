@@ -13,6 +13,7 @@ import msgspec
 from proxy.wire.json.repair import DECODE_ERRORS, mend
 
 REFERENCE = "item_reference"
+"""Type of an item that stands for one that the server has stored. Clients refer to what the model said."""
 COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
 """Types of items that stand for everything before them. Source: OpenAI's Python SDK; Codex."""
 RESULT_TYPES = {
@@ -57,8 +58,8 @@ _KINDS = {
     "program_output": Kind.PROGRAM_END,
     **dict.fromkeys(RESULT_TYPES, Kind.CALL),
     **dict.fromkeys(RESULT_TYPES.values(), Kind.RESULT),
-    **dict.fromkeys(_SERVED, Kind.MODEL),
-    **dict.fromkeys((*COMPACTIONS, REFERENCE, "additional_tools", "configuration_update"), Kind.ALONE),
+    **dict.fromkeys((*_SERVED, REFERENCE), Kind.MODEL),
+    **dict.fromkeys((*COMPACTIONS, "additional_tools", "configuration_update"), Kind.ALONE),
 }
 _OUTSIDE_RUNS = frozenset({Kind.ALONE, Kind.RESULT})
 _OPENS_NO_RUN = frozenset({Kind.ALONE, Kind.RESULT, Kind.UNKNOWN})
@@ -102,25 +103,32 @@ class _Run:
     stop: where the run ends without the reasoning at its end.
     """
 
-    __slots__ = ("_has_open_calls", "_has_speech", "_in_program", "start", "stop")
+    __slots__ = ("_has_open_calls", "_has_reasoning", "_has_speech", "_in_program", "start", "stop")
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, *, has_reasoning: bool = False) -> None:
         self.start = self.stop = start
+        self._has_reasoning = has_reasoning
         self._has_speech = self._has_open_calls = self._in_program = False
 
     def takes(self, kind: Kind) -> bool:
         """Whether the next item belongs to the items of the model, too."""
         return kind not in _OUTSIDE_RUNS or (self._in_program and kind is Kind.RESULT)
 
-    def is_over(self, kind: Kind) -> bool:
-        """Whether the next item begins another message of the model, with the reasoning before it."""
-        return kind is Kind.SPEECH and self._has_speech and not self._has_open_calls and not self._in_program
+    def is_over(self, at: int, kind: Kind) -> bool:
+        """Whether the item at this index begins another message of the model, with the reasoning right before it.
+
+        A message without such reasoning belongs to the earlier reasoning of the run, if there is any.
+        """
+        if kind is not Kind.SPEECH or not self._has_speech or self._has_open_calls or self._in_program:
+            return False
+        return at > self.stop or not self._has_reasoning
 
     def add(self, at: int, kind: Kind) -> None:
         """Add the item at this index."""
         if kind is not Kind.REASONING:
             self.stop = at + 1
         self._has_speech = self._has_speech or kind is Kind.SPEECH
+        self._has_reasoning = self._has_reasoning or kind is Kind.REASONING
         self._has_open_calls = self._has_open_calls or (kind is Kind.CALL and not self._in_program)
         self._in_program = (self._in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
 
@@ -138,9 +146,9 @@ def find_units(raws: Sequence[bytes], start: int = 0) -> Iterator[tuple[int, int
             continue
         if run is None:
             run = _Run(at)
-        elif run.is_over(kind):
+        elif run.is_over(at, kind):
             yield run.start, run.stop
-            run = _Run(run.stop)
+            run = _Run(run.stop, has_reasoning=at > run.stop)
         run.add(at, kind)
     if run is not None:
         yield run.start, len(raws)

@@ -37,6 +37,11 @@ class Decoded(NamedTuple):
     messages: tuple[Message, ...] = ()
     origins: tuple[Origin, ...] = ()
 
+    @property
+    def elements(self) -> int:
+        """The number of elements that the messages come from."""
+        return self.origins[-1].stop if self.origins else 0
+
 
 @dataclass(slots=True, eq=False)
 class Beginning:

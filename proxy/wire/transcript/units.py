@@ -32,7 +32,7 @@ def decode_units(
     find_units: None if each element is a unit.
     """
     recalled = recall(raws, beginning, known, find_units)
-    start = recalled.origins[-1].stop if recalled.origins else 0
+    start = recalled.elements
     if start == len(raws):
         return recalled
     units = [(at, at + 1) for at in range(start, len(raws))] if find_units is None else list(find_units(raws, start))

@@ -1,19 +1,23 @@
 """Compaction of one request's bytes."""
 
 from collections.abc import Iterator, Sequence
+from string import ascii_lowercase
+from typing import Any
 
 import msgspec
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect, list_texts
 
 from proxy.compaction.caches import Caches, make_known
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.chat.codec import CHAT
 from proxy.wire.transcript.beginnings import Beginning, Beginnings
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices
@@ -30,10 +34,10 @@ def _step(number: int, result: str) -> list[dict[str, object]]:
     ]
 
 
-def _body(*results: str, **more: object) -> bytes:
+def _body(*results: str, dialect: Dialect = CHAT, tools: Sequence[dict[str, object]] = (), **more: object) -> bytes:
     head = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
     steps = [message for number, result in enumerate(results) for message in _step(number, result)]
-    return orjson.dumps({"model": "m", "messages": head + steps, **more}, option=orjson.OPT_INDENT_2)
+    return orjson.dumps(dialect.write([*head, *steps], tools, **more), option=orjson.OPT_INDENT_2)
 
 
 def _settings(text: str = "{}") -> PolicyConfig:
@@ -48,59 +52,93 @@ def compactor() -> Compactor:
     return Compactor(count_by_heuristic)
 
 
-def _compact(compactor: Compactor, body: bytes, settings: PolicyConfig, summary: Summary | None = None) -> Compacted:
-    return compactor.apply(compactor.plan(CHAT.read(body), settings.to_policy(Prices())), summary)
+def _compact(
+    compactor: Compactor,
+    body: bytes,
+    settings: PolicyConfig,
+    summary: Summary | None = None,
+    dialect: Dialect = CHAT,
+) -> Compacted:
+    return compactor.apply(compactor.plan(dialect.codec.read(body), settings.to_policy(Prices())), summary)
 
 
-def test_where_nothing_is_to_be_done_the_body_is_the_clients_own(compactor: Compactor) -> None:
+@each_dialect
+def test_where_nothing_is_to_be_done_the_body_is_the_clients_own(compactor: Compactor, dialect: Dialect) -> None:
     """The body is the same object, there are no decisions, and the tokens sent equal the original ones."""
-    body = _body("ok", "ok")
+    body = _body("ok", "ok", dialect=dialect)
 
-    compacted = _compact(compactor, body, _settings())
+    compacted = _compact(compactor, body, _settings(), dialect=dialect)
     assert compacted.body is body
     assert (compacted.decisions, compacted.sent_tokens) == ((), compacted.original_tokens)
     assert compacted.limit_tokens == 128_000 - 8192
 
 
-def test_a_long_result_is_the_only_thing_that_changes(compactor: Compactor) -> None:
+@each_dialect
+def test_a_long_result_is_the_only_thing_that_changes(compactor: Compactor, dialect: Dialect) -> None:
     """Every other byte of the body is the client's, including separators."""
-    body = _body("ok", LONG, "ok", stream=True)
-    compacted = _compact(compactor, body, _settings())
+    body = _body("ok", LONG, "ok", dialect=dialect, stream=True)
+    compacted = _compact(compactor, body, _settings(), dialect=dialect)
 
-    short = orjson.loads(compacted.body)["messages"][5]["content"]
+    short = dialect.read_results(orjson.loads(compacted.body))[1]
     raw = next(line for line in body.splitlines() if b"nothing of note" in line)
     assert [decision.rule for decision in compacted.decisions] == ["truncate"]
     assert len(short) < len(LONG)
-    message_start, message_stop = body.rindex(b"{", 0, body.index(raw)), body.index(b"}", body.index(raw)) + 1
-    assert compacted.body.startswith(body[:message_start])
-    assert compacted.body.endswith(body[message_stop:])
+    start, stop = body.rindex(b"\n    {", 0, body.index(raw)), body.index(b"\n    }", body.index(raw))
+    assert compacted.body.startswith(body[:start])
+    assert compacted.body.endswith(body[stop + len(b"\n    }") :])
 
 
-def test_the_summary_stands_for_what_was_cut(compactor: Compactor) -> None:
-    """A given text is used, else the digest. The body is within the limit, and every call is answered."""
-    body = _body(*["x" * 1500] * 20)
+@each_dialect
+def test_the_summary_stands_for_what_was_cut(compactor: Compactor, dialect: Dialect) -> None:
+    """A given text is used, else the digest. The body is valid and within the limit, and every call is answered."""
+    body = _body(*["x" * 1500] * 20, dialect=dialect)
 
-    with_text = _compact(compactor, body, SMALL, Summary("WRITTEN BY A MODEL", by_model=True))
-    digest = _compact(compactor, body, SMALL)
+    with_text = _compact(compactor, body, SMALL, Summary("WRITTEN BY A MODEL", by_model=True), dialect)
+    digest = _compact(compactor, body, SMALL, dialect=dialect)
     assert b"WRITTEN BY A MODEL" in with_text.body
     assert with_text.decisions[-1].rule == "summarise"
     assert digest.decisions[-1].rule == "digest"
     for compacted in (with_text, digest):
-        messages = orjson.loads(compacted.body)["messages"]
+        assert dialect.check_request(body, compacted.body) == []
+        messages = dialect.read(orjson.loads(compacted.body))
         assert messages[0] == {"role": "system", "content": "Be brief."}
-        assert messages[1]["content"].startswith("Fix the bug.")
+        assert list_texts(messages[1])[0].startswith("Fix the bug.")
         assert compacted.sent_tokens <= compacted.limit_tokens < compacted.original_tokens
         calls = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
         assert calls == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
 
 
-def test_any_replica_decides_the_same(compactor: Compactor) -> None:
+@each_dialect
+def test_any_replica_decides_the_same(compactor: Compactor, dialect: Dialect) -> None:
     """A compactor that saw the session grow and one that never saw it forward the same bytes."""
     results = [LONG, *["x" * 1500] * 12]
     for length in range(1, len(results) + 1):
-        body = _body(*results[:length])
+        body, new = _body(*results[:length], dialect=dialect), Compactor(count_by_heuristic)
 
-        assert _compact(compactor, body, SMALL) == _compact(Compactor(count_by_heuristic), body, SMALL)
+        assert _compact(compactor, body, SMALL, dialect=dialect) == _compact(new, body, SMALL, dialect=dialect)
+
+
+def test_the_dialects_make_the_same_decisions(compactor: Compactor) -> None:
+    """A session that grows is cut at the same messages in each dialect; what is sent says and costs the same."""
+    results = [LONG, *(letter * 1500 for letter in ascii_lowercase)]
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    tools = [{"type": "function", "function": {"name": "run", "description": "Runs.", "parameters": schema}}]
+    for length in range(1, len(results) + 1):
+        seen = []
+        for dialect in DIALECTS:
+            body = msgspec.json.format(
+                _body(*results[:length], dialect=dialect, tools=tools, max_tokens=500), indent=-1
+            )
+            compacted = _compact(compactor, body, SMALL, dialect=dialect)
+            said = [list_said(one) for one in dialect.read(orjson.loads(compacted.body))]
+            seen.append((compacted.decisions, compacted.original_tokens, compacted.sent_tokens, said))
+        assert seen == seen[:1] * len(seen)
+
+
+def list_said(message: dict[str, Any]) -> tuple[str, str, list[str]]:
+    """The role, the text and the ids of the calls of a message."""
+    calls = [call["id"] for call in message.get("tool_calls") or ()]
+    return message["role"], "\n\n".join(list_texts(message)), calls
 
 
 def test_messages_that_are_alike_are_spliced_alike_by_all(compactor: Compactor) -> None:
@@ -114,36 +152,41 @@ def test_messages_that_are_alike_are_spliced_alike_by_all(compactor: Compactor) 
     assert _compact(compactor, body, SMALL).body == first.body
 
 
-def test_what_the_codec_forgot_changes_no_byte() -> None:
+@each_dialect
+def test_what_the_codec_forgot_changes_no_byte(dialect: Dialect) -> None:
     """The caches only save time. If one loses its entries, the forwarded bytes stay the same."""
-    body = _body("ok", LONG, "ok")
+    body = _body("ok", LONG, "ok", dialect=dialect)
     caches = Caches()
-    first = _compact(Compactor(count_by_heuristic, caches=caches), body, _settings())
+    first = _compact(Compactor(count_by_heuristic, caches=caches), body, _settings(), dialect=dialect)
     caches.known = make_known()
 
-    assert _compact(Compactor(count_by_heuristic, caches=caches), body, _settings()).body == first.body
+    again = _compact(Compactor(count_by_heuristic, caches=caches), body, _settings(), dialect=dialect)
+    assert again.body == first.body
 
 
-def test_compactors_share_their_caches_but_no_counts() -> None:
+@each_dialect
+def test_compactors_share_their_caches_but_no_counts(dialect: Dialect) -> None:
     """Each compactor plans as if it were alone. It does not use what another one has counted."""
-    body = _body(LONG, *["x" * 1500] * 12)
+    body = _body(LONG, *["x" * 1500] * 12, dialect=dialect)
     caches = Caches()
     counts = (count_by_heuristic, lambda text: 2 * count_by_heuristic(text))
     for number, count in enumerate(counts):
         shared = Compactor(count, caches=caches, number=number)
-        assert shared.uncounted_bytes(CHAT.read(body)) > len(LONG)
-        assert _compact(shared, body, SMALL) == _compact(Compactor(count), body, SMALL)
+        assert shared.uncounted_bytes(dialect.codec.read(body)) > len(LONG)
+        alone = _compact(Compactor(count), body, SMALL, dialect=dialect)
+        assert _compact(shared, body, SMALL, dialect=dialect) == alone
 
 
-def test_a_request_seen_before_has_nothing_uncounted(compactor: Compactor) -> None:
+@each_dialect
+def test_a_request_seen_before_has_nothing_uncounted(compactor: Compactor, dialect: Dialect) -> None:
     """Only new parts are uncounted, and only they may need a thread."""
-    body = _body("ok", LONG)
-    before = compactor.uncounted_bytes(CHAT.read(body))
-    _compact(compactor, body, _settings())
+    read, body = dialect.codec.read, _body("ok", LONG, dialect=dialect)
+    before = compactor.uncounted_bytes(read(body))
+    _compact(compactor, body, _settings(), dialect=dialect)
 
     assert before > len(LONG)
-    assert compactor.uncounted_bytes(CHAT.read(body)) == 0
-    assert 0 < compactor.uncounted_bytes(CHAT.read(_body("ok", LONG, "new"))) < 1000
+    assert compactor.uncounted_bytes(read(body)) == 0
+    assert 0 < compactor.uncounted_bytes(read(_body("ok", LONG, "new", dialect=dialect))) < 1000
 
 
 def test_the_requests_own_maximum_lowers_the_limit(compactor: Compactor) -> None:
@@ -170,7 +213,7 @@ def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: C
 def test_an_empty_plan_leaves_the_request_alone(compactor: Compactor) -> None:
     """The result equals that of carrying the plan out."""
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello."}]})
-    planned = compactor.plan(CHAT.read(body), _settings().to_policy(Prices()))
+    planned = compactor.plan(CHAT.codec.read(body), _settings().to_policy(Prices()))
     assert planned.plan.is_empty
     assert compactor.leave_alone(planned) == compactor.apply(planned, None)
     assert compactor.leave_alone(planned).pieces[0] is body
@@ -186,10 +229,11 @@ CHANGES = st.lists(
 )
 
 
-def _replay_changes(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
+def _replay_changes(changes: Sequence[tuple[str, int, str]], dialect: Dialect) -> Iterator[bytes]:
     """The bodies of a session to which changes of all kinds happen."""
     steps = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
     around: dict[str, object] = {"model": "m", "max_tokens": 50}
+    tools: list[dict[str, object]] = []
     for number, (change, place, text) in enumerate([("grow", 9, "x"), *changes]):
         if change == "grow":
             for new in range(place % 9 + 1):
@@ -200,42 +244,56 @@ def _replay_changes(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
             at = place % len(steps)
             steps = [*steps[:at], {"role": "user", "content": text}, *steps[at + 1 :]]
         elif change == "tools":
-            around["tools"] = [{"type": "function", "function": {"name": text or "t"}}]
+            tools = [{"type": "function", "function": {"name": text or "t"}}]
         elif change == "keys":
             around = dict(reversed(around.items()))
-        members = {**around, "messages": steps} if place % 2 else {"messages": steps, **around}
-        body = orjson.dumps(members)
+        members = dialect.write(steps if dialect is CHAT else _drop_halves(steps), tools, **around)
+        transcript = {dialect.transcript: members.pop(dialect.transcript)}
+        body = orjson.dumps({**members, **transcript} if place % 2 else {**transcript, **members})
         yield msgspec.json.format(body, indent=place % 3) if change == "spaces" else body
 
 
-def _go_on(compactor: Compactor, beginnings: Beginnings, body: bytes, settings: PolicyConfig) -> Compacted:
+def _drop_halves(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What every dialect can say: no call without its result, no result without its call, no late system message."""
+    calls = {call["id"]: index for index, one in enumerate(steps) for call in one.get("tool_calls") or ()}
+    pairs = {index for index, one in enumerate(steps) if calls.get(one.get("tool_call_id")) == index - 1}
+    whole = pairs | {index - 1 for index in pairs}
+    leads = steps[:1] if steps[0]["role"] == "system" else []
+    return [*leads, *(one for index, one in enumerate(steps) if index in whole or one["role"] == "user")]
+
+
+def _go_on(
+    compactor: Compactor, beginnings: Beginnings, body: bytes, settings: PolicyConfig, dialect: Dialect
+) -> Compacted:
     """The result for a body that may continue earlier ones."""
-    begun = beginnings.find("chat", body)
-    request = CHAT.read(body, begun)
+    begun = beginnings.find(dialect.name, body)
+    request = dialect.codec.read(body, begun)
     if request.beginning is not None:
-        beginnings.keep("chat", request.beginning, begun)
+        beginnings.keep(dialect.name, request.beginning, begun)
     return compactor.apply(compactor.plan(request, settings.to_policy(Prices())), None)
 
 
-@given(CHANGES, st.sampled_from([SMALL, _settings("{context_window: 1000000}")]))
-def test_what_was_compacted_before_changes_nothing_but_the_time(changes, settings) -> None:
+@each_dialect
+@given(changes=CHANGES, settings=st.sampled_from([SMALL, _settings("{context_window: 1000000}")]))
+def test_what_was_compacted_before_changes_nothing_but_the_time(dialect: Dialect, changes, settings) -> None:
     """A body may grow, repeat, go back or change. The result is that of a proxy that saw none of it."""
     kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
     beginnings, knowing = Beginnings(kept, 10**9), Compactor(count_by_heuristic)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
-        for body in _replay_changes(changes):
-            on = _go_on(knowing, beginnings, body, settings)
-            new = _compact(Compactor(count_by_heuristic), body, settings)
+        for body in _replay_changes(changes, dialect):
+            on = _go_on(knowing, beginnings, body, settings, dialect)
+            new = _compact(Compactor(count_by_heuristic), body, settings, dialect=dialect)
             assert (on.body, on.decisions, on.forwarded.messages) == (new.body, new.decisions, new.forwarded.messages)
             assert (on.original_tokens, on.sent_tokens) == (new.original_tokens, new.sent_tokens)
 
 
-def test_a_turn_is_written_behind_what_was_written_before(compactor: Compactor) -> None:
+@each_dialect
+def test_a_turn_is_written_behind_what_was_written_before(compactor: Compactor, dialect: Dialect) -> None:
     """The forwarded prefix consists of the same objects, so no turn copies it."""
     beginnings, results = Beginnings({}, 10**9), [LONG, *("ok " * 3000 for _ in range(3))]
-    before = _go_on(compactor, beginnings, _body(*results), SMALL)
-    after = _go_on(compactor, beginnings, _body(*results, "new"), SMALL)
+    before = _go_on(compactor, beginnings, _body(*results, dialect=dialect), SMALL, dialect)
+    after = _go_on(compactor, beginnings, _body(*results, "new", dialect=dialect), SMALL, dialect)
     known = before.pieces[:-1]
     assert sum(map(len, known)) > 1000
     assert all(one is other for one, other in zip(known, after.pieces, strict=False))

@@ -9,8 +9,10 @@ from pydantic import BaseModel
 from proxy.config.document import Document, name_path
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
+from proxy.config.policies.policy import ModelConfig, PolicyConfig
+from proxy.config.policies.summaries import SummaryConfig
 from proxy.config.policies.tools import ToolConfig
-from proxy.config.schema import MAX_MODEL_CHARS, Config, Same
+from proxy.config.schema import MAX_MODEL_CHARS, Config, Same, UpstreamConfig
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
@@ -190,3 +192,23 @@ def test_one_process_alone_has_the_very_configuration() -> None:
     part = config.as_worker_of(4)
     assert part.limits.max_memory_bytes == config.limits.max_memory_bytes // 4
     assert part.model_copy(update={"limits": config.limits}) == config
+
+
+def test_the_model_decides_the_upstream_only_if_a_policy_names_one() -> None:
+    """A profile does not count: a request must name it, and only requests that are compacted can."""
+    upstreams = {"a": UpstreamConfig(), "b": UpstreamConfig()}
+    profiles = {"p": PolicyConfig(upstream="b")}
+    assert not Config(upstreams=upstreams, profiles=profiles).routes_by_model
+    assert Config(upstreams=upstreams, defaults=PolicyConfig(upstream="a")).routes_by_model
+    assert Config(upstreams=upstreams, models=(ModelConfig(match="m", upstream="a"),)).routes_by_model
+
+
+def test_the_upstreams_that_requests_can_reach_are_those_of_policies() -> None:
+    """The main one is always the first. An upstream for summaries only is none of them."""
+    upstreams = {name: UpstreamConfig() for name in ("a", "b", "c", "d")}
+    models = (ModelConfig(match="m", upstream="b"), ModelConfig(match="n", upstream="a"), ModelConfig(match="o"))
+    summary = PolicyConfig(summary=SummaryConfig(upstream="d"))
+    config = Config(upstreams=upstreams, defaults=summary, models=models, profiles={"p": PolicyConfig(upstream="c")})
+
+    assert config.list_reachable() == (None, "b", "a", "c")
+    assert config.model_copy(update={"allow_header_override": False}).list_reachable() == (None, "b", "a")

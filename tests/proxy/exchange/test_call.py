@@ -11,8 +11,9 @@ from support.journeys import arrive
 
 from proxy.config.load import load_config
 from proxy.config.schema import Config
-from proxy.exchange.call import MODES, Route, choose_route, find_credentials_for, is_text_only
+from proxy.exchange.call import MODES, Route, choose_route, find_credentials_for, is_counted, is_text_only
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
+from proxy.wire.dialects import read_request
 from rules.conversation import Message
 from rules.window.images import drop_images
 
@@ -133,14 +134,26 @@ def test_a_credential_in_a_models_name_is_not_shown() -> None:
         ((user(), user("See:", IMAGE)), False),
         ((user(), drop_images(user("See:", IMAGE))), True),
         ((user(), drop_images(user("See:", IMAGE, IMAGE), 1)), False),
-        ((user(), Message(assistant().role, ("so",), has_reasoning=True)), False),
+        ((user(), Message(assistant().role, ("so",), has_reasoning=True)), True),
     ],
 )
-def test_a_prompt_is_text_only_if_the_vocabulary_tells_its_cost(
-    messages: tuple[Message, ...], expected: object
-) -> None:
-    """An image anywhere, or reasoning, which some servers drop, changes the count."""
+def test_a_prompt_is_text_only_if_it_holds_no_media(messages: tuple[Message, ...], expected: object) -> None:
+    """An image that was removed counts no more."""
     assert is_text_only(conversation(*messages)) is expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (assistant("Yes."), True),
+        (Message(assistant().role, ("so",), has_reasoning=True), False),
+        (Message(assistant().role, ("so",), has_uncounted=True), False),
+    ],
+)
+def test_only_a_prompt_that_is_counted_exactly_calibrates(message: Message, expected: object) -> None:
+    """Some servers drop reasoning, and some read members that are not counted."""
+    request = read_request(b'{"model":"m","messages":[]}')
+    assert is_counted(request, conversation(user(), message)) is expected
 
 
 def test_the_clients_credential_is_shown_to_upstreams_that_are_to_have_it() -> None:

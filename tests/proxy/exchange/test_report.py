@@ -7,12 +7,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.journeys import ARRIVAL, DECISIONS, TARGET
 
-from proxy.exchange.report import Answered, Phases, Prompt, Recorder, Report, Target, fail_open
-from proxy.http.errors import ContextExceededError
+from proxy.exchange.report import MAX_TOLD_PATHS, Answered, Phases, Prompt, Recorder, Report, Target, fail_open
+from proxy.http.errors import ContextExceededError, UnauthorizedError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
-from proxy.wire.routing.endpoints import UNKNOWN
+from proxy.wire.routing.endpoints import UNKNOWN, Endpoint
 
 
 class _Log:
@@ -268,3 +268,16 @@ def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
     figures = _figures(recorder)
     assert figures["overflow_retries_total{m*,hopeless}"] == 1
     assert not [name for name in figures if name.startswith("tokens_saved")]
+
+
+def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:
+    """A client may invent paths. A request that we refused was not passed."""
+    passed = Endpoint("completions", has_prompt=True)
+    for number in [*range(MAX_TOLD_PATHS + 5), 0]:
+        arrival = replace(ARRIVAL, endpoint="completions", passed=passed, path=f"/v{number}/completions")
+        recorder.record(Report(arrival, Target("up"), 200, "passed", 0.1))
+        recorder.record(
+            Report(replace(arrival, path="/refused"), Target("up"), 401, "refused", 0.1, error=UnauthorizedError("no"))
+        )
+    told = [line["path"] for line in log.lines if line["event"] == "not_compacted"]
+    assert told == [f"/v{number}/completions" for number in range(MAX_TOLD_PATHS)]

@@ -129,6 +129,7 @@ def test_the_answers_headers_say_what_was_done() -> None:
     assert _journey().write_headers() == [
         ("x-trimtab-request-id", "id"),
         ("Server-Timing", "trimtab;dur=500.0"),
+        ("x-trimtab-outcome", "compacted"),
         ("x-trimtab-tokens", "original=1000, sent=508, limit=2000"),
         ("x-trimtab-decisions", "truncate;saved=500, pairing;saved=-8"),
     ]
@@ -147,4 +148,8 @@ def test_without_a_decision_there_is_no_header_of_them() -> None:
     journey.attempt = replace(ATTEMPT, compacted=replace(COMPACTED, decisions=()))
     assert "x-trimtab-decisions" not in dict(journey.write_headers())
     journey.attempt = Attempt("undecodable")
-    assert [name for name, _ in journey.write_headers()] == ["x-trimtab-request-id", "Server-Timing"]
+    assert [name for name, _ in journey.write_headers()] == [
+        "x-trimtab-request-id",
+        "Server-Timing",
+        "x-trimtab-outcome",
+    ]

@@ -111,6 +111,6 @@ def test_a_clients_own_credential_stays_in_its_own_header() -> None:
 def test_a_request_of_our_own_has_what_the_provider_needs() -> None:
     """Versions and betas, and what leads to the session's cache; nothing else of the client's."""
     kept = _headers("Anthropic-Version: 2023-06-01", "anthropic-beta: a,b", "OpenAI-Beta: c", "X-Session-Id: s")
-    others = _headers("User-Agent: me", "Content-Type: text/plain", "x-api-key: theirs", "X-Stainless-Lang: js")
+    others = _headers("User-Agent: me", "Content-Type: text/plain", "x-api-key: theirs", "OpenAI-Organization: o")
 
     assert keep_for_provider([*kept, *others]) == kept

@@ -143,9 +143,8 @@ async def open_tunnel(raw: RawUpstream, proxy: Proxy):
     async with asyncio.timeout(5):
         head = await reader.readuntil(b"\r\n\r\n")
         request, upstream_writer = await ends.arrived
-    assert sorted(head.split(b"\r\n")) == sorted(
-        [*ACCEPTED.split(b"\r\n"), next(line for line in head.split(b"\r\n") if line.startswith(b"Date:"))]
-    )
+    date = next(line for line in head.split(b"\r\n") if line.startswith(b"Date:"))
+    assert sorted(head.split(b"\r\n")) == sorted([*ACCEPTED.split(b"\r\n"), date, b"x-trimtab-outcome: passed"])
     try:
         yield reader, writer, request, upstream_writer
     finally:

@@ -76,5 +76,7 @@ def parts_of(message: Wire) -> list[Wire]:
 
 def split_leading(messages: Sequence[Wire]) -> tuple[list[Wire], list[Wire]]:
     """The leading system and developer messages, and the others."""
-    count = next((rank for rank, one in enumerate(messages) if one["role"] not in {"system", "developer"}), 0)
+    count = next(
+        (rank for rank, one in enumerate(messages) if one["role"] not in {"system", "developer"}), len(messages)
+    )
     return list(messages[:count]), list(messages[count:])

@@ -34,11 +34,11 @@ LOCAL_ITEMS = ("ghost_snapshot",)
 OWN_OUTPUTS = {
     "function_call_output": {"type", "call_id", "output"},
     "custom_tool_call_output": {"type", "call_id", "output"},
-    "local_shell_call_output": {"type", "id", "output"},
+    "local_shell_call_output": {"type", "id", "call_id", "output"},
     "shell_call_output": {"type", "call_id", "output"},
     "apply_patch_call_output": {"type", "call_id", "status", "output"},
     "computer_call_output": {"type", "call_id", "output"},
-    "mcp_approval_response": {"type", "approval_request_id", "approve"},
+    "mcp_approval_response": {"type", "approval_request_id", "approve", "reason"},
     "tool_search_output": {"type", "call_id", "tools", "execution", "status"},
     "program_output": {"type", "id", "call_id", "result", "status"},
 }
@@ -176,4 +176,8 @@ def _read_output(item: Wire) -> Iterator[Wire]:
     if isinstance(output, str):
         yield {"text": output}
     for part in output if isinstance(output, list) else ():
-        yield from ({"text": part[name]} for name in ("text", "stdout", "stderr") if isinstance(part.get(name), str))
+        yield from (
+            {"text": part[name]}
+            for name in ("text", "stdout", "stderr")
+            if isinstance(part.get(name), str) and (part[name] or name != "stderr")
+        )

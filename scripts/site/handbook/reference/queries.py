@@ -27,14 +27,19 @@ LABELS = (
         "The glob in `models` that matches the request's model. If none matches: the model's name, after an upstream"
         " has answered for it with success; before that `other`. At most 50 names become labels.",
     ),
-    Label("endpoint", None, "`chat`, or `other` for a path that trimtab does not compact."),
+    Label(
+        "endpoint",
+        None,
+        "The API: `chat`, `responses`, `messages`; `embeddings`, `models` and `completions`, which trimtab does not"
+        " compact; `other` for any other path.",
+    ),
     Label("status", None, "The HTTP status that the client received."),
     Label(
         "outcome",
         None,
         "`unchanged`; `compacted`; `observe` or `off` (the mode); `passed` (a path that trimtab does not compact);"
-        " `undecodable` (the body is not a chat request; forwarded unchanged); `too_large` (the same for a body that is"
-        " too large); `refused` (by trimtab); `busy` (forwarded unchanged because no thread was free in time);"
+        " `undecodable` (the body is no request of the API; forwarded unchanged); `too_large` (the same for a body that"
+        " is too large); `refused` (by trimtab); `busy` (forwarded unchanged because no thread was free in time);"
         " `failed_open` (forwarded unchanged after a fault of trimtab); `broken` (the answer broke off); `aborted`"
         " (the client closed its connection, or trimtab was stopped).",
     ),

@@ -1,5 +1,7 @@
 """A request that no codec claims goes to the upstream of the model that it names."""
 
+import gzip
+
 import aiohttp
 import orjson
 import pytest
@@ -118,3 +120,13 @@ async def test_what_is_held_is_bounded(start_proxy, client, local, upstream):
     assert (answer.status, orjson.loads(text)["error"]["code"]) == (503, "overloaded")
     assert not [*local.requests, *upstream.requests]
     assert (await post(client, proxy.url + "/v1/embeddings", EMBED))[0].status == 200
+
+
+async def test_a_compressed_body_goes_where_its_model_says(proxy, client, upstream, local):
+    """It goes out as it came."""
+    body = gzip.compress(orjson.dumps(EMBED))
+    await post(client, proxy.url + "/v1/embeddings", body, **{"Content-Encoding": "gzip"})
+
+    assert [request.body for request in local.requests] == [body]
+    assert local.requests[0].header("Content-Encoding") == ["gzip"]
+    assert not upstream.requests

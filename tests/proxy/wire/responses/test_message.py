@@ -36,13 +36,18 @@ def _encode(message: Message) -> Any:
         ({"role": "critic", "content": "x"}, Role.OTHER, "critic", ("x",)),
         ({"role": "assistant", "content": "x"}, Role.ASSISTANT, "", ("x",)),
         ({"role": "user"}, Role.USER, "", ()),
-        ({"type": "item_reference", "id": "msg_1"}, Role.OTHER, "item_reference", ()),
+        ({"type": "item_reference", "id": "msg_1"}, Role.ASSISTANT, "", ()),
         ({"id": "msg_1"}, Role.OTHER, "item_reference", ()),
         ({"type": "new_thing", "role": "user", "content": "x"}, Role.OTHER, "new_thing", ()),
         ({"type": 5, "role": "user"}, Role.OTHER, "", ()),
         ({"type": ["x"]}, Role.OTHER, "", ()),
         ({"role": 5}, Role.OTHER, "item_reference", ()),
-        ({"type": "additional_tools", "role": "developer", "tools": []}, Role.SYSTEM, "additional_tools", ()),
+        (
+            {"type": "additional_tools", "role": "developer", "tools": []},
+            Role.SYSTEM,
+            "additional_tools",
+            ('{"type":"additional_tools","role":"developer","tools":[]}',),
+        ),
     ],
 )
 def test_who_speaks(item: dict[str, Any], role: Role, wire_role: str, texts: tuple[str, ...]) -> None:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from proxy.compaction.caches import make_known
+from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.codec import Counting, Question, UndecodableError
 from proxy.wire.responses.codec import RESPONSES
 from rules.conversation import Conversation, Message, Origin, Role
+from rules.policy import Policy
 
 DEVELOPER = b'{ "type": "message",\n  "role": "developer", "content": "Be \\"brief\\" ]}, \\u00e9" }'
 USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'
@@ -189,6 +191,32 @@ def test_one_item_is_not_taken_for_a_text(counting: Counting) -> None:
 )
 def test_a_transcript_may_continue_what_the_upstream_holds(members: dict[str, Any]) -> None:
     assert _decode(_body(**{"input": [{"role": "user", "content": "a"}], **members})).continues
+
+
+def test_references_to_what_the_model_said_are_cut_with_it() -> None:
+    """All calls and results are in the request, so only the text of a reference is unknown. It is counted roughly."""
+    steps = [
+        item
+        for number in range(40)
+        for item in (
+            {"type": "item_reference", "id": f"msg_{number}"},
+            {"type": "function_call", "call_id": f"c{number}", "name": "run", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{number}", "output": f"{number} " + "word " * 400},
+        )
+    ]
+    body = _body(input=[{"role": "user", "content": "Mend it."}, *steps])
+    compactor = Compactor(lambda text: len(text) // 4)
+    planned = compactor.plan(RESPONSES.read(body), Policy(context_window=16_000))
+    compacted = compactor.apply(planned, None)
+
+    assert not planned.original.continues
+    assert planned.original.messages[1].tokens > 100
+    assert compacted.sent_tokens < 12_000
+    items = orjson.loads(compacted.body)["input"]
+    assert items[-3:] == steps[-3:]
+    assert [item["id"] for item in items if item.get("type") == "item_reference"] == [
+        f"msg_{item['call_id'][1:]}" for item in items if item.get("type") == "function_call"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ CALLS: list[tuple[dict[str, Any], ToolCall]] = [
 MISSING = {
     "function_call": {"type": "function_call_output", "call_id": "1", "output": "aborted"},
     "custom_tool_call": {"type": "custom_tool_call_output", "call_id": "1", "output": "aborted"},
-    "local_shell_call": {"type": "local_shell_call_output", "call_id": "1", "output": "aborted"},
+    "local_shell_call": {"type": "local_shell_call_output", "id": "1", "output": "aborted"},
     "shell_call": {
         "type": "shell_call_output",
         "call_id": "1",

@@ -115,6 +115,46 @@ def test_a_made_message_shares_the_element_of_its_neighbours() -> None:
     ]
 
 
+def _transform(before: Conversation, drawn: dict[str, str]) -> Conversation:
+    """A change that depends on each message alone: it is dropped or edited, or one is made after it."""
+    placed: list[Placed] = []
+    for message, origin in zip(before.messages, before.origins, strict=True):
+        (name,) = message.texts
+        what = drawn.get(name, "")
+        if what != "drop":
+            placed.append((replace(message, edited=what == "edit"), origin))
+        if what == "add":
+            placed.append((Message(Role.USER, (f"after {name}",), edited=True), None))
+    return replace(before, messages=tuple(one for one, _ in placed), origins=tuple(origin for _, origin in placed))
+
+
+NAMES = st.sampled_from([f"{place}-{part}" for place in range(12) for part in range(3)])
+WHAT = st.dictionaries(NAMES, st.sampled_from(["drop", "edit", "add"]), max_size=8)
+
+
+@given(st.tuples(SHAPES, SHAPES, SHAPES), st.tuples(WHAT, WHAT), st.booleans())
+def test_what_was_written_of_another_body_changes_nothing(shapes, drawn, shares) -> None:
+    """Of one that begins with the same elements and ends in another way, whatever the rules made of both."""
+    common, *ends = shapes
+    number = sum(1 if parts else 2 for parts in common)
+    shared = {name: what for name, what in drawn[0].items() if int(name.split("-")[0]) < number}
+    before, written = None, None
+    for end, more in zip(ends, drawn, strict=True):
+        body, raws, before = _build([*common, *end])
+        array = find_array(body, b'"items"', raws)
+        assert array is not None
+        after, source = _transform(before, {**more, **shared}), Source(body, array, before)
+        says = (lambda left, _: left.texts != ("0-0",)) if shares else None
+        alone, ending = write_elements(source, after, _write, says)
+        known = None if written is None else written.within(number)
+        on, _ = write_elements(source, after, _write, says, written=known)
+        assert b"".join((*on.pieces, ending)) == b"".join((*alone.pieces, ending))
+        assert (on.last, on.stop, on.messages) == (alone.last, alone.stop, alone.messages)
+        again, _ = write_elements(source, after, _write, says, written=on)
+        assert b"".join(again.pieces) == b"".join(on.pieces)
+        written = again
+
+
 @given(st.integers(0, 3000))
 def test_whole_elements_are_each_their_own(number: int) -> None:
     """The usual origins, which are made once for all requests."""

@@ -28,7 +28,7 @@ class Refusal:
     told: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Dialect:
     """How clients and servers of a dialect write what a test says.
 
@@ -61,7 +61,7 @@ class Dialect:
     refusals: tuple[Refusal, ...]
     check_request: Callable[..., list[str]]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.name
 
     @property

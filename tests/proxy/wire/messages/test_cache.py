@@ -1,0 +1,127 @@
+"""A cut leaves a cache marker where the next request finds it, and never one too many."""
+
+from typing import Any
+
+import orjson
+import pytest
+from support.dialects.messages_validity import check_markers, walk_markable
+
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.messages.cache import MAX_MARKERS, find_client_markers
+from proxy.wire.messages.codec import MESSAGES
+from rules.policy import Policy
+from rules.summary.request import Summary
+from rules.text.markers import INTRODUCTION
+
+Wire = dict[str, Any]
+
+SHORT = {"type": "ephemeral"}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+SMALL = Policy(context_window=6000)
+STEPS = 24
+
+
+def _session(steps: int) -> list[Wire]:
+    """A task and steps of a call and its result, each of about 250 tokens."""
+    messages: list[Wire] = [{"role": "user", "content": [{"type": "text", "text": "Mend the build."}]}]
+    for number in range(steps):
+        use = {"type": "tool_use", "id": f"c{number}", "name": "run", "input": {"n": number}}
+        text = " ".join(f"word{number}x{each}" for each in range(100))
+        messages.append({"role": "assistant", "content": [use]})
+        messages.append(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{number}", "content": text}]}
+        )
+    return messages
+
+
+def _mark(messages: list[Wire], at: int, marker: Wire = SHORT) -> list[Wire]:
+    content = messages[at]["content"]
+    marked = {**messages[at], "content": [*content[:-1], {**content[-1], "cache_control": marker}]}
+    return [*messages[:at], marked, *messages[at:][1:]]
+
+
+def _send(messages: list[Wire], compactor: Compactor | None = None, **members: object) -> Wire:
+    """The body that is forwarded, after a cut."""
+    compactor = compactor or Compactor(count_by_heuristic)
+    body = orjson.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members})
+    planned = compactor.plan(MESSAGES.read(body), SMALL)
+    compacted = compactor.apply(planned, Summary("Goal: mend the build.", by_model=True))
+    assert compacted.decisions[-1].rule == "summarise"
+    sent: Wire = orjson.loads(compacted.body)
+    assert check_markers(sent) == []
+    return sent
+
+
+def _find_marked(sent: Wire) -> list[Wire]:
+    return [block for block in walk_markable(sent) if "cache_control" in block]
+
+
+def test_the_summary_ends_with_a_marker() -> None:
+    """The client's own marker stays at the end, and that of the system prompt before it."""
+    sent = _send(_mark(_session(STEPS), -1), system=[{"type": "text", "text": "s", "cache_control": SHORT}])
+    system, summary, last = _find_marked(sent)
+    assert (system["text"], last["type"]) == ("s", "tool_result")
+    assert summary["text"].startswith(INTRODUCTION)
+    assert summary is sent["messages"][0]["content"][-1]
+
+
+def test_the_marker_stays_while_the_client_moves_its_own() -> None:
+    """From request to request, the forwarded body begins with the same bytes up to the summary's end."""
+    compactor = Compactor(count_by_heuristic)
+    sent = [_send(_mark(_session(steps), -1), compactor) for steps in (STEPS, STEPS + 1, STEPS + 2)]
+    summaries = [orjson.dumps(one["messages"][0]) for one in sent]
+    assert len(set(summaries)) == 1
+    assert [len(_find_marked(one)) for one in sent] == [2, 2, 2]
+
+
+def test_a_marker_that_was_cut_away_moves_to_the_summary() -> None:
+    sent = _send(_mark(_session(STEPS), 2, HOUR))
+    (marked,) = _find_marked(sent)
+    assert (marked["cache_control"], marked["text"].startswith(INTRODUCTION)) == (HOUR, True)
+
+
+@pytest.mark.parametrize("members", [{}, {"system": [{"type": "text", "text": "s", "cache_control": SHORT}]}])
+def test_a_client_that_marks_no_message_gets_no_marker(members: Wire) -> None:
+    sent = _send(_session(STEPS), **members)
+    assert [block.get("text") for block in _find_marked(sent)] == ["s"] * len(members)
+
+
+def test_the_marker_that_the_api_places_itself_is_copied() -> None:
+    (marked,) = _find_marked(_send(_session(STEPS), cache_control=HOUR))
+    assert marked["cache_control"] == HOUR
+
+
+def test_there_are_never_more_than_four() -> None:
+    """The one that the API places itself counts, too."""
+    system = [{"type": "text", "text": "s", "cache_control": HOUR}]
+    tools = [{"name": "run", "input_schema": {"type": "object"}, "cache_control": HOUR}]
+    rolling = _mark(_mark(_session(STEPS), -1), -3)
+    full = _send(rolling, system=system, tools=tools)
+    kinds = [block.get("name") or block["type"] for block in _find_marked(full)]
+    assert kinds == ["run", "text", "tool_result", "tool_result"]
+    automatic = _send(_mark(_session(STEPS), -1), system=system, tools=tools, cache_control=SHORT)
+    assert len(_find_marked(automatic)) == MAX_MARKERS - 1
+
+
+@pytest.mark.parametrize("last", [SHORT, HOUR])
+def test_an_hour_comes_before_five_minutes(last: Wire) -> None:
+    """The marker is like the client's next one; `check_markers` finds a wrong order."""
+    system = [{"type": "text", "text": "s", "cache_control": HOUR}]
+    _, summary, end = _find_marked(_send(_mark(_session(STEPS), -1, last), system=system))
+    assert summary["cache_control"] == end["cache_control"] == last
+
+
+def test_only_markers_are_found() -> None:
+    """Not a schema or a text that looks like one."""
+    tools = orjson.dumps([{"input_schema": {"properties": {"cache_control": {"type": "string"}}}}])
+    raws = [
+        orjson.dumps({"role": "user", "content": [{"type": "text", "text": '"cache_control":{"type":"ephemeral"}'}]}),
+        b'{"role":"user","content":[{"type":"text","text":"a","cache_control":null}]}',
+        b'{"role":"user","content":[{"type":"tool_result","x":1},{"type":"text","cache_control":{"type":"ephemeral"}}]}',
+        b'{"role":1,"content":"cache_control"',
+        b'"cache_control"',
+    ]
+    found = find_client_markers({"tools": tools}, raws)  # type: ignore[dict-item]
+    assert (found.heads, found.automatic) == ([], [])
+    assert found.placed == [(2, 1, b'{"type":"ephemeral"}')]

@@ -1,0 +1,146 @@
+"""The request for a summary, and the response to it."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from support.dialects.messages_validity import check_body, walk_markable
+from support.odd_json import ODD, dump
+
+from proxy.compaction.caches import make_known
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.answers.usage import Usage
+from proxy.wire.codec import Completion, Counting, Question, UndecodableError
+from proxy.wire.messages.codec import MESSAGES
+
+QUESTION = Question("m", 400, 0.2)
+MARKER = {"type": "ephemeral"}
+USE = {"type": "tool_use", "id": "c", "name": "ls", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "a.txt"}
+TOOLS = [{"name": "ls", "input_schema": {"type": "object"}}]
+TALK = [
+    {"role": "user", "content": "task"},
+    {"role": "assistant", "content": [USE]},
+    {"role": "user", "content": [RESULT, {"type": "text", "text": "and?"}]},
+    {"role": "assistant", "content": "done"},
+]
+
+
+def _ask_behind(
+    talk: list[dict[str, Any]], stop: int | None = None, question: Question = QUESTION, **members: object
+) -> dict[str, Any] | None:
+    """The question after the first messages of a conversation. `stop`: how many, with the system prompt."""
+    body = {"model": "client", "max_tokens": 9000, "system": "Be brief.", "tools": TOOLS, "messages": talk, **members}
+    request = MESSAGES.read(orjson.dumps(body))
+    whole = MESSAGES.decode(request, Counting(count_by_heuristic, make_known()))
+    prefix = replace(whole, messages=whole.messages[:stop], origins=whole.origins[:stop])
+    asked = MESSAGES.ask_behind(request, prefix, question, "WRITE")
+    return None if asked is None else orjson.loads(asked)
+
+
+def test_a_question_of_its_own_says_how_it_is_to_be_answered() -> None:
+    """Model, prompt, limit; nothing is streamed, and no temperature is sent if none is given."""
+    asked = orjson.loads(MESSAGES.ask(QUESTION, "WRITE"))
+    messages = [{"role": "user", "content": "WRITE"}]
+    assert asked == {"model": "m", "messages": messages, "max_tokens": 400, "stream": False, "temperature": 0.2}
+    assert check_body(asked) == []
+    assert "temperature" not in orjson.loads(MESSAGES.ask(Question("m", 400, None), "WRITE"))
+
+
+def test_a_question_behind_a_conversation_begins_with_it() -> None:
+    """System prompt and tools are copied; the system prompt is not repeated as a message."""
+    asked = _ask_behind(TALK, temperature=1, stream=True)
+    assert asked is not None
+    assert asked["messages"] == [*TALK, {"role": "user", "content": "WRITE"}]
+    assert (asked["system"], asked["tools"], asked["max_tokens"], asked["stream"]) == ("Be brief.", TOOLS, 400, False)
+    assert asked["temperature"] == 0.2
+    assert check_body(asked) == []
+
+
+@pytest.mark.parametrize(("stop", "kinds"), [(2, ["text", "text"]), (4, ["tool_result", "text"]), (5, ["tool_result"])])
+def test_the_question_joins_the_last_words_of_the_user(stop: int, kinds: list[str]) -> None:
+    """Also if the prefix ends within an element."""
+    asked = _ask_behind(TALK, stop)
+    assert asked is not None
+    assert check_body(asked) == []
+    last = asked["messages"][-1]["content"]
+    assert [block["type"] for block in last][: len(kinds)] == kinds
+    assert last[-1] == {"type": "text", "text": "WRITE"}
+
+
+def test_the_prefix_ends_with_a_marker_if_the_client_marks_messages() -> None:
+    """The client's own are kept; there are at most four."""
+    said = {"type": "text", "text": "and?", "cache_control": MARKER}
+    marked = [*TALK[:2], {"role": "user", "content": [RESULT, said]}, TALK[3]]
+    for stop, places in ((4, ["tool_result"]), (5, ["text"]), (2, ["text"])):
+        asked = _ask_behind(marked, stop)
+        assert asked is not None
+        assert [block["type"] for block in walk_markable(asked) if "cache_control" in block] == places
+        assert check_body(asked) == []
+    full = _ask_behind(marked, 4, tools=[{**TOOLS[0], "cache_control": MARKER}] * 3, cache_control=MARKER)
+    assert full is not None
+    assert check_body(full) == []
+    assert not any("cache_control" in block for block in full["messages"][-1]["content"])
+    none = _ask_behind(TALK, 4)
+    assert none is not None
+    assert not any("cache_control" in block for block in walk_markable(none))
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "budget", "expected"), [(9000, 1024, 1424), (9000, 8999, 9000), (2000, 1500, 1900), (500, 450, 850)]
+)
+def test_thinking_gets_room_within_the_clients_own_limit(max_tokens: int, budget: int, expected: int) -> None:
+    """A model may refuse a larger limit. If the client's is small, the summary's is added. No temperature is sent."""
+    asked = _ask_behind(TALK, max_tokens=max_tokens, thinking={"type": "enabled", "budget_tokens": budget})
+    assert asked is not None
+    assert asked["max_tokens"] == expected
+    assert "temperature" not in asked
+    assert check_body(asked) == []
+
+
+def test_no_question_follows_a_prescribed_form() -> None:
+    assert _ask_behind(TALK, output_format={"type": "json_schema", "schema": {}}) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "blocks", "expected"),
+    [
+        ("end_turn", [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], Completion("ab", Usage(5, 2))),
+        ("max_tokens", [{"type": "text", "text": "a"}], Completion("a", Usage(5, 2), was_cut=True)),
+        ("model_context_window_exceeded", [], Completion("", Usage(5, 2), was_cut=True)),
+        ("refusal", [], Completion("", Usage(5, 2), was_filtered=True)),
+        ("tool_use", [USE], Completion("", Usage(5, 2), calls_tool=True)),
+        (None, [{"type": "thinking", "thinking": "hm"}, {"type": "x", "text": "y"}], Completion("", Usage(5, 2))),
+    ],
+)
+def test_a_completion_is_read(reason: str | None, blocks: list, expected: Completion) -> None:
+    usage = {"input_tokens": 5, "output_tokens": 2}
+    body = {"type": "message", "content": blocks, "stop_reason": reason, "usage": usage}
+    assert MESSAGES.read_completion(orjson.dumps(body)) == expected
+
+
+def test_an_odd_usage_is_no_usage() -> None:
+    assert MESSAGES.read_completion(b'{"content":[],"usage":[1]}') == Completion("", Usage())
+
+
+@given(ODD)
+def test_what_is_no_completion_is_refused(answer: object) -> None:
+    with pytest.raises(UndecodableError):
+        MESSAGES.read_completion(dump({"content": {"x": answer}}))
+    MESSAGES.read_refused_parameter(dump(answer))
+
+
+@pytest.mark.parametrize(
+    ("message", "parameter"),
+    [
+        ("`temperature` may only be set to 1 when thinking is enabled.", "temperature"),
+        ("`temperature` is deprecated for this model.", "temperature"),
+        ("max_tokens: 9 > 8", None),
+    ],
+)
+def test_a_refused_parameter_is_named_in_the_message(message: str, parameter: str | None) -> None:
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    assert MESSAGES.read_refused_parameter(orjson.dumps(body)) == parameter
+    assert MESSAGES.read_refused_parameter(b"<html>") is None

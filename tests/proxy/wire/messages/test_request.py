@@ -1,0 +1,278 @@
+"""Requests: bytes <-> Conversation."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.dialects.messages_checker import check_request
+from support.dialects.oddities import NotConvertibleError
+from support.dialects.to_messages import to_messages
+from support.odd_json import dump, odd_objects
+from support.sessions import make_session, needs_data, read_rows, recorded_files
+
+from proxy.compaction.caches import make_known
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.codec import Counting, UndecodableError
+from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
+from rules.conversation import Conversation, Origin, Role, ToolCall
+from rules.pipeline.exceeded import LimitExceededError
+from rules.policy import Policy
+
+USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'
+CALLER = (
+    b'{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"c2ln"},'
+    b'{"type":"tool_use","id":"c1","name":"ls","input":{"a" : 1.50}},{"type":"new","x":{"b":1.50}}]}'
+)
+RESULTS = (
+    b'{ "role": "user", "content" : [ {"tool_use_id":"c1","type":"tool_result","content":"a.txt"},\n'
+    b'  {"type":"text","text":"and \\"now\\" ]}, \\u00e9 \\ud83d","cache_control":{"type":"ephemeral"}} ] }'
+)
+PRETTY = b"".join(
+    [
+        b'\n{"model" : "m" , "metadata":{"messages":[1]}, "system":[ {"type":"text", "text":"Be brief."} ],\n',
+        b'  "messages" : [ \n',
+        b" ,\n  ".join([USER, CALLER, RESULTS, USER]),
+        b'\n ]\t,  "stream":true,"tail":{"messages":[{"role":"user"}]}, "n": 1e2 }\n\n',
+    ]
+)
+KINDS = ["text", "thinking", "tool_use", "tool_result", "image", "document", "compaction", "server_tool_use", "x"]
+BLOCKS = odd_objects(
+    "type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content", "source",
+    "cache_control", "is_error", type=st.sampled_from(KINDS),
+)  # fmt: skip
+ELEMENTS = odd_objects(
+    "role", "content", role=st.sampled_from(["user", "assistant", "system"]), content=st.lists(BLOCKS, max_size=4)
+)
+BODIES = odd_objects(
+    "messages", "system", "tools", "tool_choice", "thinking", "output_config", "max_tokens", "model", "thread",
+    messages=st.lists(ELEMENTS, max_size=4), system=st.lists(BLOCKS, max_size=3),
+)  # fmt: skip
+
+
+@pytest.fixture
+def counting() -> Counting:
+    return _count()
+
+
+def _count() -> Counting:
+    return Counting(count_by_heuristic, make_known())
+
+
+def _body(*messages: bytes) -> bytes:
+    return b'{"model":"m","messages":[' + b",".join(messages) + b"]}"
+
+
+def _encode(body: bytes, change: object = None) -> bytes:
+    request = MESSAGES.read(body)
+    before = MESSAGES.decode(request, _count())
+    after = replace(before) if change is None else change(before)  # type: ignore[operator]
+    return b"".join(MESSAGES.encode(request, before, after))
+
+
+def _shorten_results(before: Conversation) -> Conversation:
+    return before.edit(
+        [replace(one, texts=("cut",), edited=True) if one.role is Role.TOOL else one for one in before.messages]
+    )
+
+
+def test_what_stands_outside_the_messages_is_read() -> None:
+    body = (
+        b'{"tools":[ {"a":1} ],"system":null,"tool_choice":{},"output_config":{ },"output_format":1,"thread":"x",'
+        b'"messages":[],"model":"m","max_tokens":5,"stream":true,"thinking":{"type":"enabled","budget_tokens":3}}'
+    )
+    request, other = MESSAGES.read(body), MESSAGES.read(b'{"messages":[],"model":3,"max_tokens":true,"thinking":[]}')
+    assert (request.model, request.stream, request.max_tokens) == ("m", True, 5)
+    assert request.fixed == (b"", b'[ {"a":1} ]', b"{}", b"{ }", b"1", b'"x"')
+    assert request.is_reasoning
+    assert request.asks_usage
+    assert (other.model, other.stream, other.max_tokens, other.is_reasoning) == ("", False, None, False)
+
+
+@pytest.mark.parametrize(("body", "model"), [(b'{"model" : "a/b",', "a/b"), (b'{"model":1}', ""), (b"", "")])
+def test_the_model_is_found_in_the_beginning_of_a_body(body: bytes, model: str) -> None:
+    assert MESSAGES.peek_model(body) == model
+
+
+def test_a_request_is_one_conversation_with_its_system_prompt(counting: Counting) -> None:
+    """The system prompt leads, and is in no element. Parts of an element differ in `part`."""
+    conversation = MESSAGES.decode(MESSAGES.read(PRETTY), counting)
+    assert [message.role.value for message in conversation.messages] == [
+        "system", "user", "assistant", "tool", "user", "user",
+    ]  # fmt: skip
+    assert conversation.messages[2].tool_calls == (ToolCall("c1", "ls", '{"a" : 1.50}'),)
+    assert conversation.origins == (
+        Origin(0, 0), Origin(0, 1), Origin(1, 2), Origin(2, 3), Origin(2, 3, 1), Origin(3, 4),
+    )  # fmt: skip
+    assert conversation.shape.alternates
+    assert not conversation.shape.has_system_messages
+    assert not conversation.continues
+
+
+@pytest.mark.parametrize("system", ['""', "null", "[]"])
+def test_an_empty_system_prompt_is_no_message(counting: Counting, system: str) -> None:
+    request = MESSAGES.read(b'{"system":%b,"messages":[%b]}' % (system.encode(), USER))
+    assert [message.role for message in MESSAGES.decode(request, counting).messages] == [Role.USER]
+
+
+def test_an_element_like_a_system_prompt_is_not_taken_for_one(counting: Counting) -> None:
+    """What is remembered of the one is not used for the other."""
+    MESSAGES.decode(MESSAGES.read(b'{"system":"x","messages":[]}'), counting)
+    with pytest.raises(UndecodableError):
+        MESSAGES.decode(MESSAGES.read(b'{"messages":["x"]}'), counting)
+
+
+@pytest.mark.parametrize(
+    ("thread", "continues"),
+    [('{"type":"continue","previous_message_id":"x"}', True), ('{"type":"create"}', False), ('"continue"', False)],
+)
+def test_a_thread_continues_what_the_server_holds(counting: Counting, thread: str, *, continues: bool) -> None:
+    request = MESSAGES.read(b'{"thread":%b,"messages":[%b]}' % (thread.encode(), USER))
+    assert MESSAGES.decode(request, counting).continues is continues
+
+
+def test_an_unchanged_conversation_is_the_body() -> None:
+    """The same object; and the same bytes if it was built again."""
+    request = MESSAGES.read(PRETTY)
+    conversation = MESSAGES.decode(request, _count())
+    assert MESSAGES.encode(request, conversation, conversation)[0] is PRETTY
+    assert _encode(PRETTY) == PRETTY
+
+
+def test_only_the_edited_result_differs() -> None:
+    """The text beside it keeps its lone surrogate and its marker."""
+    assert _encode(PRETTY, _shorten_results) == PRETTY.replace(RESULTS, _write_shortened())
+
+
+def _write_shortened() -> bytes:
+    text = RESULTS[RESULTS.index(b'{"type":"text"') : RESULTS.rindex(b" ] }")]
+    return b'{"role":"user","content":[{"tool_use_id":"c1","type":"tool_result","content":"cut"},%b]}' % text
+
+
+def test_a_made_result_joins_the_results_of_its_step() -> None:
+    """A call without a result gets one in the next user element, before its texts."""
+    call = b'{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"ls","input":{}}]}'
+    body = orjson.dumps({"model": "m", "max_tokens": 9, "messages": [1, 2, 3]}).replace(
+        b"1,2,3", b",".join([USER, call, b'{"role":"user","content":"and?"}'])
+    )
+    compactor = Compactor(count_by_heuristic)
+    compacted = compactor.apply(compactor.plan(MESSAGES.read(body), Policy(context_window=9000)), None)
+    last = orjson.loads(compacted.body)["messages"][-1]
+    assert [block["type"] for block in last["content"]] == ["tool_result", "text"]
+    assert last["content"][0]["tool_use_id"] == "c"
+
+
+def test_consecutive_elements_of_one_role_stay_apart() -> None:
+    """The API joins them itself; so does a late result keep its place behind an earlier one."""
+    call = b'{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"ls","input":{}}]}'
+    body = _body(USER, USER, call, RESULTS, USER)
+    edited = orjson.loads(_encode(body, _shorten_results).replace(b"\\ud83d", b""))
+    assert [message["role"] for message in edited["messages"]] == ["user", "user", "assistant", "user", "user"]
+
+
+def test_tools_and_system_count_as_work_until_they_are_known(counting: Counting) -> None:
+    body = b'{"system":"%b","tools":[1],"messages":[%b,%b]}' % (b"x" * 100, USER, CALLER)
+    request = MESSAGES.read(body)
+    assert MESSAGES.uncounted_bytes(request, counting) > 100 + len(USER) + len(CALLER)
+    conversation = MESSAGES.decode(request, counting)
+    assert MESSAGES.uncounted_bytes(request, counting) == 0
+    assert 0 < MESSAGES.count_format(request, counting) < conversation.fixed_tokens
+
+
+@pytest.mark.parametrize(
+    ("members", "counts"),
+    [
+        ({}, True),
+        ({"temperature": 1, "metadata": {"user_id": "x"}, "thinking": {"type": "adaptive"}}, True),
+        ({"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}, True),
+        ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, False),
+        ({"context_management": {}}, False),
+        ({"context_management": 1}, False),
+        ({"mcp_servers": []}, False),
+        ({"of_the_future": 1}, False),
+    ],
+)
+@pytest.mark.parametrize("length", [1, 20_000])
+def test_a_request_is_counted_in_full_if_all_its_members_are(members: dict, length: int, *, counts: bool) -> None:
+    """Server-side edits of anything but thinking change what the model reads."""
+    message = {"role": "user", "content": "x" * length}
+    request = MESSAGES.read(orjson.dumps({"messages": [message], "system": "x", "max_tokens": 1, **members}))
+    assert MESSAGES.counts_all(request) is counts
+    broken = MESSAGES.read(b'{"messages":[],"x":"\\ud83d"}')
+    assert not MESSAGES.counts_all(broken)
+
+
+@given(BODIES)
+def test_odd_requests_are_refused_or_stay_whole(body: object) -> None:
+    """Only UndecodableError is raised, by reading or by decoding. Nothing is lost when an edit is written."""
+    raw = dump(body)
+    try:
+        request = MESSAGES.read(raw)
+        conversation = MESSAGES.decode(request, _count())
+    except UndecodableError:
+        return
+    assert b"".join(MESSAGES.encode(request, conversation, replace(conversation))) == raw
+    written = b"".join(MESSAGES.encode(request, conversation, _shorten_results(conversation)))
+    again = MESSAGES.decode(MESSAGES.read(written), _count())
+    told = [(one.role, one.answers, one.tool_calls) for one in again.messages]
+    ordered = sorted(told, key=str)
+    assert ordered == sorted([(one.role, one.answers, one.tool_calls) for one in conversation.messages], key=str)
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b'{"messages":{}}', b"{}", b'{"messages":[', b"\xff"])
+def test_what_is_no_request_is_refused(raw: bytes) -> None:
+    with pytest.raises(UndecodableError):
+        MESSAGES.read(raw)
+
+
+def test_counting_reads_and_writes_the_same_requests(counting: Counting) -> None:
+    request = COUNT_TOKENS.read(PRETTY)
+    assert COUNT_TOKENS.is_count
+    assert request.codec is COUNT_TOKENS
+    assert COUNT_TOKENS.decode(request, counting) == MESSAGES.decode(MESSAGES.read(PRETTY), counting)
+
+
+@needs_data
+def test_recorded_requests_go_through_unchanged() -> None:
+    """Those of Claude Code, however they are spaced."""
+    bodies = [row["body"] for row in read_rows(_find_claude()) if isinstance(row["body"], dict)]
+    assert bodies
+    for body in bodies:
+        for option in (0, orjson.OPT_INDENT_2):
+            raw = orjson.dumps(body, option=option)
+            assert _encode(raw) == raw
+            assert MESSAGES.counts_all(MESSAGES.read(raw))
+
+
+def _find_claude():
+    return next(file for file in recorded_files("wire") if file.stem == "claude")
+
+
+@needs_data
+@pytest.mark.recorded
+def test_compacted_recordings_are_valid() -> None:
+    """Each body is what an independent checker of the API accepts, and keeps what a client relies on."""
+    cuts = 0
+    for file in recorded_files("conversations"):
+        if file.stem.startswith("chained"):
+            continue
+        for session in read_rows(file):
+            try:
+                body = orjson.dumps(to_messages(session, with_thinking=True, with_markers=True))
+                compactor = Compactor(count_by_heuristic)
+                compacted = compactor.apply(compactor.plan(MESSAGES.read(body), Policy(context_window=24_000)), None)
+            except (NotConvertibleError, LimitExceededError):
+                continue
+            assert check_request(body, compacted.body, last_may_shrink=True) == [], session["id"]
+            cuts += any(decision.rule == "digest" for decision in compacted.decisions)
+    assert cuts > 10
+
+
+def test_a_long_session_is_valid_after_its_cuts() -> None:
+    body = orjson.dumps(to_messages(make_session(60), with_thinking=True, with_markers=True))
+    compactor = Compactor(count_by_heuristic)
+    compacted = compactor.apply(compactor.plan(MESSAGES.read(body), Policy(context_window=12_000)), None)
+    assert any(decision.rule == "digest" for decision in compacted.decisions)
+    assert check_request(body, compacted.body) == []

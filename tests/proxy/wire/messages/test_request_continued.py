@@ -1,0 +1,161 @@
+"""A body that continues an earlier one is read, decoded and written as if it came alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.compaction.caches import make_known
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.codec import Counting
+from proxy.wire.messages.codec import MESSAGES
+from proxy.wire.transcript.beginnings import Beginning, Beginnings, Begun
+from rules.conversation import Conversation, Role
+from rules.policy import Policy
+
+ELEMENTS = st.lists(
+    st.sampled_from(
+        [
+            b'{"role":"user","content":"go on"}',
+            b'{ "content" : [ {"type":"text","text":"h\xc3\xa9"} ] , "role" : "user" }',
+            b'{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"ls","input":{}}]}',
+            b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a, \\"b\\" ]}"}]}',
+            b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"c"},{"type":"text","text":"x"}]}',
+            b'{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"d"}]}',
+            b'{"role":"assistant","content":"said"}',
+            b'{"role":"system","content":"hint"}',
+        ]
+    ),
+    min_size=1,
+    max_size=5,
+)
+SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["grow", "again", "rewind", "edit", "markers", "two markers", "keys", "system"]),
+        st.integers(0, 40),
+        st.text("ab \n", max_size=12),
+    ),
+    max_size=12,
+)
+MARKER = {"type": "ephemeral"}
+
+
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of a few bytes are kept, too."""
+    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+
+
+def _shorten(conversation: Conversation) -> Conversation:
+    """A change that depends on each message alone, as the rules on results do."""
+    messages = [
+        replace(one, texts=("cut",), edited=True) if one.role is Role.TOOL else one for one in conversation.messages
+    ]
+    return conversation.edit(messages)
+
+
+@given(st.lists(ELEMENTS, min_size=2, max_size=5), SEPARATORS, st.sampled_from([b"", b'"system":"Be brief.",']))
+def test_a_session_goes_on_as_if_each_body_came_alone(turns, separator, head) -> None:
+    begun: Begun | None = None
+    counting = Counting(count_by_heuristic, make_known())
+    for elements in accumulate(turns, lambda one, other: [*one, *other]):
+        body = b"{%b" % head + b'"messages":[' + separator.join(elements) + b'],"model":"m"}'
+        request, alone = MESSAGES.read(body, begun), MESSAGES.read(body)
+        assert request == alone
+        on = MESSAGES.decode(request, counting)
+        whole = MESSAGES.decode(alone, Counting(count_by_heuristic, make_known()))
+        assert on == whole
+        written = b"".join(MESSAGES.encode(request, on, _shorten(on)))
+        assert written == b"".join(MESSAGES.encode(alone, whole, _shorten(whole)))
+        assert request.beginning is not None
+        begun = Begun(request.beginning, len(request.raws))
+
+
+def _step(number: int, text: str) -> list[dict]:
+    use = {"type": "tool_use", "id": f"c{number}", "name": "run", "input": {"n": number}}
+    result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": text}
+    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+
+
+def _mark(steps: list[dict], *places: int) -> list[dict]:
+    marked = list(steps)
+    for at in (at for at in places if -at <= len(steps)):
+        content = steps[at]["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        marked[at] = {**steps[at], "content": [*blocks[:-1], {**blocks[-1], "cache_control": MARKER}]}
+    return marked
+
+
+def _change(steps: list[dict], change: str, place: int, text: str, number: int) -> list[dict]:
+    """The transcript after a change."""
+    if change == "grow":
+        new = (
+            _step(100 * number + one, f"{number} {text} {one} of note\n" * (20 * place)) for one in range(place % 9 + 1)
+        )
+        return [*steps, *(message for step in new for message in step)]
+    if change == "rewind":
+        return steps[: max(len(steps) - place, 1)]
+    if change == "edit":
+        at = place % len(steps)
+        return [*steps[:at], {"role": "user", "content": f"{text}."}, *steps[at + 1 :]]
+    return steps
+
+
+def _replay(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
+    """The bodies of a session to which changes of all kinds happen; markers move from the end to the end."""
+    steps = [{"role": "user", "content": "Fix the bug."}]
+    around: dict[str, object] = {"model": "m", "max_tokens": 50, "system": "Be brief."}
+    places: tuple[int, ...] = (-1,)
+    for number, (change, place, text) in enumerate([("grow", 9, "x"), *changes]):
+        steps = _change(steps, change, place, text, number)
+        if change in {"markers", "two markers"}:
+            places = (-1, -3) if change == "two markers" else (-1,) * (place % 2)
+        elif change == "keys":
+            around = dict(reversed(around.items()))
+        elif change == "system":
+            around["system"] = [{"type": "text", "text": f"x{text}", "cache_control": MARKER}]
+        told = _mark(steps, *places)
+        yield orjson.dumps({**around, "messages": told} if place % 2 else {"messages": told, **around})
+
+
+@given(CHANGES, st.sampled_from([3_000, 1_000_000]))
+def test_what_was_compacted_before_changes_nothing_but_the_time(changes, window) -> None:
+    """A body may grow, repeat, go back or change. The result is that of a proxy that saw none of it."""
+    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
+    beginnings, knowing, policy = Beginnings(kept, 10**9), Compactor(count_by_heuristic), Policy(context_window=window)
+    for body in _replay(changes):
+        begun = beginnings.find("messages", body)
+        request = MESSAGES.read(body, begun)
+        assert request.beginning is not None
+        on = knowing.apply(knowing.plan(request, policy), None)
+        beginnings.keep("messages", request.beginning, begun)
+        fresh = Compactor(count_by_heuristic)
+        new = fresh.apply(fresh.plan(MESSAGES.read(body), policy), None)
+        assert (on.body, on.decisions, on.forwarded.messages) == (new.body, new.decisions, new.forwarded.messages)
+
+
+def test_a_turn_whose_markers_moved_is_written_behind_what_was_written_before() -> None:
+    """The forwarded prefix consists of the same objects, although the last elements have changed."""
+    beginnings, compactor = Beginnings({}, 10**9), Compactor(count_by_heuristic)
+    written: list[tuple[bytes, ...]] = []
+    steps = [{"role": "user", "content": "Fix the bug."}]
+    for number in range(8):
+        spaced = [{"line": line, "of": {"x": line * number}} for line in range(40)]
+        steps += _step(number, orjson.dumps(spaced, option=orjson.OPT_INDENT_2).decode())
+        body = orjson.dumps({"model": "m", "max_tokens": 50, "messages": _mark(steps, -1, -3)})
+        begun = beginnings.find("messages", body)
+        request = MESSAGES.read(body, begun)
+        planned = compactor.plan(request, Policy(context_window=1_000_000))
+        written.append(compactor.apply(planned, None).pieces)
+        assert request.beginning is not None
+        beginnings.keep("messages", request.beginning, begun)
+    before, after = written[-2:]
+    is_known = {id(piece) for piece in before}
+    new = sum(len(piece) for piece in after if id(piece) not in is_known)
+    assert new < sum(map(len, after)) // 2
