@@ -21,6 +21,7 @@ from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.codec import Request
+from proxy.wire.dialects import DEFAULT
 from rules.tokens.families import find_family
 from rules.tokens.sections import Sections
 
@@ -93,5 +94,5 @@ def count(
         else:
             click.echo(orjson.dumps(asdict(tally)))
 
-    nothing = orjson.dumps({"error": f"not a {requests.dialect} request"})
+    nothing = orjson.dumps({"error": f"not a {requests.dialect or DEFAULT.name} request"})
     for_each_request(requests, work, lambda _: nothing)

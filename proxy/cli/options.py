@@ -37,9 +37,9 @@ set_option = click.option(
 dialect_option = click.option(
     "--dialect",
     type=click.Choice(DIALECTS),
-    default=DEFAULT.name,
-    show_default=True,
-    help="Dialect of the request: chat completions, OpenAI's Responses, or Anthropic's Messages.",
+    default=None,
+    help="Dialect of the request: chat completions, OpenAI's Responses, or Anthropic's Messages. Default: guessed from "
+    "the request.",
 )
 table_option = click.option(
     "--table/--json", "as_table", default=None, help="Print a table or JSON. Default: a table on a terminal, else JSON."
@@ -76,7 +76,7 @@ class Requests:
     """The request bodies in a file: one, or with `jsonl` one in each line."""
 
     file: IO[bytes]
-    dialect: str
+    dialect: str | None
     jsonl: bool
 
 
@@ -88,7 +88,7 @@ def takes_requests(verb: str) -> Callable[[Callable[..., None]], Callable[..., N
         @click.option("--jsonl", is_flag=True, help=f"Read one request per line and write {verb}.")
         @dialect_option
         @wraps(command)
-        def with_requests(file: IO[bytes], *, jsonl: bool, dialect: str, **others: Any) -> None:
+        def with_requests(file: IO[bytes], *, jsonl: bool, dialect: str | None, **others: Any) -> None:
             command(Requests(file, dialect, jsonl), **others)
 
         return with_requests
@@ -112,7 +112,7 @@ def for_each_request(
             work(read_request(body, requests.dialect), place)
         except (UndecodableError, LimitExceededError) as error:
             is_unreadable = isinstance(error, UndecodableError)
-            reason = f"not a {requests.dialect} request" if is_unreadable else str(error)
+            reason = f"not a {requests.dialect or DEFAULT.name} request" if is_unreadable else str(error)
             click.echo(f"trimtab: {place}{reason}", err=True)
             if jsonl:
                 click.echo(stand_in(body))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec, Request
+from proxy.wire.json.repair import try_decode
 from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 from proxy.wire.responses.codec import RESPONSES
 
@@ -13,17 +14,29 @@ DEFAULT: Codec = CHAT
 """The dialect for a separate summary upstream, and for errors at paths that belong to no dialect."""
 DIALECTS = tuple(dict.fromkeys(codec.name for codec in CODECS))
 """The name of each dialect."""
+_OF_MESSAGES = re.compile(rb'"type"\s{0,9}:\s{0,9}"(?:tool_use|tool_result)"|"input_schema"\s{0,9}:')
 NO_PATHS: Mapping[str, str] = {}
 _OF_A_THREAD = re.compile(r"/threads/[^/]*/messages$")
 """Adds one message to a conversation that the server keeps. Source: OpenAI's Assistants API."""
 
 
-def read_request(body: bytes, dialect: str = DEFAULT.name) -> Request:
-    """Read the body of a request: of chat completions, unless `dialect` is `responses` or `messages`.
+def read_request(body: bytes, dialect: str | None = None) -> Request:
+    """Read the body of a request in a dialect: `chat`, `responses` or `messages`; None to guess it from the body.
 
     Raises UndecodableError, and ValueError for an unknown dialect.
     """
-    return name_codec(dialect).read(body)
+    return name_codec(dialect or guess_dialect(body)).read(body)
+
+
+def guess_dialect(body: bytes) -> str:
+    """The dialect that a body is probably written in, by members that only this dialect has."""
+    members = try_decode(body)
+    if not isinstance(members, dict):
+        return DEFAULT.name
+    if "messages" not in members:
+        return "responses" if "input" in members else DEFAULT.name
+    is_anthropics = "system" in members or "anthropic_version" in members or _OF_MESSAGES.search(body)
+    return "messages" if is_anthropics else DEFAULT.name
 
 
 def name_codec(dialect: str) -> Codec:

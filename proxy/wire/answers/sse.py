@@ -69,8 +69,8 @@ class FirstEvent:
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
     is_greeting: whether the data of an event says only that the request arrived. Then the next event counts as the
         first one. Comments pass such events.
-    is_ping: whether the data of an event only keeps the connection open. Such an event passes like a comment. After a
-        greeting, the stream is held no longer.
+    is_ping: whether the data of an event only keeps the connection open. Such an event passes like a comment; after a
+        greeting it is held with it.
     held: bytes that must not pass yet.
     data: the data of the event. None until `is_done`, if the event is too long, or if a line of it `is_answer`.
     """
@@ -143,7 +143,7 @@ class FirstEvent:
         data = b"\n".join(self._lines)
         if self._is_ping is not None and self._is_ping(data):
             self._lines.clear()
-            self.is_done = self._greeted > 0
+            self._greeted = self._read if self._greeted else 0
             return self._greeted or self._read
         if self._is_greeting is not None and self._is_greeting(data):
             self._lines.clear()

@@ -168,11 +168,11 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
     answer = try_decode(body)
     if not isinstance(answer, dict) or not {"delta", "content", "content_block"} & answer.keys():
         return None if isinstance(answer, dict) and answer.get("type") == "message_start" else read_overflow(200, body)
-    delta, usage = answer.get("delta"), answer.get("usage")
+    delta = answer.get("delta")
     ended = delta if isinstance(delta, dict) else answer
-    wrote = isinstance(usage, dict) and usage.get("output_tokens")
-    is_empty = not answer.get("content") and not wrote
-    return Overflow(Kind.PROMPT) if ended.get("stop_reason") == EXCEEDED and is_empty else None
+    # Not by the usage: an empty response may report one token.
+    is_refusal = ended.get("stop_reason") == EXCEEDED and not answer.get("content")
+    return Overflow(Kind.PROMPT) if is_refusal else None
 
 
 def write_error(error: ErrorText, *, as_event: bool) -> bytes:

@@ -20,8 +20,8 @@ from proxy.wire.json.spans import Span, find_array, find_member
 from rules.conversation import Decision
 
 _HEADER = rb"x-anthropic-billing-header:"
-_LINE = re.compile(rb'"' + _HEADER + rb'(?:[^"\\]|\\[^rn]){0,2000}+(?:\\r)?(?:\\n)?')
-"""The beginning of a JSON string, up to the end of its first line."""
+_LINE = re.compile(rb'"' + _HEADER + rb'(?: {0,9}[\w.-]{1,64}=[^"\\;\s]{0,256};){1,32}+ {0,9}(?:\\r)?(?:\\n)?')
+"""The beginning of a JSON string: the header, its fields, and the end of the line if nothing else is on it."""
 _BLANK = re.compile(rb'(?: |\\[rnt]){0,2000}+"')
 """The end of a JSON string that goes on with only white space."""
 _KEY = b'{"system":'
@@ -61,7 +61,12 @@ def _find_lines(body: bytes, place: Span) -> list[Span]:
     blocks = list(map(bytes, decode_items(value)))
     array = find_array(_KEY + value + b"}", b'"system"', blocks)
     spans = [] if array is None else [_move(span, place.start - len(_KEY)) for span in array.elements]
-    lines = {at: line for at, block in enumerate(blocks) if (line := _find_in_block(block)) is not None}
+    lines: dict[int, Span] = {}
+    for at, block in enumerate(blocks):  # a later block may quote the line
+        line = _find_in_block(block)
+        if line is None:
+            break
+        lines[at] = line
     gone = [at for at, line in lines.items() if _is_all(blocks[at], line)] if spans else []
     last = max((at for at in range(len(spans)) if at not in gone), default=-1)
     found = [_move(lines[at], spans[at].start) for at in lines if spans and at not in gone]

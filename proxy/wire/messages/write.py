@@ -104,7 +104,8 @@ def _write_result(message: Message, own: bytes) -> bytes:
     """The block of a result. A cache marker in `taken_in` is put on the block itself."""
     block = own
     if not own:
-        block = orjson.dumps({"type": RESULT, "tool_use_id": message.answers, "content": "\n\n".join(message.texts)})
+        made = {"type": RESULT, "tool_use_id": message.answers, "content": "\n\n".join(message.texts)}
+        block = orjson.dumps({**made, "is_error": True})  # a rule makes a result only for a call without one
     elif message.edited:
         members = read_members(own)
         content = members.get("content", msgspec.Raw(b"null"))

@@ -6,6 +6,7 @@ before and mean the same; everything after them is read. What was forgotten is r
 An element is an item of the JSON array that holds the transcript.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
@@ -41,6 +42,11 @@ class Decoded(NamedTuple):
     def elements(self) -> int:
         """The number of elements that the messages come from."""
         return self.origins[-1].stop if self.origins else 0
+
+    def first(self, elements: int) -> "Decoded":
+        """The messages of the first elements."""
+        number = bisect_right(self.origins, elements, key=lambda origin: origin.stop)
+        return Decoded(self.messages[:number], self.origins[:number])
 
 
 @dataclass(slots=True, eq=False)

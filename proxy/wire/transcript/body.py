@@ -5,7 +5,6 @@ only its new part is read.
 """
 
 import secrets
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -14,7 +13,7 @@ import msgspec
 
 from proxy.wire.json.repair import DECODE_ERRORS, mend
 from proxy.wire.json.spans import Array, Span, count_parts, find_array, has_more_parts, match_array
-from proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, Begun, Decoded
+from proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, Begun
 from rules.results.work import Allowance
 
 MAX_PARTS = 600_000
@@ -142,15 +141,8 @@ def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
         Array(start, array.stop + shift, [*earlier.array.elements[: begun.number], *spans]),
         earlier.raws[: begun.number] + new[1:],
         parts,
-        {number: _keep_first(decoded, begun.number) for number, decoded in earlier.decoded.items()},
+        {number: decoded.first(begun.number) for number, decoded in earlier.decoded.items()},
         earlier.written and earlier.written.within(begun.number),
         is_grown=True,
     )
     return Split(members, beginning.raws, beginning)
-
-
-def _keep_first(decoded: Decoded, elements: int) -> Decoded:
-    """What was decoded of the first elements."""
-    messages, origins = decoded
-    number = bisect_right(origins, elements, key=lambda origin: origin.stop)
-    return Decoded(messages[:number], origins[:number])

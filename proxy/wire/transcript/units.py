@@ -54,6 +54,8 @@ def recall(
 ) -> Decoded:
     """What was decoded of the first elements for an earlier body, without a last unit that may have grown."""
     recalled = Decoded() if beginning is None else beginning.decoded.get(known.number, Decoded())
+    if recalled.elements > len(raws):
+        recalled = recalled.first(len(raws))
     messages, origins = recalled
     if find_units is None or not origins or origins[-1].stop == len(raws):
         return recalled

@@ -36,7 +36,7 @@ def check_changes(original: bytes, sent: bytes, *, last_may_shrink: bool = False
         return problems
     raws = [read_items(members["messages"]) for members in (before, after)]
     messages = [[msgspec.json.decode(raw) for raw in part] for part in raws]
-    is_thinking = b'"enabled"' in after.get("thinking", b"")
+    is_thinking = any(kind in after.get("thinking", b"") for kind in (b'"enabled"', b'"adaptive"'))
     return [
         *problems,
         *check_assistants(raws, messages),

@@ -63,7 +63,7 @@ async def test_the_path_names_the_model_if_the_body_names_none(proxy, client, up
     [
         (b'{"input":"a"}', {}),
         (b"no JSON", {}),
-        (b'{"model":"local-embed"}', {"Content-Type": "text/plain"}),
+        (b'{"model":"local-embed"}', {"Content-Type": "application/octet-stream"}),
         (b"", {}),
     ],
 )

@@ -1,5 +1,6 @@
 """Responses: usage, texts and refusals are read, however their bytes are cut; errors are written in their form."""
 
+from itertools import takewhile
 from typing import Any
 
 import orjson
@@ -146,10 +147,10 @@ def _hold(stream: bytes, *, keeps_all: bool = False) -> tuple[bytes, bytes, byte
     return passed, bytes(first.held), first.data
 
 
-@pytest.mark.parametrize("before", [(), (PING,), (START,), (PING, PING, START)])
+@pytest.mark.parametrize("before", [(), (PING,), (START,), (PING, PING, START), (START, PING, PING)])
 def test_an_error_is_held_with_what_precedes_it(before: tuple[Wire, ...]) -> None:
-    """Pings pass, since they say nothing; `message_start` is held."""
-    pings = _write(*(event for event in before if event is PING))
+    """Pings pass, since they say nothing; `message_start` is held, with the pings behind it."""
+    pings = _write(*takewhile(lambda event: event is PING, before))
     passed, held, data = _hold(_write(*before, ERROR))
     assert data is not None
     assert MESSAGES.read_refusal(200, data) is not None
@@ -162,9 +163,9 @@ def test_nothing_passes_before_the_answer_has_begun() -> None:
     assert (passed, held) == (b"", _write(PING, START, ERROR))
 
 
-@pytest.mark.parametrize("events", [EVENTS[:2], [START, PING, ERROR], [START, EVENTS[5]]])
+@pytest.mark.parametrize("events", [EVENTS[:2], [START, PING, EVENTS[1]], [START, EVENTS[5]]])
 def test_a_completion_is_held_no_longer_than_its_first_block(events: list[Wire]) -> None:
-    """A ping after `message_start` also ends the wait: the server is at work."""
+    """Pings may come before the block."""
     _, _, data = _hold(_write(*events))
     assert data is None or MESSAGES.read_refusal(200, data) is None
 
@@ -240,10 +241,10 @@ def test_other_errors_are_no_overflow_of_the_prompt(kind: str, message: str) -> 
         ({"type": "message", "content": [], "stop_reason": EXCEEDED, "usage": {"output_tokens": 0}}, True),
         ({"type": "message", "content": [], "stop_reason": EXCEEDED}, True),
         ({"type": "message", "content": [{"type": "text", "text": "x"}], "stop_reason": EXCEEDED}, False),
-        ({"type": "message", "content": [], "stop_reason": EXCEEDED, "usage": {"output_tokens": 9}}, False),
+        ({"type": "message", "content": [], "stop_reason": EXCEEDED, "usage": {"output_tokens": 1}}, True),
         ({"type": "message", "content": [], "stop_reason": "end_turn"}, False),
         ({"type": "message_delta", "delta": {"stop_reason": EXCEEDED}, "usage": {"output_tokens": 0}}, True),
-        ({"type": "message_delta", "delta": {"stop_reason": EXCEEDED}, "usage": {"output_tokens": 9}}, False),
+        ({"type": "message_delta", "delta": {"stop_reason": EXCEEDED}, "usage": {"output_tokens": 1}}, True),
         ({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, False),
         (START, False),
         (PING, False),
@@ -253,7 +254,7 @@ def test_other_errors_are_no_overflow_of_the_prompt(kind: str, message: str) -> 
     ],
 )
 def test_an_empty_completion_at_the_windows_end_is_a_refusal(answer: object, *, is_refusal: bool) -> None:
-    """In one piece, and as the event after `message_start`."""
+    """In one piece, and as the event after `message_start`. Usage proves nothing: `message_start` reports a token."""
     found = MESSAGES.read_refusal(200, orjson.dumps(answer))
     assert (found is not None) is is_refusal
 

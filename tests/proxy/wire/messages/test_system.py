@@ -1,5 +1,7 @@
 """What only makes each request different is taken out of the system prompt, if that is wanted."""
 
+from itertools import dropwhile
+
 import orjson
 import pytest
 from hypothesis import given
@@ -32,9 +34,10 @@ HEADER, OTHER = _text(LINE % "00000"), _text("You are Claude.")
     ("system", "expected"),
     [
         (b"[%b , %b]" % (HEADER, OTHER), b"[%b]" % OTHER),
-        (b"[ %b,%b ]" % (OTHER, HEADER), b"[ %b ]" % OTHER),
-        (b"[%b,%b,%b]" % (OTHER, HEADER, OTHER), b"[%b,%b]" % (OTHER, OTHER)),
-        (b"[%b,%b,%b]" % (OTHER, HEADER, HEADER), b"[%b]" % OTHER),
+        (b"[ %b,%b,%b ]" % (HEADER, HEADER, OTHER), b"[ %b ]" % OTHER),
+        (b"[%b,%b,%b]" % (HEADER, OTHER, HEADER), b"[%b,%b]" % (OTHER, HEADER)),
+        (orjson.dumps(LINE % "1" + " You are Claude."), b'"You are Claude."'),
+        (orjson.dumps(LINE % "1" + " x" * 5000), orjson.dumps("x" + " x" * 4999)),
         (b"[%b,%b]" % (HEADER, HEADER), b"[]"),
         (b"[ %b ]" % HEADER, b"[  ]"),
         (b"[%b,%b]" % (_text(LINE % "1" + "\r\n \n"), OTHER), b"[%b]" % OTHER),
@@ -57,6 +60,8 @@ def test_the_line_goes_and_all_else_stays(system: bytes, expected: bytes) -> Non
     "system",
     [
         b"[%b]" % OTHER,
+        b"[%b,%b]" % (OTHER, HEADER),
+        _text("x-anthropic-billing-header: this text documents it."),
         b'"%b"' % (b" " + (LINE % "1").encode()),
         _text("See " + LINE % "1"),
         b"[%b]" % _text("The header " + LINE % "1"),
@@ -79,6 +84,7 @@ def test_it_stays_if_that_is_not_asked_for() -> None:
 @given(st.lists(st.sampled_from([HEADER, OTHER, b"1"]), max_size=5), st.sampled_from([b",", b" ,\n"]), st.booleans())
 def test_requests_that_differ_only_in_it_become_equal(blocks, separator, is_long) -> None:
     """Also in long bodies, whose messages are not searched again."""
+    blocks = sorted(blocks, key=lambda block: block is not HEADER)  # those after another text stay
     after = b'"messages":[{"role":"user","content":"%b"}]' % (b"x" * 20_000 * is_long)
     bodies = [
         b'{%b,"system":[%b]}' % (after, separator.join(blocks).replace(b"cch=00000", b"cch=%05d" % number))
@@ -86,5 +92,5 @@ def test_requests_that_differ_only_in_it_become_equal(blocks, separator, is_long
     ]
     cleaned = [_clean(body) for body in bodies]
     assert cleaned[0] == cleaned[1]
-    kept = [block for block in blocks if block is not HEADER]
+    kept = list(dropwhile(lambda block: block is HEADER, blocks))
     assert orjson.loads(cleaned[0])["system"] == [orjson.loads(block) for block in kept]

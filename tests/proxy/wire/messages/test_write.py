@@ -58,12 +58,15 @@ def test_results_come_first() -> None:
     made = (Message(Role.TOOL, ("aborted",), answers="c", edited=True), None)
     blocks = _blocks(write_element([raw], [*_place(raw), made]))
     assert [block["type"] for block in blocks] == ["tool_result", "tool_result", "text"]
-    assert blocks[1] == {"type": "tool_result", "tool_use_id": "c", "content": "aborted"}
+    assert blocks[1] == {"type": "tool_result", "tool_use_id": "c", "content": "aborted", "is_error": True}
 
 
 def test_a_made_result_can_be_an_element_of_its_own() -> None:
     made = Message(Role.TOOL, ("aborted",), answers="c", edited=True)
-    element = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "aborted"}]}
+    element = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c", "content": "aborted", "is_error": True}],
+    }
     assert orjson.loads(write_element([], [(made, None)])) == element
 
 

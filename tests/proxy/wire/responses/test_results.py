@@ -166,7 +166,11 @@ def test_a_result_is_read(item: dict[str, Any], texts: tuple[str, ...], *, is_er
             ["n", "m", "o"],
             {"output": [CHUNKS[0] | {"stdout": "n"}, CHUNKS[1] | {"stdout": "m", "stderr": "o"}]},
         ),
-        ({"type": "shell_call_output", "output": CHUNKS}, ["n"], {"output": [CHUNKS[0] | {"stdout": "n"}]}),
+        (
+            {"type": "shell_call_output", "output": CHUNKS},
+            ["n"],
+            {"output": [CHUNKS[0] | {"stdout": "n"}, CHUNKS[1] | {"stdout": "", "stderr": ""}]},
+        ),
         (
             {"type": "shell_call_output", "output": CHUNKS[1:]},
             ["n", "m", "o", "p"],
