@@ -17,8 +17,9 @@ from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.sse import write_event as write_sse_event
 from proxy.wire.answers.tap import Piece, Tap
 from proxy.wire.answers.usage import Usage
-from proxy.wire.codec import Adapted, (
+from proxy.wire.codec import (
     PROMPT_TOO_LONG,
+    Adapted,
     Completion,
     Counting,
     ErrorText,
