@@ -74,7 +74,8 @@ def choose_route(
 
 def place(upstream: UpstreamConfig, codec: Codec, target: str) -> URL:
     """The upstream URL of a request target that the codec claims. Raises PathNotAllowedError; see `target_url`."""
-    return target_url(upstream, target, is_api=is_bare(codec, origin_form(target).partition("?")[0]))
+    path = target if target.startswith("/") else origin_form(target)
+    return target_url(upstream, path, is_api=is_bare(codec, path.partition("?")[0]))
 
 
 def describe_target(

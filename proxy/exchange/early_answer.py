@@ -111,19 +111,23 @@ async def _begin_stream(reply: Reply, request_id: str) -> None:
 
 
 async def _read_first_event(answer: aiohttp.ClientResponse, reply: Reply, codec: Codec) -> FirstEvent:
-    """Read up to the first event. If the answer has been begun, what precedes the event is passed on."""
+    """Read up to the first event. If the answer has been begun, what precedes the event is passed on.
+
+    A greeting is held no longer than MAX_HELD_SECONDS.
+    """
     first = codec.hold_first_event(keeps_all=reply.response is None)
-    try:
-        async for chunk in answer.content.iter_any():
-            passed = first.feed(chunk)
-            if passed and reply.response is not None:
-                await reply.write(passed)
-            if first.is_done:
-                break
-        else:
+    loop = asyncio.get_running_loop()
+    with suppress(*_FAULTS):
+        async with asyncio.timeout(None) as limit:
+            async for chunk in answer.content.iter_any():
+                passed = first.feed(chunk)
+                if passed and reply.response is not None:
+                    await reply.write(passed)
+                if first.is_done:
+                    return first
+                if first.is_greeted and limit.when() is None:
+                    limit.reschedule(loop.time() + MAX_HELD_SECONDS)
             first.finish()
-    except _FAULTS:
-        pass
     return first
 
 

@@ -151,6 +151,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         model = codec.peek_model(received.beginning) if request is None else request.model
         model = model or find_deployment(journey.arrival.target)
         route = _route(services, journey, model)
+        place(route.upstream, codec, journey.arrival.target)  # a path that must not get our key is refused first
         if request is None:
             journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
         else:

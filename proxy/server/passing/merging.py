@@ -45,15 +45,15 @@ def read_list(upstream: str, body: bytes) -> Listed | None:
 def merge_lists(lists: Sequence[Listed], find_upstream: Callable[[str], str]) -> bytes:
     """One list, in the form of the first. There must be one at least.
 
-    A model that several upstreams list is that of the upstream to which requests for it go, else of the first one.
+    Each model is listed by the upstream to which requests for it go; what only others list cannot be reached.
 
     find_upstream: the upstream to which requests for a model go.
     """
     merged: dict[str, Listed] = {}
     for listed in lists:
         for name in listed.models:
-            if name not in merged or find_upstream(name) == listed.upstream:
-                merged[name] = listed
+            if find_upstream(name) == listed.upstream:
+                merged.setdefault(name, listed)
     form = lists[0].form
     is_anthropics = isinstance(form, dict) and "object" not in form and "has_more" in form
     expected = _OF_ANTHROPIC if is_anthropics else _OF_OPENAI

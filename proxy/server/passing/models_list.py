@@ -1,6 +1,6 @@
 """Answers `GET /v1/models` with the models of all upstreams that requests can reach.
 
-Law: the client's credential goes to the main upstream only, if at all. Time and size of each answer are bounded. An
+Law: the client's credential goes only to upstreams that are configured to get it. Time and size are bounded. An
 upstream that fails is left out; if all fail, the client gets the main upstream's answer.
 """
 
@@ -15,6 +15,7 @@ from yarl import URL
 
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.arrival import tell_upstream
+from proxy.exchange.call import find_credentials_for
 from proxy.exchange.report import Target
 from proxy.exchange.serve import Journey
 from proxy.exchange.services import Services
@@ -77,7 +78,7 @@ async def list_models(services: Services, journey: Journey, added: Headers) -> w
         asking = [tasks.create_task(_ask(services.client, main, journey.target.upstream, (url, headers), added))]
         for name in config.list_reachable()[1:]:
             upstream = config.upstream_for(name)
-            question = ask_for_models(upstream, ())
+            question = ask_for_models(upstream, find_credentials_for(upstream, arrival.end_to_end))
             asking.append(tasks.create_task(_ask(services.client, upstream, str(name), question, added)))
     asked = [task.result() for task in asking]
     for one in asked:

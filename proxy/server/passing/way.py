@@ -47,10 +47,16 @@ async def find_way(services: Services, journey: Journey) -> Way:
     if content_type.lower().startswith("multipart/form-data"):
         received = await receive_beginning(request, FORM_BYTES, services.uploads)
         model = read_form_model(received.beginning, content_type)
-    elif not content_type or "json" in content_type.lower():
+    elif _may_be_json(content_type):
         received = await hold(services, request, services.lane(arrival.tenant))
         model = await _read_model(services, arrival, received)
     return go_to(config, arrival, model or find_deployment(arrival.target), received)
+
+
+def _may_be_json(content_type: str) -> bool:
+    """Whether a body of this type may be JSON; clients that name no type send it as a form or as text."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    return "json" in media_type or media_type in {"", "text/plain", "application/x-www-form-urlencoded"}
 
 
 def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedBody | None = None) -> Way:

@@ -95,6 +95,11 @@ class FirstEvent:
         self._read = 0
         self._lines: list[bytes] = []
 
+    @property
+    def is_greeted(self) -> bool:
+        """Whether a greeting is held, so the server has accepted the request."""
+        return self._greeted > 0
+
     def finish(self) -> None:
         """The stream has ended; a first event without a blank line after it counts as complete."""
         last = bytes(self.held[self._read :]).rstrip(b"\r")

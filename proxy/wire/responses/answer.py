@@ -139,9 +139,10 @@ def is_part_of_answer(line: bytes) -> bool:
 
 
 def is_greeting(data: bytes) -> bool:
-    """Whether an event says only that the request arrived."""
+    """Whether an event says only that the request arrived, or nothing about the response."""
     with suppress(*DECODE_ERRORS):
-        return _decode(data).type in _GREETINGS
+        kind = _decode(data).type
+        return kind in _GREETINGS or (kind is not None and kind != "error" and not kind.startswith("response."))
     return False
 
 

@@ -144,21 +144,17 @@ def write_result(message: Message, members: dict[str, msgspec.Raw], item_type: s
 
 
 def _write_chunks(texts: Sequence[str], chunks: Sequence[bytes]) -> bytes:
-    """A shell's output with each text replaced. If there are fewer texts than before, chunks without text go."""
-    left, written, last = list(texts), [], b""
+    """A shell's output with each text replaced. Each chunk stays, because it tells how its command ended."""
+    left, written = list(texts), []
     for chunk in chunks:
         members = read_members(chunk)
-        is_kept = False
         for name in _STREAMS:
             if decode_or_none(members.get(name)):
-                is_kept = is_kept or bool(left)
                 members[name] = _raw(left.pop(0) if left else "")
-        last = msgspec.json.encode(members)
-        if is_kept:
-            written.append(last)
+        written.append(msgspec.json.encode(members))
     if left:
         written.append(_write_chunk("\n".join(left), failed=False))
-    return b"[" + b",".join(written or [last]) + b"]"
+    return b"[" + b",".join(written) + b"]"
 
 
 def _write_chunk(text: str, *, failed: bool) -> bytes:

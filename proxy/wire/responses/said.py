@@ -53,6 +53,7 @@ class Said:
         self._calls: list[ToolCall] = []
         self._media: list[Media] = []
         self._is_compacted = False
+        self._in_program = False
         self._has_uncounted = False
         self._has_reasoning = False
         self.canonical: list[bytes] = []
@@ -78,10 +79,11 @@ class Said:
         kind = tell_kind(item_type, decode_or_none(members.get("role")))
         name = item_type or ""
         self._has_uncounted = self._has_uncounted or has_uncounted(members)
+        self._in_program = (self._in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
         if kind is Kind.SPEECH:
             self._add_speech(members.get("content"))
         elif kind is Kind.CALL:
-            self._calls.append(read_call(name, members))
+            self._add_call(raw, read_call(name, members))
         elif kind is Kind.RESULT:
             output = read_output(name, members, self._count, self._costs)
             self._texts += output.texts
@@ -108,6 +110,14 @@ class Said:
             else:
                 self._media.append(read_media(part, before, self._count, self._costs))
                 self.canonical.append(write_canonical(part))
+
+    def _add_call(self, raw: bytes, call: ToolCall) -> None:
+        """Add a call. The results of a program's calls are within this message, so nothing else answers them."""
+        if self._in_program:
+            self.extra_texts += [call.name, call.arguments]
+            self.canonical.append(write_canonical(raw))
+        else:
+            self._calls.append(call)
 
     def _add_reasoning(self, members: dict[str, msgspec.Raw]) -> None:
         """Encrypted reasoning stands for its texts. Servers render the reasoning itself, or else its summary."""
