@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from fuzzing import chat_bodies, messages_bodies, responses_bodies
 from fuzzing.answers import write_answer
-from fuzzing.chat_bodies import write_body
 from fuzzing.choices import Choices
 from fuzzing.overflow_targets import write_refusal
+from fuzzing.stream_events import write_messages_event, write_responses_event, write_stream
 
 _METHODS = (
     b"POST",
@@ -29,6 +30,7 @@ _PATHS = (
     b"http://evil.example/v1/chat/completions", b"http://[", b"evil.example:443", b"/trimtab/health",
     b"/trimtab/none", b"/metrics", b"/\xff", b"/a b", b"/#", b"/[", b"", b"/" + b"a" * 9000,
 )  # fmt: skip
+_COMPACTED = (b"/v1/chat/completions", b"/v1/responses", b"/v1/messages", b"/v1/chat/completions")
 HOSTS = (b"localhost", b"127.0.0.1:8790", b"[::1]", b"LOCALHOST.", b"a.localhost", b"10.0.0.1")
 STRANGE_HOSTS = (
     b"evil.example", b"localhost.evil.example", b"127.0.0.1.evil.example:80", b"evil", b"evil.example.",
@@ -93,11 +95,11 @@ class RawRequest:
 
 
 def write_request(choices: Choices) -> RawRequest:
-    """A request, in most cases for a chat completion and with valid framing."""
+    """A request, in most cases in a known dialect and with valid framing."""
     kind = choices.below(8)
     if kind == 1:
         return RawRequest(choices.take(200), is_whole=False)
-    method, path, version, odd = _METHODS[0], _PATHS[0], _VERSIONS[0], 0
+    method, path, version, odd = _METHODS[0], choices.pick(_COMPACTED), _VERSIONS[0], 0
     if choices.happens(96):
         method, path, version, odd = (
             choices.pick(_METHODS),
@@ -107,7 +109,7 @@ def write_request(choices: Choices) -> RawRequest:
         )
     host = choices.pick(HOSTS) if choices.happens(32) else HOSTS[0]
     headers = [b"Host: " + host, *(choices.pick(_HEADERS) for _ in range(odd)), b"Connection: close"]
-    body = write_body(choices)[0]
+    body = _write_body(path, choices)
     framing = choices.below(6)
     if framing == 1:
         headers.append(b"Transfer-Encoding: chunked")
@@ -124,6 +126,14 @@ def write_request(choices: Choices) -> RawRequest:
     # An odd header may affect the framing, and then the end of the request is not defined.
     is_plain = framing not in {2, 3} and all(header.startswith(_HARMLESS) for header in headers[1:-2])
     return RawRequest(data, is_whole=is_plain and method == b"POST" and b" HTTP/1." in data)
+
+
+def _write_body(path: bytes, choices: Choices) -> bytes:
+    """A body in the dialect of the path."""
+    for ending, grammar in ((b"/responses", responses_bodies.GRAMMAR), (b"/messages", messages_bodies.GRAMMAR)):
+        if path.endswith(ending):
+            return grammar.write(choices)[0]
+    return chat_bodies.write_body(choices)[0]
 
 
 _HARMLESS = (
@@ -155,7 +165,9 @@ def write_pair(choices: Choices) -> tuple[list[bytes], bool]:
 
     Also returns whether the second one's host is strange.
     """
-    path, body = choices.pick(((b"/v1/embeddings", b"{}"), (b"/v1/chat/completions", write_body(choices)[0])))
+    path, body = choices.pick(
+        ((b"/v1/embeddings", b"{}"), (b"/v1/chat/completions", chat_bodies.write_body(choices)[0]))
+    )
     first = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     size = 1 + choices.below(500)
     for at in range(0, len(body), size):
@@ -170,13 +182,19 @@ def write_pair(choices: Choices) -> tuple[list[bytes], bool]:
     return [data[start:stop] for start, stop in zip((0, *cuts), (*cuts, len(data)), strict=True)], is_strange
 
 
+def _write_answer(choices: Choices) -> bytes:
+    """A response in any dialect."""
+    write = choices.pick((None, write_responses_event, write_messages_event))
+    return write_answer(choices) if write is None else write_stream(choices, write, ("type", "delta", "usage", "error"))
+
+
 def write_response(choices: Choices) -> bytes:
     """The bytes that an upstream sends before it disconnects. Its status is never 500, so a 500 must be the proxy's."""
     kind = choices.below(8)
     if kind == 1:
         return choices.take(100).replace(b"500", b"501")
     status = choices.pick(_STATUSES)
-    body = write_refusal(choices) if choices.happens(64) else write_answer(choices)
+    body = write_refusal(choices) if choices.happens(64) else _write_answer(choices)
     headers = [choices.pick(_ANSWER_HEADERS[:3])]
     headers += [choices.pick(_ANSWER_HEADERS) for _ in range(choices.below(4) // 2)]
     if kind == 2:

@@ -139,6 +139,19 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
     assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
 
 
+@pytest.mark.parametrize("size", [1, 7, 190, 10**4])
+def test_the_usage_is_found_across_the_bound_of_what_is_kept(size: int) -> None:
+    """The chunk that reaches the bound is read once, not twice."""
+    body = b'{"id":"%b",%b,"x":[%b]}' % (b"a" * 150, USAGE, b"1," * 200)
+    tap = make_tap(is_stream=False)
+    with bounded(max_event_bytes=200):
+        for at in range(0, len(body), size):
+            tap.feed(body[at : at + size])
+        tap.finish()
+    assert tap.usage is not None
+    assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
+
+
 def test_a_long_line_in_small_chunks_is_never_copied() -> None:
     """Each piece is appended. Otherwise the time would grow with the square of the line's length."""
     events = EventReader()

@@ -77,8 +77,8 @@ def test_a_string_stays_a_string_unless_blocks_join_it() -> None:
     assert orjson.loads(write_element([raw], [_edit(task, "task", "summary")]))["content"] == "task\n\nsummary"
     made = (Message(Role.TOOL, ("aborted",), answers="c", edited=True), None)
     assert _blocks(write_element([raw], [task, made]))[1] == {"type": "text", "text": "task"}
-    empty = b'{"role":"user","content":[]}'
-    assert len(_blocks(write_element([empty], [*_place(empty), made]))) == 1
+    for empty in (b'{"role":"user","content":[]}', b'{"role":"user","content":""}', b'{"role":"user"}'):
+        assert len(_blocks(write_element([empty], [*_place(empty), made]))) == 1
 
 
 def test_texts_are_added_behind_the_clients_blocks() -> None:
