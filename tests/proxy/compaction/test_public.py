@@ -42,7 +42,7 @@ def test_messages_make_the_same_request_as_their_body() -> None:
 def test_what_cannot_be_read_or_counted_is_told() -> None:
     """The law holds for a body that is no request, and for an unknown vocabulary. The heuristic needs no vocabulary."""
     with pytest.raises(UndecodableError):
-        read_request(b'{"input": "x"}')
+        read_request(b'{"prompt": "x"}')
     with pytest.raises(VocabularyError):
         load_compactor("gpt-4o", vocabulary="none_base")
     assert isinstance(load_compactor("gpt-4o", vocabulary="heuristic"), Compactor)
