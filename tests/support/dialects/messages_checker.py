@@ -111,7 +111,9 @@ def check_user_blocks(raws: Sequence[Sequence[bytes]], messages: Sequence[Sequen
     frames = [frame for frame, _ in users[0]] + [{"role": b'"user"'}]
     problems += [f"members of a user message: {', '.join(frame)}" for frame, _ in users[1] if frame not in frames]
     for block in (block for _, blocks in users[1] for block in blocks):
-        own = {"type", "tool_use_id", "is_error"} if block["type"] == b'"tool_result"' else {"type"}
+        own = {"type", "tool_use_id"} if block["type"] == b'"tool_result"' else {"type"}
+        if block.get("content") == b'"aborted"' and block.get("is_error") == b"true":
+            own = {*own, "is_error"}
         if _is_edited(block) and _frame(block) not in known and set(_frame(block)) != own:
             problems.append(f"members of a user block are not the client's: {', '.join(block)}")
     return problems

@@ -147,8 +147,9 @@ def test_a_missing_result_may_be_added() -> None:
     """It has only what it needs, and is in the user's message."""
     added = {"type": "tool_result", "tool_use_id": "a", "content": "aborted"}
     assert change([TASK, ASKED, user(added, LAST["content"][0])], [TASK, ASKED, LAST]) == []
-    wrong = change([TASK, ASKED, user({**added, "is_error": True}, LAST["content"][0])], [TASK, ASKED, LAST])
-    assert wrong == ["members of a user block are not the client's: type, tool_use_id, content, is_error"]
+    assert change([TASK, ASKED, user({**added, "is_error": True}, LAST["content"][0])], [TASK, ASKED, LAST]) == []
+    wrong = change([TASK, ASKED, user({**added, "x": True}, LAST["content"][0])], [TASK, ASKED, LAST])
+    assert wrong == ["members of a user block are not the client's: type, tool_use_id, content, x"]
 
 
 @pytest.mark.parametrize(
