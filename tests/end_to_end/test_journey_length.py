@@ -16,7 +16,7 @@ import proxy
 import rules
 
 MAX_FILES = 50
-MAX_HOPS = 171
+MAX_HOPS = 175
 ROOTS = tuple(str(Path(package.__path__[0])) + "/" for package in (proxy, rules))
 CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 MESSAGES = [
