@@ -46,7 +46,7 @@ OWN_OUTPUTS = {
 
 
 def check_request(original: bytes, sent: bytes, *, last_may_shrink: bool = False) -> list[str]:
-    """All problems of a forwarded body: what a provider refuses, and what should have stayed as it came."""
+    """All problems of a forwarded body: what a provider refuses, and what should not have changed."""
     problems = check_body(msgspec.json.decode(sent))
     return problems + check_changes(original, sent, last_may_shrink=last_may_shrink)
 

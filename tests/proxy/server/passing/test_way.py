@@ -123,7 +123,7 @@ async def test_what_is_held_is_bounded(start_proxy, client, local, upstream):
 
 
 async def test_a_compressed_body_goes_where_its_model_says(proxy, client, upstream, local):
-    """It goes out as it came."""
+    """It is sent unchanged."""
     body = gzip.compress(orjson.dumps(EMBED))
     await post(client, proxy.url + "/v1/embeddings", body, **{"Content-Encoding": "gzip"})
 

@@ -360,7 +360,7 @@ def test_a_provider_is_asked_in_its_own_way() -> None:
 
 
 async def test_a_known_provider_is_asked_at_one_path_only(asking: UpstreamClient, monkeypatch: Any) -> None:
-    """It is none of the local servers, so its key goes to no path of theirs."""
+    """It is not a local server, so its key is not sent to paths of local servers."""
     asked: list[URL] = []
 
     async def get(_client: Any, _upstream: Any, url: URL, _headers: Any) -> bytes:

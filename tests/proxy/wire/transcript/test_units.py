@@ -17,7 +17,7 @@ from rules.conversation import Message, Origin, Role
 
 
 class Body(msgspec.Struct):
-    """A request of nothing but elements."""
+    """A request that has only elements."""
 
     items: list[msgspec.Raw]
 
