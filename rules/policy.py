@@ -23,6 +23,8 @@ The summary is then ready when a request no longer fits without it. Chosen in th
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "SKILL.md")
 """Default names of files that tell an agent how to work."""
+MEMORY_TAGS = ("relevant_context",)
+"""Default names of the tags around retrieved memory."""
 
 DEFAULT_WINDOW = 128_000
 """The context window, in tokens, of a model about which nothing is known. Chosen."""
@@ -63,6 +65,27 @@ class OnExceeded(StrEnum):
     TRUNCATE = "truncate"
 
 
+class PreserveSystem(StrEnum):
+    """Which system messages stay verbatim: those at the beginning, or all."""
+
+    LEADING = "leading"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class SectionShares:
+    """The share of the limit that each section of a prompt may have. See tokens/sections.py for the sections.
+
+    Source of the defaults: the design.
+    """
+
+    system: float = 0.20
+    summary: float = 0.10
+    memory: float = 0.10
+    recent: float = 0.55
+    current: float = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """Prices of a token, relative to each other.
@@ -81,8 +104,8 @@ class Policy:
     """The settings by which a model's requests are compacted.
 
     Tokens are counted with our tokenizer ("our tokens"), except `context_window`, `completion_reserve`,
-    `ceiling_tokens` and `added_tokens`: these are the model's own tokens. One of our tokens is `token_ratio` of the
-    model's.
+    `ceiling_tokens`, `added_tokens` and `compact_at_tokens`: these are the model's own tokens. One of our tokens is
+    `token_ratio` of the model's.
 
     - `ceiling_tokens`: the largest limit allowed, because the upstream refused more; None if it never did.
     - `added_tokens`: set if the upstream counts the completion budget against the prompt limit. The value is the budget
@@ -92,6 +115,14 @@ class Policy:
     - `keep_images`: this many of the newest images stay. Older ones are removed when there are twice as many, because
       each removal breaks the prompt cache. None keeps as many as fit.
     - `instruction_files`: globs on file names. A file that was read and matches is carried over a cut.
+    - `sections`: the share of the limit of each section; None if sections have no limits of their own. System messages
+      at the beginning are truncated to theirs only if `truncate_system`.
+    - `keep_recent_steps`: newest answered steps that a cut spares; None for the usual number.
+    - `max_turns`: user turns that are forwarded verbatim; None for no limit.
+    - `max_message_tokens`: the longest message that is neither a user message nor a system message at the beginning.
+    - `memory_tags`: names of the tags around retrieved memory.
+    - `pin_instruction`: the user's goal is repeated after long tool output.
+    - `compact_at_tokens`: a soft limit of the prompt in the model's own tokens; None if only the window limits it.
     """
 
     context_window: int = DEFAULT_WINDOW
@@ -117,6 +148,15 @@ class Policy:
     anchor_share: float = _FITTED.anchor_share
     keep_images: int | None = None
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
+    preserve_system: PreserveSystem = PreserveSystem.LEADING
+    sections: SectionShares | None = None
+    truncate_system: bool = False
+    keep_recent_steps: int | None = None
+    max_turns: int | None = None
+    max_message_tokens: int | None = None
+    memory_tags: tuple[str, ...] = MEMORY_TAGS
+    pin_instruction: bool = False
+    compact_at_tokens: int | None = None
 
     def find_treatment(self, name: str) -> Treatment:
         """The treatment of a tool's results: that of the first rule of `tools` that matches, or the default one.

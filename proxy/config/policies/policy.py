@@ -4,29 +4,34 @@ Law: every key has a default.
 """
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from proxy.config.policies.control import ControlConfig
+from proxy.config.policies.sections import MemoryConfig, SectionsConfig
 from proxy.config.policies.summaries import SummaryConfig
-from proxy.config.policies.tools import Section, TidyConfig, ToolConfig, allow_a_switch
-from proxy.config.values import AutoShare, AutoWater, ContextWindow, NameGlob, OptionalName
+from proxy.config.policies.tools import TidyConfig, ToolConfig, allow_a_switch
+from proxy.config.values import AutoShare, AutoWater, ContextWindow, NameGlob
 from rules.economy import Budgets, Economy, find_budgets
-from rules.policy import DEFAULT_WINDOW, INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices
+from rules.policy import (
+    DEFAULT_WINDOW,
+    INSTRUCTION_FILES,
+    OnExceeded,
+    OverflowStrategy,
+    Policy,
+    PreserveSystem,
+    Prices,
+)
 from rules.treatment import Budget, Truncation
 
 DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
 """The context window of a model about which nothing is known."""
 
 
-class PolicyConfig(Section):
+class PolicyConfig(ControlConfig):
     """A policy: how the requests of a model are compacted."""
 
-    upstream: OptionalName = Field(
-        None,
-        examples=["local"],
-        description="The server that requests go to: a name of upstreams. null: the main server, upstream.",
-    )
     context_window: ContextWindow = Field(
         "auto",
         examples=[32_768],
@@ -57,6 +62,19 @@ class PolicyConfig(Section):
         examples=[0.35],
         description="The largest share of the room that a cut leaves, the summary included. It must be below "
         "high_water. auto: a value for the economy and the window, for example 0.18 for balanced at 128000 tokens.",
+    )
+    compact_at_tokens: int | None = Field(
+        None,
+        ge=256,
+        examples=[60_000],
+        description="A prompt that reaches this number of tokens is cut, however large the window is. A prompt that a "
+        "cut cannot make smaller still passes. null: only the window decides.",
+    )
+    preserve_system: PreserveSystem = Field(
+        PreserveSystem.LEADING,
+        description="Which system and developer messages stay verbatim. leading: those before the first other "
+        "message; of later ones, those behind the cut, and the newest before it up to a quarter of low water. all: "
+        "every one.",
     )
     overflow_strategy: OverflowStrategy = Field(
         OverflowStrategy.AUTO_COMPACT,
@@ -131,15 +149,48 @@ class PolicyConfig(Section):
         description="The number of newest images that are kept. When a request has twice as many, all older ones "
         "become one line each. null: images are removed only when high water is reached.",
     )
+    sections: SectionsConfig | None = Field(
+        None,
+        examples=[{"system": 0.2, "summary": 0.1, "memory": 0.1, "recent": 0.55, "current": 0.05}],
+        description="The share of the limit that each section of a prompt may have. null: sections have no limits of "
+        "their own.",
+    )
+    truncate_system: bool = Field(
+        default=False,
+        description="Whether system messages at the beginning may be truncated if they have more than their share of "
+        "sections.",
+    )
+    keep_recent_steps: int | None = Field(
+        None,
+        ge=0,
+        examples=[4],
+        description="The number of newest steps that a cut leaves untouched if they fit the window. A step is a "
+        "message of the assistant with its tool results. null: the newest answered one.",
+    )
+    max_turns: int | None = Field(
+        None,
+        ge=2,
+        examples=[20],
+        description="The most user turns that are forwarded verbatim. With one more, a cut leaves the newest half of "
+        "them. null: no limit.",
+    )
+    max_message_tokens: int | None = Field(
+        None,
+        ge=64,
+        examples=[8000],
+        description="The longest message of the assistant, and system message after the beginning, in tokens. A longer "
+        "one keeps its head and tail. User messages are never truncated by this key. null: no limit.",
+    )
+    memory: MemoryConfig = Field(MemoryConfig(), description="Retrieved memory, which is dropped first.")
+    pin_instruction: bool = Field(
+        default=False,
+        description="Whether the user's current goal and the open item of the task list are repeated after long tool "
+        "output, at the end of the last result.",
+    )
     instruction_files: tuple[NameGlob, ...] = Field(
         INSTRUCTION_FILES,
         description="Globs on file names. If the agent has read such a file, a cut carries it over, whole or as one "
         "line that says to read it again.",
-    )
-    local_items: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        ("ghost_snapshot",),
-        description="Types of input items that belong to the client alone. They are not counted and not sent. Only "
-        "requests of the Responses API have such items.",
     )
     summary: SummaryConfig = Field(
         SummaryConfig(), description="Which model writes summaries, how it is asked, and how long a request waits."
@@ -190,7 +241,22 @@ class PolicyConfig(Section):
             instruction_files=self.instruction_files,
         )
         rules = (tool.to_rule(glob, policy.treatment, self.tidy) for glob, tool in self.tools.items())
-        return replace(policy, tools=tuple(rules))
+        return self._limit_messages(replace(policy, tools=tuple(rules)))
+
+    def _limit_messages(self, policy: Policy) -> Policy:
+        """The policy with the keys about messages that are not tool results."""
+        return replace(
+            policy,
+            preserve_system=self.preserve_system,
+            sections=None if self.sections is None else self.sections.to_shares(),
+            truncate_system=self.truncate_system,
+            keep_recent_steps=self.keep_recent_steps,
+            max_turns=self.max_turns,
+            max_message_tokens=self.max_message_tokens,
+            memory_tags=self.memory.tags,
+            pin_instruction=self.pin_instruction,
+            compact_at_tokens=self.compact_at_tokens,
+        )
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:
         # If only one of the two is a number, the other follows from it by the ratio of the fitted waters.

@@ -70,9 +70,11 @@ profiles:
 """
 
 POLICY = (
-    "upstream, context_window, completion_reserve, economy, high_water, low_water, overflow_strategy, on_exceeded,"
-    " tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, keep_user_tokens,"
-    " anchors, keep_images, instruction_files, local_items, summary, count"
+    "upstream, mode, observe_share, pairing, drop_tools, local_items, context_window, completion_reserve, "
+    "economy, high_water, low_water, compact_at_tokens, preserve_system, overflow_strategy, on_exceeded, "
+    "tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, "
+    "keep_user_tokens, anchors, keep_images, sections, truncate_system, keep_recent_steps, max_turns, "
+    "max_message_tokens, memory, pin_instruction, instruction_files, summary, count"
 )
 UPSTREAM = (
     "base_url, api_key, credential, allowed_paths, strip_nonces, connect_timeout_seconds, read_timeout_seconds, proxy,"

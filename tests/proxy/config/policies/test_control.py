@@ -1,0 +1,27 @@
+"""The keys of a policy that the shell needs, by model and by profile."""
+
+import pytest
+
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+
+
+def test_each_key_can_differ_for_a_model_and_a_profile() -> None:
+    """What an entry does not set has the value of defaults."""
+    text = """
+    defaults: {drop_tools: ["mcp__*"], observe_share: 0.5}
+    models: [{match: "a*", mode: observe}]
+    profiles: {strict: {pairing: refuse, drop_tools: []}}
+    """
+    config = load_config(text, environment={})
+    model, profile = config.policy_for("a1"), config.over_defaults(config.profiles["strict"])
+
+    assert (model.mode, model.observe_share, model.drop_tools) == ("observe", 0.5, ("mcp__*",))
+    assert (profile.mode, profile.pairing, profile.drop_tools) == (None, "refuse", ())
+
+
+@pytest.mark.parametrize("text", ["mode: on", "observe_share: 1.5", "pairing: drop", 'drop_tools: ["[a"]'])
+def test_a_wrong_value_is_an_error(text: str) -> None:
+    """The message names the key."""
+    with pytest.raises(ConfigError, match=text.partition(":")[0]):
+        load_config(f"defaults: {{{text}}}", environment={})
