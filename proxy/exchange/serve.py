@@ -80,6 +80,8 @@ class Journey:
         outcome = self.attempt.outcome if self.error is None else "refused"
         if chosen is not None and chosen.planned.original.continues:
             outcome += ";history=upstream"
+        if chosen is not None and chosen.planned.plan.is_client_compaction:
+            outcome += ";compaction=client"
         if prompt is None:
             return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
         tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}

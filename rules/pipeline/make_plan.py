@@ -4,6 +4,7 @@ Law: pure. Remembered states save time and never change the result.
 """
 
 from rules.conversation import Conversation, CountTokens, Outcome, Role
+from rules.pipeline.client_compaction import is_client_compaction, may_pass
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
@@ -37,9 +38,12 @@ def plan(
     Raises LargeWorkError if the allowance of `work` is used up.
     """
     limits = find_limits(policy, request_max_tokens)
+    is_compaction = is_client_compaction(conversation)
     if _surely_stays(conversation, policy, limits):
-        return _leave_alone(conversation, limits)
+        return _leave_alone(conversation, limits, is_compaction=is_compaction)
     work = work or Work(count)
+    if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
+        return _leave_alone(conversation, limits, is_compaction=True)
     known = None if states is None else states.get(name_state(conversation.messages, policy, work))
     found = None if known is None else known.find_plan(conversation, request_max_tokens)
     if found is not None:
@@ -69,8 +73,11 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
 
 
-def _leave_alone(conversation: Conversation, limits: Limits) -> Plan:
-    """The plan of a transcript in which no rule can act: equal to the one that `_decide` would make."""
+def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: bool) -> Plan:
+    """The plan of a transcript on which no rule acts.
+
+    If no rule can act, it is equal to the one that `_decide` would make.
+    """
     messages = conversation.messages
     task = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
     return Plan(
@@ -87,6 +94,7 @@ def _leave_alone(conversation: Conversation, limits: Limits) -> Plan:
         fitting=limits.fitting,
         hard_limit=limits.hard_limit,
         is_empty=True,
+        is_client_compaction=is_compaction,
     )
 
 

@@ -28,7 +28,8 @@ class Plan:
     limit, fitting, hard_limit: in our tokens. The size that the prompt is planned for; the size that fits together with
         the completion asked for; the size that the window holds at most.
     is_put_off: the last cut was taken back, because its summary is not there yet.
-    is_empty: no rule can act.
+    is_empty: no rule acts.
+    is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.
     """
 
     original: Conversation
@@ -45,6 +46,7 @@ class Plan:
     hard_limit: int
     is_put_off: bool = False
     is_empty: bool = field(default=False, compare=False)
+    is_client_compaction: bool = field(default=False, compare=False)
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.

@@ -1,0 +1,70 @@
+"""Requests in which a client asks for a summary of its own conversation: they pass unchanged while that is possible.
+
+If a summary of ours stood in such a request, or a tool result were a placeholder, the client would summarise what is
+summarised already.
+
+Law: decided by the transcript and the policy alone. Only the last message and the leading system messages are read, and
+nothing that is kept for the session changes.
+"""
+
+from dataclasses import replace
+from itertools import takewhile
+
+from rules.conversation import Conversation, Message, Role
+from rules.pipeline.transcript_state import take_state
+from rules.policy import Limits, OnExceeded, Policy
+from rules.results.pairing import pair_tool_calls
+from rules.results.work import Work
+from rules.text.summary_requests import asks_for_summary, instructs_to_summarise
+from rules.window.room import Room
+from rules.window.state import Window
+
+
+def is_client_compaction(conversation: Conversation) -> bool:
+    """Whether a client asks for a summary of the conversation: in the last message, or by its system prompt."""
+    messages = conversation.messages
+    if not messages or messages[-1].role is not Role.USER:
+        return False
+    leading = takewhile(_is_system, messages)
+    return any(map(asks_for_summary, messages[-1].texts)) or any(
+        instructs_to_summarise(text) for message in leading for text in message.texts
+    )
+
+
+def may_pass(
+    conversation: Conversation, policy: Policy, limits: Limits, request_max_tokens: int | None, work: Work
+) -> bool:
+    """Whether a client's request for a summary can go out unchanged.
+
+    It must fit the window together with the completion that it asks for, and the request before it must have gone out
+    without a cut, a placeholder or a removed image; else the upstream's prompt cache has the shorter prompt. A request
+    that does not limit its completion must leave half of the reserve for it. Raises LargeWorkError.
+    """
+    # Without a limit, `fitting` leaves no room for the summary that the client waits for.
+    most = limits.fitting if request_max_tokens else min(limits.fitting, limits.limit + limits.spare)
+    return conversation.tokens <= most and not _was_shortened(conversation, policy, limits, work)
+
+
+def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> bool:
+    """Whether the window of the request before this one has a cut or leaves out anything else."""
+    asked = _count_asked(conversation.messages)
+    if conversation.continues or not asked:
+        return False
+    before = replace(conversation, messages=conversation.messages[:asked], origins=conversation.origins[:asked])
+    paired = pair_tool_calls(before, count=work.count).conversation
+    # No state is taken from memory: this request must not disturb the one that the session goes on from.
+    state = take_state(None, paired.messages, policy, work)
+    messages = state.edit(paired, policy, work).conversation.messages
+    shortens = policy.on_exceeded is OnExceeded.TRUNCATE
+    room = Room.measure(messages, before.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
+    window = state.replay(messages, room, policy)
+    return replace(window, task=None, next_cut=None, prefetch_tokens=0) != Window()
+
+
+def _count_asked(messages: tuple[Message, ...]) -> int:
+    """The number of messages that the request before this one had: all before the model's last answer."""
+    return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT), 0)
+
+
+def _is_system(message: Message) -> bool:
+    return message.role is Role.SYSTEM

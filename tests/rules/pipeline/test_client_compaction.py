@@ -1,0 +1,215 @@
+"""A client's request for a summary of its own conversation."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support.builders import (
+    KeptStates,
+    assistant,
+    broken_transcripts,
+    call,
+    conversation,
+    count,
+    fill,
+    result,
+    screenshots,
+    session,
+    system,
+    transcripts,
+    user,
+    valid_transcripts,
+)
+from support.policies import POLICY
+
+from rules.conversation import Conversation, Message, Outcome, Role
+from rules.pipeline import make_plan
+from rules.pipeline.apply import apply
+from rules.pipeline.client_compaction import is_client_compaction, may_pass
+from rules.pipeline.make_plan import plan
+from rules.pipeline.plan import Plan
+from rules.policy import OverflowStrategy, Policy, find_limits
+from rules.results.work import LargeWorkError, Work
+from rules.summary.request import Summary
+from rules.text.summary_requests import IN_SYSTEM, IN_USER
+
+ASK = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
+DUPLICATES = replace(POLICY, dedupe=True)
+
+
+def run(before: Conversation, policy: Policy = POLICY, states: KeptStates | None = None) -> tuple[Plan, Outcome]:
+    """Plan and apply; a summary is given if one is asked for."""
+    planned = plan(before, policy, count=count, states=states)
+    summary = Summary("SUMMARY", by_model=True) if planned.request and planned.request.asks_model else None
+    return planned, apply(planned, policy, count=count, summary=summary, states=states)
+
+
+def run_as_any(before: Conversation, policy: Policy = POLICY) -> tuple[Plan, Outcome]:
+    """Plan and apply as if the request were not recognised."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_plan, "is_client_compaction", lambda _: False)
+        return run(before, policy)
+
+
+def asked(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages of the request before: all before the last answer of the model."""
+    answers = [at for at, message in enumerate(messages) if message.role is Role.ASSISTANT]
+    return messages[: answers[-1] if answers else 0]
+
+
+@pytest.mark.parametrize("form", IN_USER, ids=lambda form: form.sample[:30])
+def test_the_last_user_message_or_the_system_prompt_tells(form) -> None:
+    """Only the last message counts, and only if a user wrote it."""
+    ask = user(form.sample)
+    assert is_client_compaction(conversation(system(), *session(2), ask))
+    assert not is_client_compaction(conversation(system(), ask, assistant("Here it is."), user("Go on.")))
+    assert not is_client_compaction(conversation(user("Hello."), assistant(form.sample)))
+    assert not is_client_compaction(conversation(user("Hello."), assistant(None, call("a")), result("a", form.sample)))
+
+
+def test_a_system_prompt_counts_only_among_the_leading_messages() -> None:
+    """It may be any of them, as a client may put its own in front."""
+    for form in IN_SYSTEM:
+        told = system(form.sample)
+        assert is_client_compaction(conversation(system("You are Claude Code."), told, user("# USER\nHello.")))
+        assert not is_client_compaction(conversation(user("Hello."), told, user("Go on.")))
+        assert not is_client_compaction(conversation(told, user("Hello."), assistant("Yes.")))
+    assert not is_client_compaction(conversation())
+    assert not is_client_compaction(conversation(system()))
+
+
+def test_it_passes_although_it_is_over_high_water() -> None:
+    """An ordinary request of the same size is cut. This one is the same object, with no decision and no wish."""
+    before = session(20, result_tokens=80)
+    calls = [call(f"last {rank}") for rank in range(3)]
+    step = (assistant(None, *calls), *(result(one.id, fill(one.id, 310)) for one in calls))
+    asking, ordinary = conversation(*before, *step, ASK), conversation(*before, *step, user("And now?"))
+    assert {decision.rule for decision in run(ordinary)[1].decisions} >= {"prune", "truncate"}
+
+    planned, outcome = run(asking)
+
+    assert planned.is_client_compaction
+    assert outcome == Outcome(asking)
+    assert outcome.conversation is asking
+    assert planned.request is planned.prefetch is None
+
+
+@given(
+    transcripts(),
+    st.sampled_from([POLICY, DUPLICATES, replace(POLICY, keep_images=2)]),
+    st.integers(300, 6000),
+    st.sampled_from([None, 100, 1000]),
+)
+def test_it_passes_unchanged_or_is_planned_as_any_other(messages, policy, size, max_tokens) -> None:
+    """Nothing between the two: unchanged only if it fits and nothing stands, else the plan of any other request."""
+    policy = replace(policy, context_window=size)
+    before = conversation(*messages, ASK)
+    planned = plan(before, policy, count=count, request_max_tokens=max_tokens)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_plan, "is_client_compaction", lambda _: False)
+        as_any = plan(before, policy, count=count, request_max_tokens=max_tokens)
+        earlier = plan(conversation(*asked(before.messages)), policy, count=count, request_max_tokens=max_tokens)
+    if not planned.is_client_compaction:
+        assert planned == as_any
+        return
+    assert planned.conversation is planned.original is before
+    assert planned.decisions == ()
+    assert planned.request is planned.prefetch is None
+    assert before.tokens <= planned.fitting
+    window = earlier.window
+    assert (window.cuts, window.caps, window.prune_stop, window.images.at) == ((), (), 0, 0)
+
+
+@given(valid_transcripts(30), st.integers(400, 4000))
+def test_if_a_cut_stands_the_prefix_is_the_one_before(messages: tuple[Message, ...], window: int) -> None:
+    """The upstream's prompt cache has that prefix."""
+    policy = replace(POLICY, context_window=window)
+    before = (user("Begin."), *messages, assistant("Done."), ASK)
+    planned, outcome = run(conversation(*before), policy)
+    assume(planned.window.cut is not None)
+    assert not planned.is_client_compaction
+    earlier = run(conversation(*asked(before)), policy)
+    assert outcome == run_as_any(conversation(*before), policy)[1]
+    if earlier[0].window.cuts == planned.window.cuts and earlier[0].window.prune_stop == planned.window.prune_stop:
+        forwarded = earlier[1].conversation.messages
+        assert outcome.conversation.messages[: len(forwarded)] == forwarded
+
+
+def test_a_placeholder_that_stands_is_enough() -> None:
+    """So is a removed image."""
+    pruning = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE)
+    pruned = (*session(30), assistant("Done."), ASK)
+    assert run(conversation(*asked(pruned)), pruning)[0].window.prune_stop > 0
+    assert not run(conversation(*pruned), pruning)[0].is_client_compaction
+    images = replace(POLICY, keep_images=1, context_window=20_000)
+    shown = (*screenshots(4), assistant("Done."), ASK)
+    assert not run(conversation(*shown), images)[0].is_client_compaction
+    assert run(conversation(*shown), replace(images, keep_images=None))[0].is_client_compaction
+
+
+def test_what_does_not_fit_is_planned_as_any_other() -> None:
+    """The completion counts. A request that does not limit it leaves half of the reserve for the summary."""
+    policy = replace(POLICY, context_window=4000, completion_reserve=1000)
+    before = session(4, result_tokens=100)
+    head = conversation(*before, ASK).tokens
+
+    def passes(tokens: int, max_tokens: int | None) -> bool:
+        step = (assistant(None), user(fill("long", tokens - head)))
+        made = conversation(*before, *step, ASK)
+        return plan(made, policy, count=count, request_max_tokens=max_tokens).is_client_compaction
+
+    assert passes(3300, None)
+    assert not passes(3700, None)
+    assert passes(2800, 1000)
+    assert not passes(3200, 1000)
+    assert passes(3500, 100)
+    assert not passes(4100, 100)
+
+
+@given(
+    chain_of=st.tuples(valid_transcripts(20), broken_transcripts(6), valid_transcripts(6)),
+    policy=st.sampled_from([POLICY, DUPLICATES]),
+    window=st.integers(600, 6000),
+)
+def test_the_request_after_it_continues_as_if_it_had_not_been(chain_of, policy, window) -> None:
+    """Neither the session's state nor what is forwarded depends on whether the client asked in between."""
+    policy = replace(policy, context_window=window)
+    first, more, last = (user("Begin."), *chain_of[0]), chain_of[1], chain_of[2]
+    states, without = KeptStates(), KeptStates()
+    requests = [first, (*first, *more)]
+    for messages in requests:
+        assert run(conversation(*messages), policy, states) == run(conversation(*messages), policy, without)
+    kept = {key: (state.last, state.hashes) for key, state in states.items()}
+    planned, _ = run(conversation(*requests[-1], ASK), policy, states)
+    if planned.is_client_compaction:
+        assert {key: (state.last, state.hashes) for key, state in states.items()} == kept
+    for goes_on in ((*requests[-1], *last), (*requests[-1], ASK, assistant("SUMMARY"), user("Go on."))):
+        expected = run(conversation(*goes_on), policy)
+        assert run(conversation(*goes_on), policy, states) == expected
+
+
+def test_a_history_that_the_upstream_holds_is_never_cut() -> None:
+    """So nothing stands in its window, and the request passes."""
+    made = replace(conversation(*session(8), ASK), continues=True)
+    assert plan(made, POLICY, count=count).is_client_compaction
+
+
+def test_the_decision_is_bounded_like_any_other_work() -> None:
+    """Large results that were not seen before are processed where large work belongs."""
+    made = conversation(*session(8, result_tokens=500), ASK)
+    policy = replace(POLICY, context_window=100_000)
+    limits = find_limits(policy, None)
+    with pytest.raises(LargeWorkError):
+        may_pass(made, policy, limits, None, Work(count, max_chars=10).begin())
+    assert may_pass(made, policy, limits, None, Work(count).begin())
+
+
+def test_a_users_own_words_are_an_ordinary_request() -> None:
+    """The same session with such words is cut."""
+    before = session(40)
+    words = ("Summarise the conversation so far.", "/compact", "<command-name>/compact</command-name>")
+    for text in words:
+        outcome = run(conversation(*before, user(text)))[1]
+        assert outcome.decisions
+        assert outcome.conversation.messages[-1].texts == (text,)
