@@ -16,8 +16,8 @@ NEXT_SESSIONS = {
     "opencode": "<conversation-checkpoint>\nThe following is a summary and serialized record of earlier conversation.",
     "opencode before 2026": "## Goal\n\nMend the build.\n\n## Instructions\n\n- None.\n\n## Discoveries\n\nNone."
     "\n\n## Accomplished\n\nNothing yet.",
-    "opencode since 2026": "## Objective\n- Mend it.\n\n## Important Details\n- (none)\n\n## Work State\n### Completed\n"
-    "- (none)\n\n## Next Move\n1. Run it.",
+    "opencode since 2026": "## Objective\n- Mend it.\n\n## Important Details\n- (none)\n\n## Work State\n"
+    "### Completed\n- (none)\n\n## Next Move\n1. Run it.",
     "pi": "The conversation history before this point was compacted into the following summary:\n\n<summary>\n## Goal",
     "pi, a branch": "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n",
     "Zoo Code": "## Conversation Summary\n1. Primary Request and Intent:",

@@ -1,0 +1,210 @@
+"""A client asks for a summary of its own conversation at the end of an agent's session, in each dialect."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from support.client import post, settle
+from support.dialects.to_messages import to_messages
+from support.dialects.to_responses import to_responses
+
+from rules.text.summary_requests import AFTER_CONVERSATION, IN_SYSTEM, IN_USER
+
+Wire = dict[str, Any]
+
+TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}]
+SETTINGS = (
+    "defaults.context_window=20000",
+    "defaults.completion_reserve=4096",
+    "defaults.max_tool_result_tokens=1000",
+    "defaults.high_water=0.8",
+    "defaults.low_water=0.4",
+)
+"""The limit is 15,904 tokens in each dialect, and high water is at about 12,000."""
+WORDS = "the harbour pilot sounded nine metres of water at low tide near the north quay and wrote it down"
+OWN_WORDS = "Summarise the conversation so far, and then go on with the harbour."
+COMMANDS = ("/compact", "<command-name>/compact</command-name>\n<command-message>compact</command-message>")
+
+
+def to_chat(session: Wire) -> Wire:
+    """The body of a chat completion."""
+    return {"model": "m", **session}
+
+
+DIALECTS: dict[str, tuple[str, str, Callable[[Wire], Wire]]] = {
+    "chat": ("/v1/chat/completions", "messages", to_chat),
+    "responses": ("/v1/responses", "input", to_responses),
+    "messages": ("/v1/messages", "messages", to_messages),
+}
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
+
+def write_result(name: str, lines: int) -> str:
+    """A file's text of about 25 tokens a line; each file is another."""
+    return "\n".join(f"{name}, line {line}: {WORDS}" for line in range(lines))
+
+
+def read_files(step: int, *lines: int, said: int = 0) -> list[Wire]:
+    """A step of the agent: it reads several files at once, after `said` lines of text."""
+    ids = [f"call_{step}_{rank}" for rank in range(len(lines))]
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "read_file", "arguments": f'{{"path":"{one}"}}'}}
+        for one in ids
+    ]
+    results = [
+        {"role": "tool", "tool_call_id": one, "content": write_result(one, size)}
+        for one, size in zip(ids, lines, strict=True)
+    ]
+    text = f"I read the logs of day {step}.\n{write_result('thought', said)}"
+    return [{"role": "assistant", "content": text, "tool_calls": calls}, *results]
+
+
+def make_session(steps: int, *more: Wire, system: str = "You are a coding agent.", said: int = 0) -> Wire:
+    """A session of `steps` files with about 800 tokens each, and messages after them."""
+    begun: list[Wire] = [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "Read all logs of the harbour."},
+    ]
+    read = [message for step in range(steps) for message in read_files(step, 30, said=said)]
+    return {"messages": [*begun, *read, *more], "tools": TOOLS}
+
+
+def say(text: str) -> Wire:
+    """A message of the user."""
+    return {"role": "user", "content": text}
+
+
+def write(dialect: str, session: Wire) -> tuple[str, bytes]:
+    """The path and the body of a request. The body has spaces, as no JSON library of ours writes it."""
+    path, _, convert = DIALECTS[dialect]
+    return path, orjson.dumps(convert(session), option=orjson.OPT_INDENT_2)
+
+
+ASK = say(IN_USER[0].sample)
+OVER_HIGH_WATER = read_files(90, *[36] * 6)
+"""A step of about 6,000 tokens. After seven of the others, the session is over high water and within the limit."""
+
+
+@each_dialect
+@pytest.mark.parametrize("form", IN_USER, ids=lambda form: f"{form.client}: {form.sample[:20]}")
+async def test_each_clients_request_passes_byte_for_byte(form, dialect, client, upstream, start_proxy) -> None:
+    """It is over high water and within the window. No summary of ours is written for it, and the outcome says why."""
+    proxy = await start_proxy(*SETTINGS)
+    path, body = write(dialect, make_session(7, *OVER_HIGH_WATER, say(form.sample)))
+
+    answer, _ = await post(client, proxy.url + path, body)
+    await settle(proxy)
+
+    assert [recorded.body for recorded in upstream.requests] == [body]
+    assert answer.headers["x-trimtab-outcome"] == "unchanged;compaction=client"
+    assert "x-trimtab-decisions" not in answer.headers
+
+
+@each_dialect
+@pytest.mark.parametrize("form", IN_SYSTEM, ids=lambda form: f"{form.client}: {form.sample[:20]}")
+async def test_the_system_prompt_of_a_summariser_tells_too(form, dialect, client, upstream, start_proxy) -> None:
+    """Some clients replace their system prompt and repeat the conversation."""
+    proxy = await start_proxy(*SETTINGS)
+    path, body = write(dialect, make_session(7, *OVER_HIGH_WATER, say("Write it."), system=f"{form.sample} More."))
+
+    await post(client, proxy.url + path, body)
+
+    assert [recorded.body for recorded in upstream.requests] == [body]
+
+
+@each_dialect
+@pytest.mark.parametrize("form", AFTER_CONVERSATION, ids=lambda form: f"{form.client}: {form.sample[:20]}")
+async def test_a_conversation_written_as_one_text_passes(form, dialect, client, upstream, start_proxy) -> None:
+    """Pi and opencode write the whole conversation into one message, and the request after it."""
+    proxy = await start_proxy(*SETTINGS)
+    text = f"<conversation>\n{write_result('said', 480)}\n</conversation>\n\n{form.sample}"
+    path, body = write(dialect, {"messages": [say(text)]})
+
+    answer, _ = await post(client, proxy.url + path, body)
+
+    assert [recorded.body for recorded in upstream.requests] == [body]
+    assert answer.headers["x-trimtab-outcome"] == "unchanged;compaction=client"
+
+
+@each_dialect
+@pytest.mark.parametrize("text", [OWN_WORDS, *COMMANDS])
+async def test_a_users_own_words_are_an_ordinary_request(text, dialect, client, upstream, start_proxy) -> None:
+    """The same session with them is cut. A client's own marker is a text like any other."""
+    proxy = await start_proxy(*SETTINGS)
+    path, body = write(dialect, make_session(7, *OVER_HIGH_WATER, say(text)))
+
+    answer, _ = await post(client, proxy.url + path, body)
+    await settle(proxy)
+
+    assert answer.headers["x-trimtab-outcome"] == "compacted"
+    forwarded = upstream.chats[0].body
+    assert len(forwarded) < len(body)
+    assert orjson.dumps(text)[1:-1] in forwarded
+
+
+@each_dialect
+async def test_a_marker_in_the_transcript_changes_nothing(dialect, client, upstream, start_proxy) -> None:
+    """A client's command stays where it is, byte for byte."""
+    proxy = await start_proxy(*SETTINGS)
+    path, body = write(dialect, make_session(0, say(COMMANDS[1]), say(COMMANDS[0])))
+
+    answer, _ = await post(client, proxy.url + path, body)
+
+    assert [recorded.body for recorded in upstream.requests] == [body]
+    assert answer.headers["x-trimtab-outcome"] == "unchanged"
+
+
+@each_dialect
+async def test_what_does_not_fit_the_window_is_compacted(dialect, client, upstream, start_proxy) -> None:
+    """The upstream would refuse it, and the client would get no summary at all."""
+    proxy = await start_proxy(*SETTINGS)
+    path, body = write(dialect, make_session(7, *read_files(90, *[80] * 10), ASK))
+
+    answer, _ = await post(client, proxy.url + path, body)
+
+    assert answer.headers["x-trimtab-outcome"] == "compacted"
+    forwarded = upstream.chats[0].body
+    assert len(forwarded) < len(body)
+    assert orjson.dumps(IN_USER[0].sample)[1:-1] in forwarded
+
+
+@each_dialect
+@pytest.mark.parametrize(("said", "rule"), [(0, "prune"), (20, "summarise")])
+async def test_after_a_cut_it_goes_like_any_request(said, rule, dialect, client, upstream, start_proxy) -> None:
+    """It begins with what was forwarded before, so the upstream's prompt cache finds it."""
+    proxy = await start_proxy(*SETTINGS)
+    session = make_session(24, say("Go on."), said=said)
+    path, before = write(dialect, session)
+    await post(client, proxy.url + path, before)
+    await settle(proxy)
+    await post(client, proxy.url + path, before)  # now the summary is written, and the cut is made
+    session["messages"] += [{"role": "assistant", "content": "The logs are read."}, ASK]
+    _, asking = write(dialect, session)
+
+    answer, _ = await post(client, proxy.url + path, asking)
+
+    assert answer.headers["x-trimtab-outcome"] == "compacted"
+    member = DIALECTS[dialect][1]
+    elements, asked = (recorded.json[member] for recorded in upstream.chats[-2:])
+    assert rule in answer.headers["x-trimtab-decisions"]
+    assert asked[: len(elements)] == elements
+    assert asked[-1] == orjson.loads(asking)[member][-1]
+
+
+@each_dialect
+async def test_the_session_goes_on_as_if_the_client_had_not_asked(dialect, client, upstream, start_proxy) -> None:
+    """A client whose compaction was stopped sends its session without the request."""
+    proxy = await start_proxy(*SETTINGS)
+    session = make_session(7)
+    path, before = write(dialect, {**session, "messages": [*session["messages"], say("Go on.")]})
+    _, asking = write(dialect, {**session, "messages": [*session["messages"], ASK]})
+    _, after = write(dialect, {**session, "messages": [*session["messages"], say("Go on."), *read_files(8, 60)]})
+    for body in (before, asking, after, before, after):
+        await post(client, proxy.url + path, body)
+        await settle(proxy)
+
+    first, asked, second, first_again, second_again = (recorded.body for recorded in upstream.chats)
+    assert asked == asking
+    assert (first, second) == (first_again, second_again)
+    assert len(second) < len(after)
