@@ -94,6 +94,10 @@ class Media:
         return replace(self, tokens=self.line_tokens, is_removed=True)
 
 
+WRITTEN_ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER}
+"""The roles on the wire in which clients write a tool result as text, and what each of them means."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a transcript.
@@ -110,6 +114,7 @@ class Message:
     - `taken_in`: the raw bytes of other messages whose texts were joined to this one.
     - `has_uncounted`: the message has members that are not counted but that a server may read.
     - `keeps_before`: nothing may be cut before this message, and it stays itself.
+    - `header`: the beginning of a written result's first text, which is not in `texts`; see `is_written`.
     """
 
     role: Role
@@ -129,6 +134,7 @@ class Message:
     has_reasoning: bool = False
     has_uncounted: bool = False
     keeps_before: bool = False
+    header: str = ""
 
     @property
     def text(self) -> str:
@@ -139,6 +145,23 @@ class Message:
     def role_name(self) -> str:
         """The role's name on the wire."""
         return self.wire_role or self.role
+
+    @property
+    def is_written(self) -> bool:
+        """Whether this is a tool result that the client wrote as text, in a message of another role."""
+        return self.role is Role.TOOL and self.wire_role in WRITTEN_ROLES
+
+    @property
+    def speaker(self) -> Role:
+        """The role as an upstream reads it: that of the wire for a written result, else `role`."""
+        return WRITTEN_ROLES[self.wire_role] if self.is_written else self.role
+
+    def as_said(self) -> "Message":
+        """The message as an upstream reads it: a written result in its own role, its header in its text."""
+        if not self.is_written:
+            return self
+        texts = (self.header + "".join(self.texts[:1]), *self.texts[1:]) if self.header else self.texts
+        return replace(self, role=self.speaker, texts=texts, header="")
 
     @property
     def original_tokens(self) -> int:

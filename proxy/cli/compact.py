@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
-from proxy.compaction.compactor import Compacted
+from proxy.compaction.compactor import Compacted, scale
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
 from proxy.state.models.model_policy import ModelView
@@ -33,7 +33,9 @@ def compact(requests: Requests, *, explain: bool, config_path: Path | None, sett
     def work(request: Request, place: str) -> None:
         view = ModelView.of_unmet(config, request.model)
         compactor = compactors.choose(view.settings, request.model)
-        compacted = compactor.apply(compactor.plan(request, view.policy), None)
+        left, dropped = compactor.drop_tools(request, view.settings.drop_tools)
+        compacted = compactor.apply(compactor.plan(left, view.policy), None)
+        compacted = compacted.add_cleaned(tuple(scale(decision, view.policy.token_ratio) for decision in dropped))
         click.echo(compacted.body, nl=requests.jsonl)
         if explain:
             _explain(place, compacted)

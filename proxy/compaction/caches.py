@@ -10,6 +10,8 @@ from copy import copy
 from sys import getsizeof
 
 from proxy.lru import BytesLRU
+from proxy.wire.content.tool_lists import ListKey
+from proxy.wire.content.tool_lists import Shortened as ShortList
 from proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
 from proxy.wire.transcript.known import FixedTokens, Known, weigh_element
 from rules.conversation import Message
@@ -40,8 +42,17 @@ count their bytes. If results were compared, the state counts the messages twice
 """
 
 
+TOOL_LISTS_BYTES = 8 * 1024 * 1024
+"""Lists of tools, and what is left of them without the declarations that are not sent."""
 ALL_BYTES = (
-    KNOWN_BYTES + KNOWN_BYTES // 8 + RESULTS_BYTES + SKETCHES_BYTES + DIFFS_BYTES + STATES_BYTES + BEGINNINGS_BYTES
+    TOOL_LISTS_BYTES
+    + KNOWN_BYTES
+    + KNOWN_BYTES // 8
+    + RESULTS_BYTES
+    + SKETCHES_BYTES
+    + DIFFS_BYTES
+    + STATES_BYTES
+    + BEGINNINGS_BYTES
 )
 
 
@@ -88,6 +99,9 @@ class Caches:
             is_used=lambda alike: any(each.is_grown for each in alike),
         )
         self.beginnings = Beginnings(self.begun, int(scale * BEGINNINGS_BYTES) // 2)
+        self.tool_lists: BytesLRU[ListKey, ShortList] = BytesLRU(
+            int(scale * TOOL_LISTS_BYTES), lambda key, short: len(key[0]) + len(short.raw)
+        )
 
     def share(self) -> "Caches":
         """Make empty caches for another tenant, within the same common bounds."""
@@ -96,7 +110,7 @@ class Caches:
         made.known = Known(made.elements, made.fixed)
         made.results, made.sketches = self.results.share(), self.sketches.share()
         made.diffs, made.states = self.diffs.share(), self.states.share()
-        made.begun = self.begun.share()
+        made.begun, made.tool_lists = self.begun.share(), self.tool_lists.share()
         made.beginnings = Beginnings(made.begun, self.beginnings.most_bytes)
         return made
 
@@ -104,6 +118,7 @@ class Caches:
         """Forget everything, and remember nothing from now on."""
         for memo in (self.elements, self.fixed, self.results, self.sketches, self.diffs, self.states, self.begun):
             memo.close()
+        self.tool_lists.close()
 
 
 def _weigh_result(key: ResultKey, shortened: Shortened) -> int:

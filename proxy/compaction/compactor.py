@@ -3,10 +3,12 @@
 Law: no I/O; safe to run in a thread.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proxy.compaction.caches import Caches
 from proxy.wire.codec import Adapted, Counting, Question, Request
+from proxy.wire.transcript.beginnings import Begun
 from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
@@ -18,6 +20,10 @@ from rules.summary.asking.prompts import write_inline_prompt
 from rules.summary.request import Summary, SummaryRequest
 from rules.tokens.families import GENERIC, Costs
 from rules.tokens.sections import Sections, count_sections
+
+DROP_TOOLS = "drop_tools"
+"""Name of the rule in decisions."""
+FindBegun = Callable[[bytes], Begun | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,13 @@ class Compacted:
         """The whole body in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
+    def add_cleaned(self, decisions: tuple[Decision, ...]) -> "Compacted":
+        """The result with what was taken out of the request before; `decisions` are in the model's own tokens."""
+        if not decisions:
+            return self
+        original_tokens = self.original_tokens + sum(decision.saved_tokens for decision in decisions)
+        return replace(self, decisions=(*decisions, *self.decisions), original_tokens=original_tokens)
+
 
 def describe_refused(request: Request, error: LimitExceededError) -> Compacted:
     """The figures of a request that was refused."""
@@ -71,7 +84,7 @@ class Compactor:
     ) -> None:
         self.count = count
         caches = caches or Caches()
-        self._counting = Counting(count, caches.known, costs, number)
+        self._counting = Counting(count, caches.known, costs, number, caches.tool_lists)
         self._states = caches.states
         # By `max_chars`; callers use only a few values.
         self._works: dict[int | None, Work] = {
@@ -81,6 +94,27 @@ class Compactor:
     def uncounted_bytes(self, request: Request) -> int:
         """Bytes of a request that were not seen before."""
         return request.codec.uncounted_bytes(request, self._counting)
+
+    def drop_tools(
+        self, request: Request, globs: tuple[str, ...], find_begun: FindBegun = lambda _: None
+    ) -> tuple[Request, tuple[Decision, ...]]:
+        """The request without the declarations of tools whose names match one of `globs`, and the decision.
+
+        The request itself, and no decision, if no such tool is declared. Tools that the transcript has called stay.
+        The decision is in our tokens. `find_begun` finds an earlier body that a body continues. Raises
+        UndecodableError.
+        """
+        codec = request.codec
+        if not globs or not any(request.fixed):
+            return request, ()
+        before = codec.decode(request, self._counting)
+        body, number = codec.drop_tools(request, before, globs, self._counting)
+        if not number:
+            return request, ()
+        left = replace(codec.read(body, find_begun(body)), model=request.model)
+        saved = before.fixed_tokens - codec.decode(left, self._counting).fixed_tokens
+        reason = f"{number} declarations of tools"
+        return left, (Decision(DROP_TOOLS, reason, before.tokens, before.tokens - saved, 0, 0),)
 
     def plan(self, request: Request, policy: Policy, *, max_chars: int | None = None) -> Planned:
         """Plan a request. Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new."""
@@ -113,7 +147,7 @@ class Compactor:
                 states=self._states,
             )
         except LimitExceededError as error:
-            decisions = [_scale(decision, ratio) for decision in error.decisions]
+            decisions = [scale(decision, ratio) for decision in error.decisions]
             original, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
             window = planned.policy.context_window
             raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
@@ -125,7 +159,7 @@ class Compactor:
         return Compacted(
             pieces=adapted.pieces,
             forwarded=outcome.conversation,
-            decisions=(*(_scale(decision, ratio) for decision in outcome.decisions), *adapted.decisions),
+            decisions=(*(scale(decision, ratio) for decision in outcome.decisions), *adapted.decisions),
             original_tokens=original_tokens,
             sent_tokens=original_tokens if is_same else round(ratio * outcome.conversation.tokens),
             limit_tokens=limit,
@@ -155,7 +189,7 @@ class Compactor:
         return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
 
 
-def _scale(decision: Decision, ratio: float) -> Decision:
+def scale(decision: Decision, ratio: float) -> Decision:
     """Convert a decision to the model's own tokens."""
     before, after = round(ratio * decision.tokens_before), round(ratio * decision.tokens_after)
     return replace(decision, tokens_before=before, tokens_after=after)

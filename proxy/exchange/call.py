@@ -10,7 +10,7 @@ from operator import attrgetter
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxy.compaction.compactor import Compactor
+from proxy.compaction.compactor import Compactor, scale
 from proxy.compaction.offload import Lane
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
@@ -44,7 +44,7 @@ class Route:
 class Call:
     """A request to be compacted, with everything that this needs.
 
-    request: without what must not be sent; `cleaned` says what was taken out.
+    request: without what must not be sent; `cleaned` says what was taken out, in our tokens.
     label: the model's label in the metrics.
     lane: the queue in which the request's work waits for a thread.
     """
@@ -57,6 +57,15 @@ class Call:
     label: str
     lane: Lane
     cleaned: tuple[Decision, ...] = ()
+
+    @property
+    def cleaned_tokens(self) -> int:
+        """The size of what was taken out, in our tokens."""
+        return sum(decision.saved_tokens for decision in self.cleaned)
+
+    def scale_cleaned(self) -> tuple[Decision, ...]:
+        """The decisions about what was taken out, in the model's own tokens."""
+        return tuple(scale(decision, self.view.policy.token_ratio) for decision in self.cleaned)
 
 
 def choose_route(

@@ -65,17 +65,19 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     if request.codec.is_count and services.config.compaction.count_tokens == "passed":
         return Attempt("passed")
     attempt, phases = Attempt("failed_open"), Phases("plan")
+    call: Call | None = None
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
             call = await prepare_call(services, arrival, route, request)
             try:
-                call = await _clean(services, call)
+                call = await _drop_tools(services, await _clean(services, call))
                 attempt = await _plan_and_carry_out(services, call, reply, phases)
             except BusyError:
                 attempt = give_way(call)
     except UndecodableError:
         attempt = Attempt("undecodable")
-    except LimitExceededError as error:
+    except LimitExceededError as refused:
+        error = refused if call is None else _add_to_refused(call, refused)
         excess = ContextExceededError(_describe_excess(error), error.tokens, error.limit)
         refusal = excess if route.target.mode == "enforce" else None
         attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
@@ -108,9 +110,24 @@ async def _clean(services: Services, call: Call) -> Call:
     return replace(call, request=replace(cleaned, model=request.model), cleaned=decisions)
 
 
-def _add_cleaned(call: Call, compacted: Compacted) -> Compacted:
-    """The result with the decisions about what must not be sent."""
-    return replace(compacted, decisions=(*call.cleaned, *compacted.decisions)) if call.cleaned else compacted
+async def _drop_tools(services: Services, call: Call) -> Call:
+    """The call without the declarations of tools that must not be sent. Raises UndecodableError, BusyError."""
+    request, globs = call.request, call.route.settings.drop_tools
+    if not globs or not any(request.fixed):
+        return call
+    beginnings = services.compactors.find_beginnings(call.arrival.tenant.id)
+    work = partial(call.compactor.drop_tools, request, globs, partial(beginnings.find, request.codec.name))
+    size_bytes = 0 if len(request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
+    left, decisions = await services.workers.run(call.lane, work, size_bytes=size_bytes)
+    return replace(call, request=left, cleaned=(*call.cleaned, *decisions)) if decisions else call
+
+
+def _add_to_refused(call: Call, error: LimitExceededError) -> LimitExceededError:
+    """The refusal with the decisions about what must not be sent, and its tokens."""
+    cleaned = call.scale_cleaned()
+    original = error.original_tokens + sum(decision.saved_tokens for decision in cleaned)
+    decisions = (*cleaned, *error.decisions)
+    return LimitExceededError(original, error.tokens, error.limit, window=error.window, decisions=decisions)
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
@@ -123,7 +140,7 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     try:
         planned, size_bytes = await _plan(services, call, phases)
         if planned.plan.is_empty and call.route.target.mode == "enforce":
-            compacted = _add_cleaned(call, call.compactor.leave_alone(planned))
+            compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned())
             outcome = "compacted" if call.cleaned else "unchanged"
             return Attempt(outcome, call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
         if not _is_test(services, call, planned):
@@ -186,7 +203,8 @@ async def carry_out(
     with phases.timed("apply"):
         text = chosen.text
         work = partial(call.compactor.apply, chosen.planned, text)
-        compacted = _add_cleaned(call, await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes))
+        compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+    compacted = compacted.add_cleaned(call.scale_cleaned())
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"

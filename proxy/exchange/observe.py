@@ -85,7 +85,7 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
     sent = compacted.forwarded if is_enforced else chosen.planned.original
     if is_enforced:
         _note_answer(services, call, attempt, compacted, answered)
-    tokens = sent.tokens
+    tokens = sent.tokens if is_enforced else sent.tokens + call.cleaned_tokens
     is_long = tokens >= MIN_SAMPLE_TOKENS
     if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens

@@ -161,7 +161,9 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
             journey.is_count = codec.is_count
             journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
             call = journey.attempt.call
-            _keep_beginning(services, journey, request if call is None else call.request, begun)
+            _keep_beginning(services, journey, request, begun)
+            if call is not None and call.request is not request:
+                _keep_beginning(services, journey, call.request, None)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
     refused: Overflow | None = None

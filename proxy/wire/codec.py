@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.tap import Tap
 from proxy.wire.answers.usage import Usage
+from proxy.wire.content.tool_lists import ListMemo, make_list_memo
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.transcript.beginnings import Beginning, Begun
 from proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
@@ -77,12 +78,14 @@ class Counting:
     """How a codec counts tokens, and what it has decoded and counted that way before.
 
     number: identifies this way of counting among others that share `known`.
+    tool_lists: lists of tools from which declarations were taken out before.
     """
 
     count: CountTokens
     known: Known
     costs: Costs = GENERIC.costs
     number: int = 0
+    tool_lists: ListMemo = field(default_factory=make_list_memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,14 @@ class Codec(Protocol):
         """The body without what must not be sent, and a decision for each kind; the body itself if it holds none.
 
         All other bytes stay.
+        """
+
+    def drop_tools(
+        self, request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
+    ) -> tuple[bytes, int]:
+        """The body without the declarations of tools whose names match one of `globs`, and their number.
+
+        All other bytes stay; see content/tool_lists.py. `transcript` is the result of `decode`.
         """
 
     def peek_model(self, beginning: bytes) -> str:

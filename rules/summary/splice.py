@@ -132,10 +132,10 @@ def _bridge(
     goes_on: a user's line may be inserted, too. Set if the summary is an assistant message (role `pair`).
     """
     silent = {Role.SYSTEM, Role.TOOL}
-    at = next((index for index, (message, _) in enumerate(tail) if message.role not in silent), None)
+    at = next((index for index, (message, _) in enumerate(tail) if message.speaker not in silent), None)
     if at is None:
         return list(tail)
-    first = tail[at][0].role
+    first = tail[at][0].speaker
     if first is Role.USER and speaker is not Role.ASSISTANT:
         return [*tail[:at], (acknowledgement, None), *tail[at:]]
     if first is Role.ASSISTANT and speaker is Role.ASSISTANT and goes_on:

@@ -11,7 +11,7 @@ that a prompt may have. *room* = limit - head. High and low water are shares of 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.conversation import Message, Role
+from rules.conversation import Message
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.window.cut_candidates import Cuts
 from rules.window.economics import Economics
@@ -57,11 +57,12 @@ class Fold:
 
     def add(self, message: Message) -> None:
         """Add the next message and decide what follows from it."""
-        if message.role is Role.ASSISTANT:
+        shows_answer = self._sums.shows_answer(message)
+        if shows_answer:
             self._answer()
         self._forwarded += self._sums.add(message)
         is_task = self.window.task != self._sums.task
-        self._open.add(message, is_task=is_task)
+        self._open.add(message, is_task=is_task, shows_answer=shows_answer)
         if is_task:
             self._note_task(message)
         self._make_room()
@@ -72,7 +73,7 @@ class Fold:
         if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
         if self._forwarded >= high:
-            self._cut(is_request=message.role is Role.ASSISTANT)
+            self._cut(is_request=shows_answer)
         if self._forwarded >= ahead:
             self.window = self._look_ahead()
 

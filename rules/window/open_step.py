@@ -54,14 +54,17 @@ class OpenStep:
         self._savings = [0]  # [n]: tokens that the first n parts can lose in their images
         self._seen = 0  # messages of the whole transcript so far
 
-    def add(self, message: Message, *, is_task: bool) -> None:
-        """Add the next message. The task statement is left out: window/room.py has its own rule for it."""
+    def add(self, message: Message, *, is_task: bool, shows_answer: bool) -> None:
+        """Add the next message. The task statement is left out: window/room.py has its own rule for it.
+
+        shows_answer: the message is an answer of the model, or shows that there was one before it.
+        """
         is_result = message.role is Role.TOOL
-        if message.role is Role.ASSISTANT:
+        if shows_answer:
             self._parts.clear()
             self._spares = [0]
             self._savings = [0]
-        elif is_result or (message.role is Role.USER and not is_task):
+        if is_result or (message.role is Role.USER and not is_task):
             least = least_tokens(message)
             bare = bare_tokens(message) if message.media else least
             part = _Part(self._seen, message.tokens, least, bare, is_result)

@@ -1,7 +1,8 @@
 """Prune: tool results before the cut become one-line placeholders.
 
 Law: a placeholder is a function of its result alone. It names the result's size as the client sent it, before tidying
-and truncation. A result that is not longer than its placeholder stays.
+and truncation. A result that is not longer than its placeholder stays. A result that is written as text keeps its
+header if it is short.
 """
 
 from dataclasses import replace
@@ -55,4 +56,7 @@ def is_prunable(message: Message) -> bool:
 def _prune(message: Message, count: CountTokens) -> Message:
     text = mark_pruned(message.original_tokens)
     saved = sum(map(count, message.texts)) + sum(part.tokens for part in message.media) - count(text)
-    return replace(message.shorten((text,), saved), media=()) if saved > 0 else message
+    header = message.header
+    if header and message.tokens - saved > PLACEHOLDER_TOKENS:
+        header, saved = "", saved + count(header)
+    return replace(message.shorten((text,), saved), media=(), header=header) if saved > 0 else message

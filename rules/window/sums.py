@@ -12,8 +12,9 @@ from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
-"""At most this many user and system messages in a row count as one open step. Chosen: clients add a reminder or two
-after the user's message. Without a bound, a transcript of user messages alone could never be cut."""
+"""At most this many user and system messages in a row count as one open step, and so do results that are written as
+text. Chosen: clients add a reminder or two after the user's message. Without a bound, a transcript of user messages or
+of written results alone could never be cut."""
 
 
 def _tokens(*values: int) -> "array[int]":
@@ -23,6 +24,10 @@ def _tokens(*values: int) -> "array[int]":
 class Sums:
     """Token sums of the messages after the head. The head's own messages (leading ones, task statement) count as 0.
 
+    A tool result belongs to the step of its call. Of results that are written as text right behind an answer, the first
+    belongs to the step of the answer, and each of the others is a step. Elsewhere a written result is a step, and shows
+    that the model has answered before it: the client only left that answer out.
+
     open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
         the messages after them; without results, the newest user and system messages since the last answer. If the
         transcript ends with an answer, it is that answer.
@@ -31,6 +36,8 @@ class Sums:
     __slots__ = (
         "_full",
         "_has_results",
+        "_in_row",
+        "_is_answer",
         "_leading",
         "_pruned",
         "_start_sums",
@@ -50,7 +57,9 @@ class Sums:
         self.open_step = 0
         self.images = ImageSums()
         self._has_results = False  # whether tool results came after the last answer
-        self._words = 0  # user and system messages after the last answer
+        self._is_answer = False  # whether the last message is an answer of the model
+        self._in_row = False  # whether the last messages are written results right behind an answer
+        self._words = 0  # user and system messages and written results after the last answer
         self._full = _tokens(0)
         self._pruned = _tokens(0)  # the same if every result is pruned and every image removed
         self._systems = _tokens(0)
@@ -69,7 +78,8 @@ class Sums:
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
         saving = self.images.add(index, message) if tokens and message.media else 0
-        opens = starts_step(message) or index == 0
+        stays = starts_step(message) or index == 0
+        opens = stays or (message.is_written and not self._is_answer)
         if opens:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
@@ -80,19 +90,28 @@ class Sums:
             self.users.append(index)
             self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
         self._full.append(self._full[-1] + tokens)
-        self._pruned.append(self._pruned[-1] + (tokens - saving if opens else min(tokens, PLACEHOLDER_TOKENS)))
+        self._pruned.append(self._pruned[-1] + (tokens - saving if stays else min(tokens, PLACEHOLDER_TOKENS)))
         self._systems.append(self._systems[-1] + (tokens if message.role is Role.SYSTEM else 0))
         return tokens
 
+    def shows_answer(self, message: Message) -> bool:
+        """Whether the next message is an answer of the model, or shows that there was one before it."""
+        if not message.is_written:
+            return message.role is Role.ASSISTANT
+        return not (self._is_answer or self._in_row or self._has_results)
+
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
         """Move the start of the open step on by one message."""
-        if message.role is Role.ASSISTANT or (opens and not starts_step(message)):
-            self.open_step, self._has_results, self._words = index, False, 0
-        elif not opens:
+        is_result = message.role is Role.TOOL and not message.is_written
+        if self.shows_answer(message) or (opens and is_result):
+            self.open_step, self._has_results, self._words = index, False, int(message.is_written)
+        elif is_result:
             self.open_step, self._has_results = self._starts[-1], True
         elif not self._has_results:
             self._words += 1
             self.open_step = self._starts[-min(self._words, MAX_OPEN_WORDS)]
+        self._in_row = message.is_written and (self._is_answer or self._in_row)
+        self._is_answer = message.role is Role.ASSISTANT
 
     @property
     def size_bytes(self) -> int:

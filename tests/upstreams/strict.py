@@ -13,6 +13,7 @@ from aiohttp import web
 from support.checker import check_pairing
 from support.dialects import messages_validity, responses_validity
 from support.dialects.seals import seal
+from support.dialects.tools_validity import check_tools
 from upstreams import scripted
 from upstreams.recording import Recorded, error
 from upstreams.scripted import SUMMARY, Call, Turn
@@ -48,17 +49,17 @@ class Dialect:
 def check_chat(body: Wire) -> list[str]:
     """What OpenAI refuses in a chat completion."""
     wires = body.get("messages")
-    return check_pairing(wires) if isinstance(wires, list) and wires else ["messages: missing or empty"]
+    return (check_pairing(wires) if isinstance(wires, list) and wires else ["messages: missing or empty"]) or check_tools(body)
 
 
 def check_responses(body: Wire) -> list[str]:
     """What OpenAI refuses in a response's request, with encrypted contents that were changed."""
-    return responses_validity.check_body(body) or responses.check_seals(body)
+    return responses_validity.check_body(body) or responses.check_seals(body) or check_tools(body)
 
 
 def check_messages(body: Wire) -> list[str]:
     """What Anthropic refuses, with thinking that was changed."""
-    return messages_validity.check_body(body) or messages.check_seals(body)
+    return messages_validity.check_body(body) or messages.check_seals(body) or check_tools(body)
 
 
 def refuse_chat(problem: str) -> web.Response:

@@ -19,6 +19,7 @@ class ChatCodec:
 
     read = request.read_request
     clean = staticmethod(request.clean_request)
+    drop_tools = staticmethod(request.drop_unused_tools)
     peek_model = staticmethod(peek_model)
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)

@@ -119,6 +119,7 @@ def encode_message(message: Message) -> bytes:
     """The JSON of one message: its own bytes, with new content if a rule edited it."""
     if not message.edited:
         return message.raw
+    message = message.as_said()
     members = read_members(message.raw) if message.raw else _begin_members(message)
     members["content"] = msgspec.Raw(write_content(message, members.get("content")))
     return msgspec.json.encode(members)

@@ -3,7 +3,7 @@
 Law: everything that no rule touched keeps its bytes: messages, the white space between them, and all other members.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,15 +12,18 @@ import msgspec
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError, Unsent
-from proxy.wire.json.members import decode_members
+from proxy.wire.content.schemas import decode_or_none
+from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
+from proxy.wire.json.members import decode_members, read_members
 from proxy.wire.json.repair import DECODE_ERRORS
-from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.beginnings import Begun, find_transcript
 from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
 from proxy.wire.transcript.units import decode_units, recall
-from rules.conversation import Conversation, Decision, Message
+from rules.conversation import Conversation, Decision, Message, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
+from rules.tokens.tool_schemas import as_schema
 
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
@@ -94,6 +97,28 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
 def clean_request(request: Request, _: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
     """The body itself: no client is known that puts anything into a chat request that must not be sent."""
     return request.body, ()
+
+
+def drop_unused_tools(
+    request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
+) -> tuple[bytes, int]:
+    """The body without the declarations of tools that match; see `drop_tools`."""
+    tools, functions, tool_choice, function_call, _ = request.fixed
+    lists = (
+        ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),
+        ToolList(b'"functions"', functions, function_call, (b'"function_call"',)),
+    )
+    used = find_used(transcript.messages)
+    if functions:
+        used |= frozenset(name for message in transcript.messages for name in _find_legacy_call(message))
+    return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)
+
+
+def _find_legacy_call(message: Message) -> Iterator[str]:
+    """The function that a message of the assistant calls in the legacy form."""
+    if message.role is Role.ASSISTANT and not message.tool_calls and b'"function_call"' in message.raw:
+        called = as_schema(decode_or_none(read_members(message.raw).get("function_call"))).get("name")
+        yield from [called] if isinstance(called, str) else []
 
 
 def uncounted_bytes(request: Request, counting: Counting) -> int:

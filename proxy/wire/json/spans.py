@@ -82,6 +82,25 @@ def find_member(body: bytes, key: bytes, *skipped: Span) -> Span | None:
     return found
 
 
+def find_members(body: bytes, known: Iterable[bytes], *skipped: Span) -> list[tuple[bytes, Span, Span]]:
+    """The members of a JSON object: the key as it is written, the span from its key on, and the span of its value.
+
+    `known` are values that need not be searched; `skipped` are the positions of others. For `body`, see `find_member`.
+    """
+    stops, values = dict(skipped), [value for value in known if value[:1] in _BRACKETS]
+    found: list[tuple[bytes, Span, Span]] = []
+    at = _skip(body, body.index(b"{") + 1)
+    while at < len(body) and body[at] == ord('"'):
+        name, at = at, close_string(body, at + 1)
+        key = body[name:at]
+        at = _skip(body, _skip(body, at) + 1)
+        stop = stops.get(at) or next((at + len(one) for one in values if body.startswith(one, at)), None)
+        stop = stop or _value_end(body, at)
+        found.append((key, Span(name, stop), Span(at, stop)))
+        at = _skip(body, stop, _SEPARATOR)
+    return found
+
+
 @lru_cache(maxsize=8)
 def _spell(key: bytes) -> re.Pattern[bytes]:
     """A key of ASCII characters in all its spellings: each character as it is, or as an escape."""

@@ -16,6 +16,7 @@ class MessagesCodec:
 
     read = request.read_request
     clean = staticmethod(system.clean_request)
+    drop_tools = staticmethod(request.drop_unused_tools)
     peek_model = staticmethod(peek_model)
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)

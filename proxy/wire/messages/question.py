@@ -60,7 +60,7 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
     if members is None:
         return None
     marked = place_marker(request, take_off_system(prefix))
-    if marked.messages and marked.messages[-1].role in _USER_SIDE:
+    if marked.messages and marked.messages[-1].speaker in _USER_SIDE:
         marked = mark_end(find_markers(request), marked, len(marked.messages) - 1)
     asked = Message(Role.USER, (prompt,), edited=True)
     groups = _group([*zip(marked.messages, marked.origins, strict=True), (asked, None)])

@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
+from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS, decode_member
 from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, find_summary, mark_end
 from proxy.wire.messages.cost import read_surroundings
 from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
-from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.beginnings import Begun, find_transcript
 from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Source, write_elements
@@ -102,6 +103,15 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
         asks_usage=True,  # streams always report it
         beginning=beginning,
     )
+
+
+def drop_unused_tools(
+    request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
+) -> tuple[bytes, int]:
+    """The body without the declarations of tools that match; see `drop_tools`."""
+    lists = (ToolList(b'"tools"', request.fixed[1], request.fixed[2], (b'"tool_choice"',)),)
+    used = find_used(transcript.messages)
+    return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)
 
 
 def uncounted_bytes(request: Request, counting: Counting) -> int:

@@ -23,7 +23,7 @@ _USER_SIDE = frozenset({Role.USER, Role.TOOL})
 
 def shares_element(left: Message, right: Message) -> bool:
     """Whether neighbouring messages must be in one element: what a user says, and all results of one step."""
-    return left.role in _USER_SIDE and right.role in _USER_SIDE
+    return left.speaker in _USER_SIDE and right.speaker in _USER_SIDE
 
 
 def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
@@ -31,9 +31,11 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
 
     The messages are one message of an assistant or a system, or some of the user's side.
     """
+    placed = [(message.as_said(), origin) for message, origin in placed]
     first = placed[0][0]
     base = next((raws[origin.start] for _, origin in placed if origin is not None), None)
-    if base is not None and (first.role not in _USER_SIDE or _is_whole(base, placed)):
+    is_fixed = first.role not in _USER_SIDE and not (first.role is Role.SYSTEM and first.edited)
+    if base is not None and (is_fixed or _is_whole(base, placed)):
         return base
     if base is None:
         members = {"role": msgspec.Raw(b'"user"' if first.role is Role.TOOL else orjson.dumps(first.role_name))}

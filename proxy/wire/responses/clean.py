@@ -3,11 +3,10 @@
 Law: with each item goes one comma. All other bytes stay.
 """
 
-from collections.abc import Iterator, Sequence
-
 import orjson
 
 from proxy.wire.codec import Request, UndecodableError, Unsent
+from proxy.wire.json.cuts import cut
 from proxy.wire.json.spans import Span
 from proxy.wire.json.strides import holds
 from proxy.wire.responses.request import FORM
@@ -34,29 +33,12 @@ def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decisi
         spans = _find_spans(request)
     except UndecodableError:
         return request.body, ()
-    pieces = _cut(request.body, list(_find_cuts(request.body, spans, gone)))
-    return b"".join(pieces), (Decision(RULE, f"{len(gone)} items of the client's own", 0, 0, len(gone), gone[0]),)
+    return cut(request.body, spans, gone), (
+        Decision(RULE, f"{len(gone)} items of the client's own", 0, 0, len(gone), gone[0]),
+    )
 
 
 def _find_spans(request: Request) -> list[Span]:
     """The positions of the items. Raises UndecodableError."""
     array = find_elements(FORM, request.body, request.raws) if request.beginning is None else request.beginning.array
     return array.elements
-
-
-def _find_cuts(body: bytes, spans: Sequence[Span], gone: Sequence[int]) -> Iterator[Span]:
-    """What to take out: each item, and the comma after it; the comma before it if no item stays after it."""
-    removed = frozenset(gone)
-    last = next((at for at in range(len(spans) - 1, -1, -1) if at not in removed), -1)
-    for at in gone:
-        comma = at if at < last else at - 1
-        found = [] if comma < 0 else [body.index(b",", spans[comma].stop)]
-        yield from sorted((spans[at], *(Span(place, place + 1) for place in found)))
-
-
-def _cut(body: bytes, cuts: Sequence[Span]) -> Iterator[bytes]:
-    stop = 0
-    for cut in cuts:
-        yield body[stop : cut.start]
-        stop = cut.stop
-    yield body[stop:]

@@ -14,6 +14,7 @@ class ResponsesCodec:
 
     read = request.read_request
     clean = staticmethod(clean.clean_request)
+    drop_tools = staticmethod(request.drop_unused_tools)
     peek_model = staticmethod(peek_model)
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)

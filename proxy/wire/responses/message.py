@@ -125,6 +125,7 @@ def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
     """
     if not message.edited or (message.raw and message.role is Role.ASSISTANT):
         return message.raw
+    message = message.as_said()
     if not message.raw and message.role is Role.TOOL:
         call_id = message.answers or ""
         return write_missing_result(call_id, message.text, call_types.get(call_id, "function_call"))

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError
+from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from proxy.wire.json.members import decode_members
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.json.spans import find_member
 from proxy.wire.responses import cost
 from proxy.wire.responses.message import decode_unit, encode_message, find_call_types
 from proxy.wire.responses.units import REFERENCE, find_units
-from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.beginnings import Begun, find_transcript
 from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Placed, Source, write_elements
@@ -96,6 +97,16 @@ def _read_system(request: Request) -> tuple[bytes, ...]:
     """The instructions as an item."""
     instructions = request.fixed[0]
     return (_SYSTEM + instructions + b"}",) if instructions else ()
+
+
+def drop_unused_tools(
+    request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
+) -> tuple[bytes, int]:
+    """The body without the declarations of tools that match; see `drop_tools`."""
+    tools, tool_choice, _ = request.fixed[3:]
+    lists = (ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),)
+    used = find_used(transcript.messages)
+    return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)
 
 
 def uncounted_bytes(request: Request, counting: Counting) -> int:

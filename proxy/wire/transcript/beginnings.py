@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from proxy.wire.json.spans import Array
+from proxy.wire.json.spans import Array, Span
 from proxy.wire.transcript.elements import Written
 from rules.conversation import Message, Origin
 
@@ -92,6 +92,11 @@ class Beginning:
             else:
                 high = middle - 1
         return low
+
+
+def find_transcript(beginning: Beginning | None) -> Span | None:
+    """The position of the transcript in a body; None if it is not known."""
+    return None if beginning is None else Span(beginning.array.start, beginning.array.stop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,5 +20,5 @@ def discount_compacted(messages: tuple[Message, ...], read: Collection[Role] = (
     if not any(map(_KEEPS_BEFORE, messages)):
         return messages
     last = max(at for at, message in enumerate(messages) if message.keeps_before)
-    early = [message if message.role in read else replace(message, tokens=0) for message in messages[:last]]
+    early = [message if message.speaker in read else replace(message, tokens=0) for message in messages[:last]]
     return (*early, *messages[last:])

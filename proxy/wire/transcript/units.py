@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from proxy.wire.transcript.beginnings import Beginning, Decoded
 from proxy.wire.transcript.known import Decode, KnownView
+from proxy.wire.transcript.written_results import recognise
 from rules.conversation import Message, Origin, whole_elements
 
 FindUnits = Callable[[Sequence[bytes], int], Iterable[tuple[int, int]]]
@@ -28,6 +29,8 @@ def decode_units(
 ) -> Decoded:
     """Decode elements to messages, and note the result in `beginning` for the body that continues this one.
 
+    Tool results that are written as text become tool results; see written_results.py.
+
     decode: decodes the JSON of a unit; its elements are separated by commas. Its errors are raised.
     find_units: None if each element is a unit.
     """
@@ -39,7 +42,7 @@ def decode_units(
     new = join_units(raws, units) if find_units is not None else raws[start:]
     if beginning is not None and not beginning.is_grown:
         beginning.is_grown = 2 * known.count_unknown_bytes(new) < len(beginning.body)
-    found = known.decode(new, decode)
+    found = recognise(recalled.messages, new, known.decode(new, decode), known)
     decoded = Decoded(
         recalled.messages + tuple([message for messages in found for message in messages]),
         _place(recalled.origins, units, found),

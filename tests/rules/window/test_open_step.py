@@ -17,7 +17,7 @@ def open_step(messages: Sequence[Message]) -> OpenStep:
     step = OpenStep()
     task = next((index for index, message in enumerate(messages) if message.role == "user"), None)
     for index, message in enumerate(messages):
-        step.add(message, is_task=index == task)
+        step.add(message, is_task=index == task, shows_answer=message.role is Role.ASSISTANT)
     return step
 
 

@@ -1,0 +1,276 @@
+"""Takes declarations of tools out of a request.
+
+Law: only whole declarations go, and the commas between them. All other bytes stay. A tool stays in its place if the
+transcript has called it or the request's choice of tools names it: strict upstreams refuse a call to an unknown tool.
+If nothing is left, the members that are refused without tools go, too. A cache marker of a declaration that goes moves
+to the last one that is left before it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from proxy.wire.content.cache_markers import find_markers
+from proxy.wire.json.cuts import Edit, find_cuts, splice
+from proxy.wire.json.members import decode_items, decode_members
+from proxy.wire.json.repair import DECODE_ERRORS, decode_any, decode_member
+from proxy.wire.json.spans import Span, find_member, find_members, match_array
+from rules.conversation import Message, Role
+
+NAMED_BYTES = 4096
+"""A part of a message up to this size is searched for names of tools. Chosen: a part that refers to a tool is far
+shorter, and images are not searched."""
+_REFERENCES = re.compile(rb'"(?:tool_reference|server_tool_use|mcp_tool_use)"')
+_DEFERRED = b"true"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """A member of a body that declares tools.
+
+    key: the member's name, in quotes.
+    raw: its JSON; empty if the request does not have it.
+    choice: the JSON of the member that chooses among them; empty if the request does not have it.
+    dependents: names of the members that upstreams refuse without tools, in quotes.
+    """
+
+    key: bytes
+    raw: bytes
+    choice: bytes
+    dependents: tuple[bytes, ...]
+
+
+class ToolName(NamedTuple):
+    """The name of a declared tool; `namespace` is empty if it stands in none."""
+
+    namespace: str
+    name: str
+
+    @property
+    def spellings(self) -> frozenset[str]:
+        """How a glob, a call or a choice may name the tool."""
+        return frozenset({self.name, self.namespace + self.name})
+
+
+Names = frozenset[ToolName]
+
+
+class Shortened(NamedTuple):
+    """A list of tools without some declarations.
+
+    raw: the JSON; empty if no declaration is left.
+    number: how many declarations are gone.
+    matching: the names of all declarations that could go.
+    """
+
+    raw: bytes
+    number: int
+    matching: Names = frozenset()
+
+
+ListKey = tuple[bytes, tuple[str, ...], Names | None]
+"""The JSON of a list, the globs, and the names of the matching tools that stay; None if these are not known yet."""
+
+
+class ListMemo(Protocol):
+    """Lists that were read or shortened before. It may forget a value at any time."""
+
+    def get(self, key: ListKey, /) -> Shortened | None:
+        """The value of a key; None if there is none."""
+
+    def __setitem__(self, key: ListKey, value: Shortened, /) -> None:
+        """Keep a value."""
+
+
+def make_list_memo() -> ListMemo:
+    """Make a memory that forgets nothing."""
+    memo: dict[ListKey, Shortened] = {}
+    return memo
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A declaration. `inner` are those in a namespace.
+
+    is_deferred: the model has to search for it first, so it cannot have a cache marker.
+    """
+
+    name: ToolName
+    span: Span
+    inner: tuple["_Tool", ...] = ()
+    is_deferred: bool = False
+
+
+def find_used(messages: Iterable[Message]) -> frozenset[str]:
+    """The names of the tools that a transcript has called, or that its results and the server's calls name."""
+    names: set[str] = set()
+    for message in messages:
+        if message.tool_calls:
+            names.update(call.name for call in message.tool_calls)
+        if message.role is Role.TOOL and message.name:
+            names.add(message.name)
+        for part in message.media:
+            if len(part.raw) <= NAMED_BYTES and _REFERENCES.search(part.raw):
+                names.update(_find_names(part.raw))
+    return frozenset(names)
+
+
+def drop_tools(
+    body: bytes,
+    transcript: Span | None,
+    lists: Sequence[ToolList],
+    used: frozenset[str],
+    globs: tuple[str, ...],
+    memo: ListMemo,
+) -> tuple[bytes, int]:
+    """The body without the declarations of tools whose names match one of `globs`, and their number.
+
+    The body itself if there are none, or if a list cannot be found in it. A list of which nothing would be left stays
+    whole if the transcript has `used` tools. transcript: where the messages are, so that they need not be searched.
+    """
+    short = [_shorten(each, used, globs, memo) for each in lists]
+    changed = [(each, new) for each, new in zip(lists, short, strict=True) if new.number]
+    if not changed:
+        return body, 0
+    try:
+        skipped = [] if transcript is None else [transcript]
+        members = find_members(body, [each.raw for each in lists], *skipped)
+    except DECODE_ERRORS:
+        return body, 0
+    keys = [key for key, _, _ in members]
+    edits: list[Edit] = []
+    gone: set[bytes] = set()
+    for each, new in changed:
+        concerned = (each.key, *each.dependents)
+        if each.key not in keys or any(keys.count(key) > 1 for key in concerned):
+            return body, 0  # upstreams differ in which of two equal keys they read
+        value = members[keys.index(each.key)][2]
+        if body[value.start : value.stop] != each.raw:
+            return body, 0
+        if new.raw:
+            edits.append((value, new.raw))
+        else:
+            gone.update(concerned)
+    removed = [at for at, key in enumerate(keys) if key in gone]
+    edits += [(span, b"") for span in find_cuts(body, [span for _, span, _ in members], removed)]
+    return splice(body, edits), sum(new.number for _, new in changed)
+
+
+def _shorten(each: ToolList, used: frozenset[str], globs: tuple[str, ...], memo: ListMemo) -> Shortened:
+    """A list of tools without those that match and are not used."""
+    whole = Shortened(each.raw, 0)
+    if each.raw[:1] != b"[":
+        return whole
+    matching = _recall(memo, (each.raw, globs, None), partial(_find_matching, each.raw, globs)).matching
+    if not matching:
+        return whole
+    wanted = used.union(_find_names(each.choice))
+    stays = frozenset(name for name in matching if name.spellings & wanted)
+    short = _recall(memo, (each.raw, globs, stays), partial(_write, each.raw, matching - stays))
+    return whole if used and not short.raw else short
+
+
+def _recall(memo: ListMemo, key: ListKey, work_out: Callable[[], Shortened]) -> Shortened:
+    found = memo.get(key)
+    if found is None:
+        found = memo[key] = work_out()
+    return found
+
+
+def _find_matching(raw: bytes, globs: tuple[str, ...]) -> Shortened:
+    """The names of declared tools that match a glob; none if the list is not understood."""
+    matches = _compile(globs)
+    try:
+        names = [one.name for tool in _read(raw) for one in (tool.inner or (tool,)) if one.name.name]
+    except DECODE_ERRORS:
+        names = []
+    return Shortened(raw, 0, frozenset(name for name in names if any(map(matches.fullmatch, name.spellings))))
+
+
+@lru_cache(maxsize=64)
+def _compile(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, globs)))
+
+
+def _read(raw: bytes, shift: int = 0, namespace: str = "") -> Iterator[_Tool]:
+    """The declarations of a list, with their positions from `shift` on. Raises one of DECODE_ERRORS."""
+    items = list(map(bytes, decode_items(raw)))
+    array = match_array(raw, 0, items)
+    for item, span in zip(items, array.elements if array else (), strict=False):
+        start = shift + span.start
+        place = Span(start, start + len(item))
+        members = decode_members(item) if item[:1] == b"{" else {}
+        name, inner = _read_name(members), tuple[_Tool, ...]()
+        if bytes(members.get("type", b"")) == b'"namespace"' and (listed := find_member(item, b'"tools"')) is not None:
+            inner = tuple(_read(item[listed.start : listed.stop], start + listed.start, name))
+        yield _Tool(ToolName(namespace, name), place, inner, bytes(members.get("defer_loading", b"")) == _DEFERRED)
+
+
+def _read_name(members: dict[str, msgspec.Raw]) -> str:
+    """The name of a declaration; empty if it has none. Clients of chat completions nest it."""
+    for key in ("function", "custom"):
+        nested = decode_member(members.get(key))
+        if isinstance(nested, dict) and isinstance(nested.get("name"), str):
+            return str(nested["name"])
+    name = decode_member(members.get("name"))
+    return name if isinstance(name, str) else ""
+
+
+def _write(raw: bytes, names: Names) -> Shortened:
+    """The list without the declarations of these names."""
+    tools = list(_read(raw))
+    gone = [at for at, tool in enumerate(tools) if _is_gone(tool, names)]
+    left = [tool for tool in tools if not _is_gone(tool, names)]
+    number = sum(len(tools[at].inner) or 1 for at in gone)
+    if not left:
+        return Shortened(b"", number)
+    if all(tool.is_deferred for tool in left) and not all(tool.is_deferred for tool in tools):
+        return Shortened(raw, 0)  # upstreams refuse a list in which each tool must be searched for
+    edits: list[Edit] = [(span, b"") for span in find_cuts(raw, [tool.span for tool in tools], gone)]
+    edits += _move_markers(raw, tools, frozenset(gone))
+    for tool in left:
+        inside = [at for at, one in enumerate(tool.inner) if one.name in names]
+        edits += [(span, b"") for span in find_cuts(raw, [one.span for one in tool.inner], inside)]
+        number += len(inside)
+    return Shortened(splice(raw, edits), number)
+
+
+def _is_gone(tool: _Tool, names: Names) -> bool:
+    return all(one.name in names for one in tool.inner) if tool.inner else tool.name in names
+
+
+def _move_markers(raw: bytes, tools: Sequence[_Tool], gone: frozenset[int]) -> Iterator[Edit]:
+    """Cache markers of declarations that go, each for the last one before it that stays and can have it."""
+    moved: dict[int, bytes] = {}
+    for at in sorted(gone):
+        markers = find_markers(raw[slice(*tools[at].span)])
+        stays = (one for one in range(at - 1, -1, -1) if one not in gone and not tools[one].is_deferred)
+        target = next(stays, None) if markers else None
+        if target is not None and not find_markers(raw[slice(*tools[target].span)]):
+            moved[target] = b"".join(b',"%b":%b' % (name.encode(), bytes(value)) for name, value in markers.items())
+    for at, added in moved.items():
+        end = tools[at].span.stop - 1
+        yield Span(end, end), added
+
+
+def _find_names(raw: bytes) -> Iterator[str]:
+    """The values of the members `name` and `tool_name` in a piece of JSON, at any depth."""
+    try:
+        yield from _walk(decode_any(raw)) if raw else ()
+    except DECODE_ERRORS:
+        return
+
+
+def _walk(value: Any) -> Iterator[str]:
+    for one in value if isinstance(value, list) else ():
+        yield from _walk(one)
+    for key, one in value.items() if isinstance(value, dict) else ():
+        if key in {"name", "tool_name"} and isinstance(one, str):
+            yield one
+        else:
+            yield from _walk(one)

@@ -1,0 +1,152 @@
+"""Tool results that a client writes as text, through the running proxy in each dialect."""
+
+import aiohttp
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.client import post
+from upstreams.strict import check_chat, check_messages, check_responses
+
+from proxy.compaction import load_compactor, read_request
+from rules.conversation import Role
+from rules.pipeline.exceeded import LimitExceededError
+from rules.policy import Policy
+
+PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+CHECKS = {"chat": check_chat, "responses": check_responses, "messages": check_messages}
+LIMIT = 7000
+WINDOW = ("defaults.context_window=8000", "defaults.completion_reserve=1000", "defaults.overflow_strategy=prune")
+dialects = pytest.mark.parametrize("dialect", PATHS)
+
+
+def say(role: str, text: str) -> dict[str, object]:
+    """An element of a transcript, in any dialect."""
+    return {"role": role, "content": text}
+
+
+def result(number: int) -> str:
+    """A result of about 330 tokens."""
+    return f"[tool: read_file]\nfile {number}\n" + "\n".join(f"line {at} of part {number} has words" for at in range(36))
+
+
+def lay_out(layout: str, role: str, results: int = 30) -> list[dict[str, object]]:
+    """A session with this many results; the layout says what stands between them."""
+    said = [say("user", "Mend the build.")]
+    said += [say("assistant", "I read the files.")] if layout == "behind one answer" else []
+    for number in range(results):
+        said += [say("assistant", f"I read file {number}.")] if layout == "behind answers" else []
+        said.append(say(role, result(number)))
+        said += [say("user", f"And file {number + 1}?")] if layout == "before questions" else []
+    return [*said, say("user", "What is broken?")] if layout != "before questions" else said
+
+
+def write(dialect: str, said: list[dict[str, object]]) -> bytes:
+    """A request."""
+    if dialect == "responses":
+        return orjson.dumps({"model": "gpt-4o", "instructions": "Be careful.", "input": said})
+    if dialect == "messages":
+        return orjson.dumps({"model": "claude-x", "max_tokens": 900, "system": "Be careful.", "messages": said})
+    return orjson.dumps({"model": "gpt-4o", "messages": [say("system", "Be careful."), *said]})
+
+
+def read_texts(dialect: str, body: bytes) -> list[tuple[str, str]]:
+    """Role and text of each element."""
+    elements = orjson.loads(body)["input" if dialect == "responses" else "messages"]
+    found = []
+    for one in elements:
+        content = one["content"]
+        parts = [content] if isinstance(content, str) else [part["text"] for part in content]
+        found += [(one["role"], text) for text in parts]
+    return found
+
+
+@dialects
+@pytest.mark.parametrize("role", ["user", "system"])
+@pytest.mark.parametrize("layout", ["behind answers", "behind one answer", "in a row", "before questions"])
+async def test_thirty_results_fit_the_limit(dialect, role, layout, start_proxy, client, upstream):
+    """Old ones become placeholders. The task and the newest words stay, and strict upstreams accept the roles."""
+    if dialect == "messages" and role == "system":
+        pytest.skip("the Messages API has no system messages in a transcript")
+    proxy = await start_proxy(*WINDOW)
+    body = write(dialect, lay_out(layout, role))
+    answer, _ = await post(client, proxy.url + PATHS[dialect], body)
+
+    assert answer.status == 200
+    tokens = dict(one.split("=") for one in answer.headers["x-trimtab-tokens"].split(", ") if "=" in one)
+    assert int(tokens["original"]) > 9000 > LIMIT >= int(tokens["sent"])
+    assert "prune" in answer.headers["x-trimtab-decisions"]
+    sent = read_texts(dialect, upstream.chats[-1].body)
+    assert CHECKS[dialect](orjson.loads(upstream.chats[-1].body)) == []
+    assert any("Mend the build." in text for _, text in sent)
+    newest = "What is broken?" if layout != "before questions" else "And file 30?"
+    assert sent[-1] == ("user", newest)
+    placeholders = [(one, text) for one, text in sent if "tool result of" in text]
+    assert placeholders
+    assert all(one == role and text.startswith("[tool: read_file]\n[trimtab: ") for one, text in placeholders)
+    assert any(result(29) in text for _, text in sent) or layout == "behind one answer"
+
+
+@dialects
+async def test_a_long_result_keeps_its_header(dialect, start_proxy, client, upstream):
+    """It is truncated like any other result, and nothing else changes."""
+    proxy = await start_proxy("defaults.context_window=100000", "defaults.max_tool_result_tokens=200")
+    said = [say("user", "Mend the build."), say("assistant", "I read."), say("user", result(1) * 3)]
+    body = write(dialect, said)
+    answer, _ = await post(client, proxy.url + PATHS[dialect], body)
+
+    assert "truncate" in answer.headers["x-trimtab-decisions"]
+    sent = upstream.chats[-1].body
+    role, text = read_texts(dialect, sent)[-1]
+    assert (role, text.startswith("[tool: read_file]\nfile 1\n"), "[trimtab: " in text) == ("user", True, True)
+    assert len(text) < len(result(1)) * 2
+    assert sent.partition(b"[tool:")[0] == body.partition(b"[tool:")[0]
+
+
+@dialects
+async def test_a_persons_short_words_stay(dialect, start_proxy, client, upstream):
+    """Words that only look like a result are never long enough to be changed."""
+    proxy = await start_proxy(*WINDOW)
+    said = [*lay_out("behind answers", "user"), say("assistant", "Hm."), say("user", "[tool: broken] why?"), say("assistant", "So.")]
+    said += [say("user", "Go on.")]
+    await post(client, proxy.url + PATHS[dialect], write(dialect, said))
+    assert ("user", "[tool: broken] why?") in read_texts(dialect, upstream.chats[-1].body)
+
+
+KINDS = st.sampled_from(["user", "assistant", "result", "system", "written system"])
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses"])
+@given(kinds=st.lists(KINDS, min_size=1, max_size=60), strategy=st.sampled_from(["prune", "hybrid"]))
+def test_a_grown_transcript_repeats_what_was_sent(dialect: str, kinds: list[str], strategy: str) -> None:
+    """Unless a decision has changed, the messages sent before are sent again. Nothing goes out over the limit."""
+    policy = Policy(context_window=4000, completion_reserve=500, overflow_strategy=strategy)
+    said = [say("user", "Mend the build.")]
+    for number, kind in enumerate(kinds):
+        is_written = kind in {"result", "written system"}
+        role = "system" if "system" in kind else "user" if kind == "result" else kind
+        said.append(say(role, result(number) if is_written else f"words {number}"))
+    compactor = load_compactor("gpt-4o")
+    before: tuple = ((), ())
+    for stop in range(max(len(said) - 4, 1), len(said) + 1):
+        planned = compactor.plan(read_request(write(dialect, said[:stop]), dialect), policy)
+        try:
+            compacted = compactor.apply(planned, None)
+        except LimitExceededError:
+            return  # only system messages that are no results can be left
+        assert compacted.sent_tokens <= compacted.limit_tokens
+        window, forwarded = planned.plan.window, compacted.forwarded
+        decided = (window.cuts, window.prune_stop, window.caps)
+        if decided == before[0]:
+            assert forwarded.messages[: len(before[1])] == before[1]
+        before = (decided, forwarded.messages)
+        assert all(message.role is not Role.TOOL or message.is_written for message in forwarded.messages)
+
+
+async def test_a_request_under_the_limit_is_the_clients_own(start_proxy, client: aiohttp.ClientSession, upstream):
+    """Recognising changes no byte."""
+    proxy = await start_proxy("defaults.context_window=100000")
+    body = write("chat", lay_out("behind answers", "system"))
+    answer, _ = await post(client, proxy.url + PATHS["chat"], body)
+    assert upstream.chats[-1].body == body
+    assert "x-trimtab-decisions" not in answer.headers

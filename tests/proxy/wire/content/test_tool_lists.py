@@ -1,0 +1,222 @@
+"""Declarations of tools go out of a request; those that the transcript needs stay."""
+
+from fnmatch import fnmatchcase
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.compaction.compactor import Compactor
+from proxy.wire.codec import Request
+from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used, make_list_memo
+from proxy.wire.dialects import name_codec
+from rules.conversation import Media, Message, Role, ToolCall
+
+GLOBS = ("mcp__*", "draw")
+NAMES = ("read", "write", "draw", "mcp__jira__list", "mcp__jira__add", "mcpx")
+MARKER = {"type": "ephemeral"}
+
+
+def declare(dialect: str, name: str, **more: object) -> dict[str, object]:
+    """The declaration of a tool."""
+    schema = {"type": "object", "properties": {"path": {"type": "string", "description": f"for {name}, }}]"}}}
+    if dialect == "chat":
+        return {"type": "function", "function": {"name": name, "parameters": schema}, **more}
+    if dialect == "responses":
+        return {"type": "function", "name": name, "parameters": schema, **more}
+    return {"name": name, "input_schema": schema, **more}
+
+
+def call(dialect: str, name: str) -> list[dict[str, object]]:
+    """A call and its result."""
+    if dialect == "chat":
+        made = {"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        return [{"role": "assistant", "content": None, "tool_calls": [made]}, {"role": "tool", "tool_call_id": "c", "content": "x"}]
+    if dialect == "responses":
+        made = {"type": "function_call", "call_id": "c", "name": name, "arguments": "{}"}
+        return [made, {"type": "function_call_output", "call_id": "c", "output": "x"}]
+    block = {"type": "tool_use", "id": "c", "name": name, "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "x"}
+    return [{"role": "assistant", "content": [block]}, {"role": "user", "content": [result]}]
+
+
+def choose(dialect: str, name: str) -> dict[str, object]:
+    """A choice of the one tool that must be called."""
+    if dialect == "chat":
+        return {"type": "function", "function": {"name": name}}
+    return {"type": "function" if dialect == "responses" else "tool", "name": name}
+
+
+def write(dialect: str, tools: object, *said: dict[str, object], **more: object) -> bytes:
+    """A body; its tools stand before its transcript."""
+    transcript = [{"role": "user", "content": "hi"}, *said]
+    key = "input" if dialect == "responses" else "messages"
+    return orjson.dumps({"model": "m", "tools": tools, **more, key: transcript}, option=orjson.OPT_INDENT_2)
+
+
+def drop(dialect: str, body: bytes, globs: tuple[str, ...] = GLOBS) -> tuple[Request, int]:
+    """The request that is left, and the tokens that this saves."""
+    left, decisions = Compactor(count_by_heuristic).drop_tools(name_codec(dialect).read(body), globs)
+    return left, sum(decision.saved_tokens for decision in decisions)
+
+
+dialects = pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+
+
+@dialects
+@given(names=st.lists(st.sampled_from(NAMES), unique=True, max_size=6), called=st.sampled_from(["", *NAMES]))
+def test_exactly_the_unused_tools_that_match_go(dialect: str, names: list[str], called: str) -> None:
+    """Every other declaration keeps its bytes and its place, and all other members stay."""
+    tools = [declare(dialect, name) for name in names]
+    said = call(dialect, called) if called else []
+    body = write(dialect, tools, *said, tool_choice={"type": "auto"})
+    left, saved = drop(dialect, body)
+    stays = [name for name in names if name == called or not any(fnmatchcase(name, glob) for glob in GLOBS)]
+    stays = names if called and not stays else stays
+
+    if stays == names:
+        assert (left.body, saved) == (body, 0)
+        return
+    before, after = orjson.loads(body), orjson.loads(left.body)
+    assert after.get("tools", []) == [declare(dialect, name) for name in stays]
+    gone = set() if stays else {"tools", "tool_choice"}
+    assert {**after, "tools": 0} == {**{key: value for key, value in before.items() if key not in gone}, "tools": 0}
+    assert saved > 0
+    assert drop(dialect, left.body)[0].body == left.body
+
+
+@dialects
+def test_what_a_strict_upstream_refuses_without_tools_goes_with_them(dialect: str) -> None:
+    """No empty list is sent, and no choice among no tools."""
+    choice = {"type": "any"} if dialect == "messages" else "required"
+    more = {} if dialect == "messages" else {"parallel_tool_calls": False}
+    body = write(dialect, [declare(dialect, "draw"), declare(dialect, "mcp__a")], tool_choice=choice, **more)
+    left, _ = drop(dialect, body)
+
+    transcript = "input" if dialect == "responses" else "messages"
+    assert orjson.loads(left.body).keys() == {"model", transcript}
+    assert drop(dialect, body.replace(b'"tool_choice"', b'"tool\\u005fchoice"'))[0].body.count(b"tool") <= 1
+
+
+@dialects
+def test_a_tool_that_the_choice_names_stays(dialect: str) -> None:
+    """A forced call to an undeclared tool would be refused."""
+    tools = [declare(dialect, name) for name in ("read", "draw", "mcp__a")]
+    left, _ = drop(dialect, write(dialect, tools, tool_choice=choose(dialect, "mcp__a")))
+    assert orjson.loads(left.body)["tools"] == [tools[0], tools[2]]
+
+
+@pytest.mark.parametrize("form", ["chat", "responses"])
+def test_allowed_tools_stay(form: str) -> None:
+    """Each name in a list of allowed tools is a name of the choice."""
+    allowed = [choose(form, "mcp__a")]
+    inner = {"mode": "auto", "tools": allowed}
+    choice = {"type": "allowed_tools", **(inner if form == "responses" else {"allowed_tools": inner})}
+    tools = [declare(form, name) for name in ("read", "draw", "mcp__a")]
+    left, _ = drop(form, write(form, tools, tool_choice=choice))
+    assert orjson.loads(left.body)["tools"] == [tools[0], tools[2]]
+
+
+def test_legacy_functions_are_tools() -> None:
+    """A called function stays, and without functions their choice goes."""
+    functions = [{"name": "draw", "parameters": {}}, {"name": "mcp__a", "parameters": {}}]
+    said = {"role": "assistant", "content": None, "function_call": {"name": "draw", "arguments": "{}"}}
+    body = {"model": "m", "functions": functions, "function_call": "auto", "messages": [{"role": "user", "content": "x"}]}
+    left, _ = drop("chat", orjson.dumps(body))
+    assert orjson.loads(left.body).keys() == {"model", "messages"}
+    body["messages"].append(said)
+    left, _ = drop("chat", orjson.dumps(body))
+    assert orjson.loads(left.body) == {**body, "functions": functions[:1]}
+
+
+def test_tools_of_a_namespace_go_one_by_one() -> None:
+    """A namespace of which nothing is left goes whole. A glob matches the tool's name, alone or behind the namespace's."""
+    inner = [declare("responses", "list"), declare("responses", "add")]
+    spaces = [{"type": "namespace", "name": name, "tools": inner} for name in ("mcp__jira__", "git__")]
+    body = write("responses", [*spaces, {"type": "web_search"}], *call("responses", "add"))
+    assert orjson.loads(drop("responses", body)[0].body)["tools"] == [
+        {**spaces[0], "tools": inner[1:]}, spaces[1], {"type": "web_search"}
+    ]  # fmt: skip
+    assert orjson.loads(drop("responses", body, ("list",))[0].body)["tools"] == [
+        {**spaces[0], "tools": inner[1:]}, {**spaces[1], "tools": inner[1:]}, {"type": "web_search"}
+    ]  # fmt: skip
+    quiet = write("responses", [*spaces, {"type": "web_search"}])
+    assert orjson.loads(drop("responses", quiet)[0].body)["tools"] == [spaces[1], {"type": "web_search"}]
+
+
+def test_a_cache_marker_moves_to_the_last_declaration_that_is_left() -> None:
+    """Not to one that the model must search for, nor to one with a marker of its own; before the first there is none."""
+    read, later = declare("messages", "read"), declare("messages", "write", defer_loading=True)
+    drawn = declare("messages", "draw", cache_control=MARKER)
+    assert orjson.loads(drop("messages", write("messages", [read, later, drawn]))[0].body)["tools"] == [
+        {**read, "cache_control": MARKER},
+        later,
+    ]
+    longer = {**read, "cache_control": {**MARKER, "ttl": "1h"}}
+    assert orjson.loads(drop("messages", write("messages", [longer, drawn]))[0].body)["tools"] == [longer]
+    assert orjson.loads(drop("messages", write("messages", [drawn, read]))[0].body)["tools"] == [read]
+
+
+def test_a_list_in_which_each_tool_must_be_searched_for_is_not_made() -> None:
+    """Anthropic's API refuses it."""
+    body = write("messages", [declare("messages", "read", defer_loading=True), declare("messages", "draw")])
+    assert drop("messages", body)[0].body == body
+
+
+def test_a_tool_that_a_result_refers_to_stays() -> None:
+    """Anthropic's API refuses a reference to an undeclared tool."""
+    found = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "tool_reference", "tool_name": "mcp__a"}]}
+    asked, _ = call("messages", "read")
+    tools = [declare("messages", name) for name in ("read", "draw", "mcp__a")]
+    left, _ = drop("messages", write("messages", tools, asked, {"role": "user", "content": [found]}))
+    assert orjson.loads(left.body)["tools"] == [tools[0], tools[2]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"tools":5,"messages":[]}',
+        b'{"tools":[5,null,"draw",{"name":5}],"messages":[]}',
+        b'{"tools":[{"name":"draw"}],"tools":[{"name":"draw"}],"messages":[]}',
+        b'{"to\\u006fls":[{"name":"draw"}],"messages":[]}',
+        b'{"tools":[],"messages":[]}',
+        b'{"messages":[]}',
+    ],
+)
+def test_what_is_not_understood_stays(body: bytes) -> None:
+    """The body is the client's own."""
+    assert drop("chat", body)[0].body == body
+
+
+def test_used_names_are_those_of_calls_results_and_references() -> None:
+    """Long parts are not searched."""
+    part = b'{"type":"server_tool_use","name":"web_search"}'
+    long = b'{"type":"server_tool_use","name":"hidden","x":"%b"}' % (b"y" * 5000)
+    messages = [
+        Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "read", "{}"),), media=(Media(part, 1), Media(long, 1))),
+        Message(Role.TOOL, ("x",), name="write"),
+        Message(Role.USER, ("x",), name="bob"),
+    ]
+    assert find_used(messages) == {"read", "write", "web_search"}
+
+
+def test_a_list_is_read_once() -> None:
+    """The second request with the same list looks both results up, and gets equal bytes."""
+    memo = make_list_memo()
+    raw = orjson.dumps([declare("chat", "draw"), declare("chat", "read")])
+    body = b'{"tools":%b}' % raw
+    lists = (ToolList(b'"tools"', raw, b"", ()),)
+    first = drop_tools(body, None, lists, frozenset(), GLOBS, memo)
+
+    class Kept:
+        """The memory, which cannot be changed any more."""
+
+        get = staticmethod(memo.get)
+
+        def __setitem__(self, *_: object) -> None:
+            raise AssertionError
+
+    assert drop_tools(body, None, lists, frozenset(), GLOBS, Kept()) == first
+    assert first[1] == 1
