@@ -3,7 +3,7 @@
 Law: pure. Remembered states save time and never change the result.
 """
 
-from rules.conversation import Conversation, CountTokens, Outcome, Role
+from rules.conversation import Conversation, CountTokens, Outcome, Role, count_leading
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
@@ -95,24 +95,28 @@ def _decide(
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
     short = state.edit(paired.conversation, policy, work)
-    messages, hashes = short.conversation.messages, state.hashes
+    hashes = state.hashes
+    state.memory.extend(short.conversation.messages, count_leading(short.conversation.messages), policy, work)
+    bare = state.memory.strip(short.conversation.messages)
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
-    room = Room.measure(messages, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
+    room = Room.measure(bare, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
     # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
-    window = Window() if original.continues else state.replay(messages, room, policy)
-    fitted = Outcome(short.conversation)
+    window = Window() if original.continues else state.replay(bare, room, policy)
+    light = state.memory.drop(short.conversation, window.memory_stop)
+    fitted = Outcome(light.conversation)
     if window.caps:
-        fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)
+        whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
+        fitted = shorten_newest(light.conversation, whole, window.caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
         original=original,
         conversation=fitted.conversation,
-        whole=short.conversation,
+        whole=light.conversation,
         hashes=hashes,
         window=window,
         request=request_summary(messages, hashes, window),
         prefetch=request_prefetch(messages, hashes, window),
-        decisions=(*paired.decisions, *short.decisions, *fitted.decisions),
+        decisions=(*paired.decisions, *short.decisions, *light.decisions, *fitted.decisions),
         model_limit=limits.model_limit,
         limit=limits.limit,
         fitting=limits.fitting,

@@ -48,8 +48,9 @@ class Cuts:
 
     def size(self, window: Window) -> int:
         """Tokens that would be forwarded after the head in this window."""
-        base = window.cut.tokens if window.cut else 0
-        return base + self._sums.behind(self.floor(window), window.prune_stop, window.images)
+        base, floor = window.cut.tokens if window.cut else 0, self.floor(window)
+        memory_tokens = self._sums.memory.behind(max(floor, window.memory_stop))
+        return base + memory_tokens + self._sums.behind(floor, window.prune_stop, window.images)
 
     @property
     def open_tokens(self) -> int:
@@ -61,21 +62,46 @@ class Cuts:
         return self.size(window) - self.open_tokens
 
     def choose(self, window: Window, *, over: bool) -> Window | None:
-        """The mildest window that frees enough: without old images, pruned, or cut, in this order.
+        """The mildest window that frees enough: without memory, without old images, pruned, or cut, in this order.
 
-        None if none of them is possible. None also if the cut is too short to ask a model for a summary, the room is
+        Each includes the ones before, as far as memory is concerned. None if none of them is possible. None also if the cut is too short to ask a model for a summary, the room is
         not exceeded (`over`) and the strategy is not `prune`.
         """
         policy = self._policy
+        light = self.drop_memory(window, 0)
+        window = self.without_memory(window)
         pruned = self.prune(window)
         cut = self._summarise(window, over=over)
         asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
         enough = policy.low_water if asks else policy.high_water
+        if light is not None and self.size(light) <= self.share(enough):
+            return light
         if (without := self.remove_images(window, 0)) is not None and self.size(without) <= self.share(enough):
             return without
         if pruned is not None and self.size(pruned) <= self.share(enough):
             return pruned
-        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
+        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else light
+
+    def drop_memory(self, window: Window, growth_tokens: int, *, over: bool = False) -> Window | None:
+        """The window without its oldest memory, so that low water is left even after `growth_tokens` more.
+
+        Memory of the open step stays, unless the room is exceeded (`over`) and high water is not reached without it.
+        None if nothing is saved.
+        """
+        excess = self.size(window) + growth_tokens - self.share(self._policy.low_water)
+        start = max(self.floor(window), window.memory_stop)
+        stop = self._sums.memory.find_stop(start, excess)
+        spared = min(stop, self._sums.open_step)
+        saved_tokens = self._sums.memory.saved(start, spared)
+        if not over or self.size(window) - saved_tokens <= self.share(self._policy.high_water):
+            stop = spared
+        is_saved = excess > 0 and self._sums.memory.saved(start, stop) > 0
+        return replace(window, memory_stop=stop) if is_saved else None
+
+    def without_memory(self, window: Window) -> Window:
+        """The window without any memory before the open step."""
+        start, stop = max(self.floor(window), window.memory_stop), self._sums.open_step
+        return replace(window, memory_stop=stop) if self._sums.memory.saved(start, stop) else window
 
     def prune(self, window: Window) -> Window | None:
         """The window with results before the next cut as placeholders; None if not allowed, or if nothing changes."""
@@ -176,7 +202,12 @@ class Cuts:
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
         cut = self._make_cut(kind, at, self._reserve, self.keep_budget, self._anchor_tokens)
-        return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop, images=window.images)))
+        cut = replace(cut, prune_stop=window.prune_stop, images=window.images)
+        return replace(window, cuts=(*window.cuts, cut), memory_stop=max(window.memory_stop, self._stop_memory(at)))
+
+    def _stop_memory(self, at: int) -> int:
+        """`at`, if memory before it is still forwarded in some window; else 0."""
+        return at if self._sums.memory.saved(0, at) else 0
 
     @property
     def keep_budget(self) -> int:
@@ -214,7 +245,8 @@ class Cuts:
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
         cut = self._make_cut(CutKind.DIGEST, at, reserved, 0)
         cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images)
-        return replace(window, cuts=(*earlier.cuts, cut))
+        memory_stop = max(window.memory_stop, self._stop_memory(at))
+        return replace(window, cuts=(*earlier.cuts, cut), memory_stop=memory_stop)
 
     def make_way(self, window: Window) -> Window | None:
         """The window cut right before an open step that is too long; None if only little lies before that step."""

@@ -8,7 +8,8 @@ Terms: *head* is what always stays (leading system messages, tools, the first us
 that a prompt may have. *room* = limit - head. High and low water are shares of the room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from dataclasses import replace
 
 from rules.conversation import Message, Role
@@ -19,6 +20,9 @@ from rules.window.open_step import Cap, OpenStep
 from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
+
+
+NO_MEMORY: Mapping[int, int] = MappingProxyType({})
 
 
 class Fold:
@@ -49,21 +53,25 @@ class Fold:
         """Memory that the fold takes, in bytes, roughly."""
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
-    def extend(self, messages: Sequence[Message]) -> "Fold":
-        """Add the messages of a transcript that are new; its first messages were added before."""
-        for message in messages[len(self) :]:
-            self.add(message)
+    def extend(self, messages: Sequence[Message], memory: Mapping[int, int] = NO_MEMORY) -> "Fold":
+        """Add the messages of a transcript that are new; its first messages were added before.
+
+        The messages are without their retrieved memory. `memory` says by their index how many tokens it would add.
+        """
+        for index in range(len(self), len(messages)):
+            self.add(messages[index], memory.get(index, 0))
         return self
 
-    def add(self, message: Message) -> None:
-        """Add the next message and decide what follows from it."""
+    def add(self, message: Message, memory_tokens: int = 0) -> None:
+        """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
         if message.role is Role.ASSISTANT:
             self._answer()
-        self._forwarded += self._sums.add(message)
+        self._forwarded += self._sums.add(message, memory_tokens)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task)
         if is_task:
             self._note_task(message)
+        self._drop_memory()
         self._make_room()
         self._keep_images()
         high, ahead = self._cuts.share(self._policy.high_water), self._cuts.share(1 - PREFETCH_GAP)
@@ -97,7 +105,18 @@ class Fold:
         caps, cap = self.window.caps, self._room.task_tokens
         if cap is not None and cap < task.tokens:
             caps = (*caps, Cap(len(self) - 1, cap))
+            # A shortened message must not change again, so its memory goes at once.
+            self.window = replace(self.window, memory_stop=len(self))
+            self._forwarded = self._cuts.size(self.window)
         self.window = replace(self.window, task=self._sums.task, caps=caps)
+
+    def _drop_memory(self) -> None:
+        """Drop memory as soon as the room is exceeded, before anything else is shortened, pruned or cut."""
+        if self._forwarded <= self._cuts.room_tokens:
+            return
+        if (window := self._cuts.drop_memory(self.window, 0, over=True)) is not None:
+            self.window = window
+            self._forwarded = self._cuts.size(window)
 
     def _make_room(self) -> None:
         """Shorten for all later requests a task statement that leaves no room for cuts, once a request does not fit."""
@@ -148,7 +167,12 @@ class Fold:
         window = self._fix_cut(growth)
         if window.next_cut is None or window.prefetch_tokens:
             return window
-        smaller = (self._cuts.remove_images(window, growth), self._cuts.prune(window))
+        bare = self._cuts.without_memory(window)
+        smaller = (
+            self._cuts.drop_memory(window, growth),
+            self._cuts.remove_images(bare, growth),
+            self._cuts.prune(bare),
+        )
         enough = self._cuts.share(self._policy.low_water)
         if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
