@@ -60,13 +60,18 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
 
     All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
     """
-    if len(conversation.messages) > FEW_MESSAGES:
+    if len(conversation.messages) > FEW_MESSAGES or _has_own_limits(policy):
         return False
     for message in conversation.messages:
         if message.tool_calls or message.media or message.role is Role.TOOL:
             return False
     tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
+
+
+def _has_own_limits(policy: Policy) -> bool:
+    """Whether something may be removed long before the window is full."""
+    return policy.compact_at_tokens is not None or policy.sections is not None or policy.max_turns is not None
 
 
 def _leave_alone(conversation: Conversation, limits: Limits) -> Plan:
@@ -99,7 +104,10 @@ def _decide(
     state.memory.extend(short.conversation.messages, count_leading(short.conversation.messages), policy, work)
     bare = state.memory.strip(short.conversation.messages)
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
-    room = Room.measure(bare, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
+    soft_limit = policy.soft_limit_tokens(limits.limit)
+    room = Room.measure(
+        bare, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
+    )
     # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
     window = Window() if original.continues else state.replay(bare, room, policy)
     light = state.memory.drop(short.conversation, window.memory_stop)

@@ -9,8 +9,8 @@ that a prompt may have. *room* = limit - head. High and low water are shares of 
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from dataclasses import replace
+from types import MappingProxyType
 
 from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
@@ -20,7 +20,6 @@ from rules.window.open_step import Cap, OpenStep
 from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
-
 
 NO_MEMORY: Mapping[int, int] = MappingProxyType({})
 
@@ -74,7 +73,8 @@ class Fold:
         self._drop_memory()
         self._make_room()
         self._keep_images()
-        high, ahead = self._cuts.share(self._policy.high_water), self._cuts.share(1 - PREFETCH_GAP)
+        self._keep_turns()
+        high, ahead = self._cuts.marks.high, self._cuts.share(1 - PREFETCH_GAP)
         if self._forwarded < min(high, ahead):
             return
         if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
@@ -111,12 +111,24 @@ class Fold:
         self.window = replace(self.window, task=self._sums.task, caps=caps)
 
     def _drop_memory(self) -> None:
-        """Drop memory as soon as the room is exceeded, before anything else is shortened, pruned or cut."""
-        if self._forwarded <= self._cuts.room_tokens:
-            return
-        if (window := self._cuts.drop_memory(self.window, 0, over=True)) is not None:
+        """Drop memory as soon as the room is exceeded, before anything else is shortened, pruned or cut.
+
+        Also drop what exceeds the share of memory, if the policy limits it.
+        """
+        window = self._cuts.limit_memory(self.window) or self.window
+        if self._cuts.size(window) > self._cuts.room_tokens:
+            window = self._cuts.drop_memory(window, 0, over=True) or window
+        if window is not self.window:
             self.window = window
             self._forwarded = self._cuts.size(window)
+
+    def _keep_turns(self) -> None:
+        """Cut old user turns if the policy limits their number."""
+        number = self._policy.max_turns
+        if number is None or self._policy.overflow_strategy is OverflowStrategy.ERROR:
+            return
+        if (window := self._cuts.limit_turns(self.window, number)) is not None:
+            self._apply(window, 0)
 
     def _make_room(self) -> None:
         """Shorten for all later requests a task statement that leaves no room for cuts, once a request does not fit."""
@@ -164,7 +176,7 @@ class Fold:
     def _look_ahead(self) -> Window:
         """The window with its next cut fixed. Its summary is asked for ahead unless pruning will probably be enough."""
         growth = max(self._cuts.room_tokens - self._forwarded, 0)
-        window = self._fix_cut(growth)
+        window = self._fix_cut(growth, spares=self._policy.keep_recent_steps is not None)
         if window.next_cut is None or window.prefetch_tokens:
             return window
         bare = self._cuts.without_memory(window)
@@ -173,7 +185,7 @@ class Fold:
             self._cuts.remove_images(bare, growth),
             self._cuts.prune(bare),
         )
-        enough = self._cuts.share(self._policy.low_water)
+        enough = self._cuts.marks.low
         if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
@@ -185,12 +197,20 @@ class Fold:
             return self.window
         return replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens, spares=spares))
 
+    def _fix_due_cut(self, *, over: bool) -> Window:
+        """The window with a cut for now. It spares the newest steps, unless it could then not be made and must be."""
+        window = self._fix_cut(0, spares=not over or self._policy.keep_recent_steps is not None)
+        return self._fix_cut(0) if over and window.next_cut is None else window
+
     def _cut(self, *, is_request: bool) -> None:
-        """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees."""
+        """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees.
+
+        At a soft limit, cut if that frees enough.
+        """
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
         over = self._forwarded > self._cuts.room_tokens
-        chosen = self._cuts.choose(self._fix_cut(0, spares=not over), over=over)
+        chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_soft)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
@@ -219,9 +239,10 @@ class Fold:
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
-        policy = self._policy
-        if gain < self._cuts.share((policy.high_water - policy.low_water) / 4):
+        if gain < self._cuts.marks.least_gain:
             return False
+        if self._cuts.marks.is_soft:
+            return self._cuts.size(chosen) <= self._cuts.marks.high
         if is_request:
             self._economics.wait(gain)
         return self._economics.pays(self._cuts, self.window, chosen)

@@ -106,7 +106,12 @@ class Sums:
     def size_bytes(self) -> int:
         """Memory that the sums take, in bytes."""
         arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
-        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums) + self.images.size_bytes + self.memory.size_bytes
+        return (
+            sum(8 * len(values) for values in arrays)
+            + 8 * len(self._user_sums)
+            + self.images.size_bytes
+            + self.memory.size_bytes
+        )
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""
