@@ -158,6 +158,18 @@ class Policy:
     pin_instruction: bool = False
     compact_at_tokens: int | None = None
 
+    def soft_limit_tokens(self, limit_tokens: int) -> int | None:
+        """The size, in our tokens, at which a prompt is cut though `limit_tokens` would hold more; None for none.
+
+        It is `compact_at_tokens` or what the shares of `sections` give together, whichever is smaller.
+        """
+        limits = [] if self.compact_at_tokens is None else [int(self.compact_at_tokens / self.token_ratio)]
+        if (shares := self.sections) is not None:
+            total = shares.system + shares.summary + shares.memory + shares.recent + shares.current
+            limits.append(int(limit_tokens * total))
+        soft = min(limits, default=limit_tokens)
+        return soft if soft < limit_tokens else None
+
     def find_treatment(self, name: str) -> Treatment:
         """The treatment of a tool's results: that of the first rule of `tools` that matches, or the default one.
 

@@ -3,7 +3,7 @@
 Law: pure. Remembered states save time and never change the result.
 """
 
-from rules.conversation import Conversation, CountTokens, Outcome, Role
+from rules.conversation import Conversation, CountTokens, Outcome, Role, count_leading
 from rules.pipeline.client_compaction import is_client_compaction, may_pass
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.plan import Plan
@@ -64,13 +64,18 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
 
     All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
     """
-    if len(conversation.messages) > FEW_MESSAGES:
+    if len(conversation.messages) > FEW_MESSAGES or _has_own_limits(policy):
         return False
     for message in conversation.messages:
         if message.tool_calls or message.media or message.role is Role.TOOL:
             return False
     tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
+
+
+def _has_own_limits(policy: Policy) -> bool:
+    """Whether something may be removed long before the window is full."""
+    return policy.compact_at_tokens is not None or policy.sections is not None or policy.max_turns is not None
 
 
 def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: bool) -> Plan:
@@ -103,24 +108,31 @@ def _decide(
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
     short = state.edit(paired.conversation, policy, work)
-    messages, hashes = short.conversation.messages, state.hashes
+    hashes = state.hashes
+    state.memory.extend(short.conversation.messages, count_leading(short.conversation.messages), policy, work)
+    bare = state.memory.strip(short.conversation.messages)
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
-    room = Room.measure(messages, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
+    soft_limit = policy.soft_limit_tokens(limits.limit)
+    room = Room.measure(
+        bare, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
+    )
     # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
-    window = Window() if original.continues else state.replay(messages, room, policy)
-    fitted = Outcome(short.conversation)
+    window = Window() if original.continues else state.replay(bare, room, policy)
+    light = state.memory.drop(short.conversation, window.memory_stop)
+    fitted = Outcome(light.conversation)
     if window.caps:
-        fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)
+        whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
+        fitted = shorten_newest(light.conversation, whole, window.caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
         original=original,
         conversation=fitted.conversation,
-        whole=short.conversation,
+        whole=light.conversation,
         hashes=hashes,
         window=window,
         request=request_summary(messages, hashes, window),
         prefetch=request_prefetch(messages, hashes, window),
-        decisions=(*paired.decisions, *short.decisions, *fitted.decisions),
+        decisions=(*paired.decisions, *short.decisions, *light.decisions, *fitted.decisions),
         model_limit=limits.model_limit,
         limit=limits.limit,
         fitting=limits.fitting,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rules.conversation import Conversation, Message, Outcome, count_leading
+from rules.pipeline.memory import Memory
 from rules.pipeline.plan import Plan
 from rules.policy import Policy, name_policy
 from rules.prefix import hash_prefixes
@@ -61,6 +62,7 @@ class TranscriptState:
     last: the last plan, and the `max_tokens` of the completion that it is for.
     done: the last plan carried out, its summary, and the outcome.
     pruned: results that became placeholders.
+    memory: the messages with retrieved memory.
     is_grown: more than one request has used this state.
 
     After a LargeWorkError, the part that raised it must not be used again.
@@ -73,14 +75,16 @@ class TranscriptState:
     pruned: Pruned = field(default_factory=dict)
     is_grown: bool = False
     anchors: Anchors = field(default_factory=Anchors)
+    memory: Memory = field(default_factory=Memory)
     _fold: Fold | None = None
     _view: View | None = None
 
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
-        parts = (part for part in (self.edits, self.anchors, self._fold, self._view) if part is not None)
-        return HASH_BYTES * len(self.hashes) + OBJECT_BYTES * len(self.pruned) + sum(part.size_bytes for part in parts)
+        parts = (self.edits, self.anchors, self.memory, self._fold, self._view)
+        parts_bytes = sum(part.size_bytes for part in parts if part is not None)
+        return HASH_BYTES * len(self.hashes) + OBJECT_BYTES * len(self.pruned) + parts_bytes
 
     def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:
         """The last plan, if it is for an equal conversation and the same `max_tokens`; else None."""
@@ -100,10 +104,10 @@ class TranscriptState:
         return self.edits.apply(conversation)
 
     def replay(self, messages: Sequence[Message], room: Room, policy: Policy) -> Window:
-        """The window for messages that were edited already. If the room has changed, the fold starts again."""
+        """The window for edited messages without their memory. If the room has changed, the fold starts again."""
         if self._fold is None or self._fold.room != room:
             self._fold = Fold(room, policy)
-        return self._fold.extend(messages).finish()
+        return self._fold.extend(messages, self.memory.savings).finish()
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
         """Replace repeated results from `start` on; starts again if messages from there on have changed.

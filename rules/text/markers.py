@@ -173,6 +173,11 @@ def mark_image(*facts: str) -> str:
     return f"{START}{', '.join(facts)}, removed; get it again if needed]"
 
 
+def mark_memory(tokens: int) -> str:
+    """A block of retrieved memory that was dropped; `tokens` is its size. Retrieve it again if it is needed."""
+    return f"{START}retrieved memory of {tokens} tokens removed]"
+
+
 def strip_markers(text: str) -> str:
     """The text without trimtab's markers: what they name was said by nobody."""
     return _MARKER.sub("", text) if START in text else text

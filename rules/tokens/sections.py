@@ -4,13 +4,13 @@ Law: the sections add up to the request.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from rules.conversation import Conversation, CountTokens, Role
+from rules.policy import MEMORY_TAGS
 from rules.text.markers import INTRODUCTION, KEPT_TITLE
+from rules.text.memory_blocks import find_memory
 
-MEMORY_TAG = "relevant_context"
 _SUMMARY = re.compile(rf"{re.escape(INTRODUCTION)}.*?(?={re.escape(KEPT_TITLE)}|\Z)", re.DOTALL)
 
 _SECTIONS = {Role.SYSTEM: "system", Role.TOOL: "tool_results", Role.ASSISTANT: "assistant"}
@@ -45,7 +45,7 @@ def count_sections(conversation: Conversation, count: CountTokens, *, format_tok
     found = dict.fromkeys(("system", "user", "assistant", "tool_results"), 0)
     memory = summary = 0
     for message in conversation.messages:
-        blocks = (block for text in message.texts for block in find_blocks(text, MEMORY_TAG))
+        blocks = (text[start:stop] for text in message.texts for start, stop in find_memory(text, MEMORY_TAGS))
         in_memory = min(sum(map(count, blocks)), message.tokens)
         summaries = (match.group() for text in message.texts for match in _SUMMARY.finditer(text))
         in_summary = min(sum(map(count, summaries)), message.tokens - in_memory)
@@ -54,18 +54,3 @@ def count_sections(conversation: Conversation, count: CountTokens, *, format_tok
         summary += in_summary
     tools = conversation.fixed_tokens - format_tokens
     return Sections(**found, memory=memory, summary=summary, tools=tools, format=format_tokens)
-
-
-def find_blocks(text: str, tag: str) -> Iterator[str]:
-    """Each block from `<tag>` (attributes allowed) to `</tag>`, with the tags; in linear time."""
-    opening, closing = f"<{tag}", f"</{tag}>"
-    stop = 0
-    while (start := text.find(opening, stop)) >= 0:
-        stop = start + len(opening)
-        if text[stop : stop + 1] not in {">", " ", "\n", "\t"}:
-            continue
-        end = text.find(closing, stop)
-        if end < 0:
-            return
-        stop = end + len(closing)
-        yield text[start:stop]

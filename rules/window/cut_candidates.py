@@ -4,11 +4,12 @@ Law: functions of a transcript's sums, the room and the policy. window/cut_decis
 when.
 """
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from rules.policy import OverflowStrategy, Policy
 from rules.window.images import ImageStop
-from rules.window.room import Room
+from rules.window.room import Marks, Room
 from rules.window.state import Cut, CutKind, Window
 from rules.window.sums import Sums
 
@@ -18,29 +19,33 @@ some room for long numbers."""
 SPARED_STEPS = 1
 """Number of newest answered steps that a cut spares if the window still holds them. Chosen: an agent that has just read
 a long file works with it for a while. Without the file it would have to read it again."""
-PROTECTED_SHARE = 0.8
-"""Share of high water. If the protected user turns are longer than this, they are pruned too. Chosen: an agent's
-session is often a single user turn, which must not be protected whole."""
 
 
 class Cuts:
     """The windows that could follow a given one, after the messages that `sums` has seen."""
 
-    __slots__ = ("_policy", "_room", "_sums")
+    __slots__ = ("_early", "_late", "_policy", "_room", "_sums")
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
         self._room = room
+        self._early = Marks.measure(room.early, None, policy)
+        self._late = Marks.measure(room.tokens, room.soft, policy)
         self._policy = policy
         self._sums = sums
 
     @property
+    def marks(self) -> Marks:
+        """The marks after the messages so far; they are higher while the task statement has not come yet."""
+        return self._early if self._sums.task is None else self._late
+
+    @property
     def room_tokens(self) -> int:
-        """The room after the messages so far; it is larger while the task statement has not come yet."""
-        return self._room.early if self._sums.task is None else self._room.tokens
+        """The room after the messages so far."""
+        return self.marks.tokens
 
     def share(self, share: float) -> int:
         """A share of the room, in tokens."""
-        return int(self.room_tokens * share)
+        return int(self.marks.tokens * share)
 
     def floor(self, window: Window) -> int:
         """Index of the first message that is forwarded after the head and the summary."""
@@ -48,8 +53,9 @@ class Cuts:
 
     def size(self, window: Window) -> int:
         """Tokens that would be forwarded after the head in this window."""
-        base = window.cut.tokens if window.cut else 0
-        return base + self._sums.behind(self.floor(window), window.prune_stop, window.images)
+        base, floor = window.cut.tokens if window.cut else 0, self.floor(window)
+        memory_tokens = self._sums.memory.behind(max(floor, window.memory_stop))
+        return base + memory_tokens + self._sums.behind(floor, window.prune_stop, window.images)
 
     @property
     def open_tokens(self) -> int:
@@ -61,21 +67,77 @@ class Cuts:
         return self.size(window) - self.open_tokens
 
     def choose(self, window: Window, *, over: bool) -> Window | None:
-        """The mildest window that frees enough: without old images, pruned, or cut, in this order.
+        """The mildest window that frees enough: without memory, without old images, pruned, or cut, in this order.
 
-        None if none of them is possible. None also if the cut is too short to ask a model for a summary, the room is
-        not exceeded (`over`) and the strategy is not `prune`.
+        The later ones drop memory, too. None if none of them is possible. None also if the cut is too short to ask a
+        model for a summary, it is not forced (`over`: the room is exceeded, or a soft limit), and the strategy is not
+        `prune`.
         """
         policy = self._policy
+        light = self.drop_memory(window, 0)
+        window = self.without_memory(window)
         pruned = self.prune(window)
         cut = self._summarise(window, over=over)
         asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
-        enough = policy.low_water if asks else policy.high_water
-        if (without := self.remove_images(window, 0)) is not None and self.size(without) <= self.share(enough):
+        enough = self.marks.low if asks else self.marks.high
+        if light is not None and self.size(light) <= enough:
+            return light
+        if (without := self.remove_images(window, 0)) is not None and self.size(without) <= enough:
             return without
-        if pruned is not None and self.size(pruned) <= self.share(enough):
+        if pruned is not None and self.size(pruned) <= enough:
             return pruned
-        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
+        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else light
+
+    def drop_memory(self, window: Window, growth_tokens: int, *, over: bool = False) -> Window | None:
+        """The window without its oldest memory, so that low water is left even after `growth_tokens` more.
+
+        Memory of the open step stays, unless the room is exceeded (`over`) and high water is not reached without it.
+        None if nothing is saved.
+        """
+        excess = self.size(window) + growth_tokens - self.marks.low
+        start = max(self.floor(window), window.memory_stop)
+        stop = self._sums.memory.find_stop(start, excess)
+        spared = min(stop, self._sums.open_step)
+        saved_tokens = self._sums.memory.saved(start, spared)
+        if not over or self.size(window) - saved_tokens <= self.marks.high:
+            stop = spared
+        is_saved = excess > 0 and self._sums.memory.saved(start, stop) > 0
+        return replace(window, memory_stop=stop) if is_saved else None
+
+    def limit_memory(self, window: Window) -> Window | None:
+        """The window with memory of half its share, if it had more than its share; else None.
+
+        Only half is left, so that the prompt cache does not break each time memory is added.
+        """
+        shares = self._policy.sections
+        most = None if shares is None else int(self._room.limit * shares.memory)
+        start = max(self.floor(window), window.memory_stop)
+        if most is None or (tokens := self._sums.memory.behind(start)) <= most:
+            return None
+        return replace(window, memory_stop=self._sums.memory.find_stop(start, tokens - most // 2))
+
+    def limit_turns(self, window: Window, number: int) -> Window | None:
+        """The window cut so that half of `number` user turns stay, if there were more than `number`; else None.
+
+        The task statement is no turn here. None also if the cut would not save anything. Half, so that cuts are rare.
+        """
+        users, floor = self._sums.users, self.floor(window)
+        turns = len(users) - bisect_left(users, floor)
+        turns -= window.task is not None and window.task >= floor
+        at = min(users[-((number + 1) // 2)], self._sums.open_step) if turns > number else floor
+        if self._sums.between(floor, at) <= 0:
+            return None
+        kind = self.cut_at(window, at).cuts[-1].kind
+        bare = self._with_cut(window, self._make_cut(kind, at, 0, 0))
+        saved_tokens = self.size(window) - self.size(bare)
+        # The summary gets at most half of what the cut saves, and the exact names a quarter.
+        reserved, anchors = min(self._reserve, saved_tokens // 2), min(self._anchor_tokens, saved_tokens // 4)
+        return self._with_cut(window, self._make_cut(kind, at, reserved, 0, anchors)) if saved_tokens > 0 else None
+
+    def without_memory(self, window: Window) -> Window:
+        """The window without any memory before the open step."""
+        start, stop = max(self.floor(window), window.memory_stop), self._sums.open_step
+        return replace(window, memory_stop=stop) if self._sums.memory.saved(start, stop) else window
 
     def prune(self, window: Window) -> Window | None:
         """The window with results before the next cut as placeholders; None if not allowed, or if nothing changes."""
@@ -96,7 +158,7 @@ class Cuts:
         strategy = self._policy.overflow_strategy
         if strategy in {OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR} or not self._sums.images:
             return None
-        excess = self.size(window) + growth_tokens - self.share(self._policy.low_water)
+        excess = self.size(window) + growth_tokens - self.marks.low
         start = max(self.floor(window), window.images.at)
         stop = self._sums.images.find_stop(start, excess)
         images = self._stop_images(min(stop, self._sums.open_step))
@@ -134,7 +196,7 @@ class Cuts:
             return len(self._sums)
         start = users[-turns] if len(users) >= turns else min(self._room.leading, len(self._sums))
         protected = self._sums.between(start, len(self._sums))
-        return len(self._sums) if protected > self.share(self._policy.high_water * PROTECTED_SHARE) else start
+        return len(self._sums) if protected > self.marks.protected else start
 
     def _summarise(self, window: Window, *, over: bool) -> Window | None:
         """The window with a summary up to the next cut.
@@ -147,7 +209,7 @@ class Cuts:
             return None
         candidate = self.cut_at(window, at)
         too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
-        if over and (too_few or self.size(candidate) > self.share(self._policy.high_water)):
+        if over and (too_few or self.size(candidate) > self.marks.high):
             at = self.find_cut(window, 0)
             candidate = self.cut_at(window, at) if at is not None else candidate
         return candidate
@@ -156,18 +218,20 @@ class Cuts:
         """Index of the cut that leaves about low water once `growth_tokens` more have come.
 
         The open step if no earlier cut leaves that little; None if there is nothing new to cut. With `spares`, the
-        newest SPARED_STEPS answered steps stay, however long they are.
+        newest answered steps stay, however long they are: `keep_recent_steps` of the policy, else SPARED_STEPS.
         """
-        low = self._policy.low_water
-        stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
+        stays = self.marks.low - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
         at = self._sums.find_step(max(stays, 0), window.images)
         if spares:
-            at = min(at, self._sums.newest_answers(SPARED_STEPS))
+            number = self._policy.keep_recent_steps
+            at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
     @property
     def _reserve(self) -> int:
-        return min(self._policy.summary_max_tokens, self.share(self._policy.low_water) // 2)
+        shares = self._policy.sections
+        most = self._policy.summary_max_tokens if shares is None else int(self._room.limit * shares.summary)
+        return min(self._policy.summary_max_tokens, most, self.marks.low // 2)
 
     def cut_at(self, window: Window, at: int) -> Window:
         """The window cut before message `at`: with a summary if enough steps are cut, else with a digest."""
@@ -176,17 +240,26 @@ class Cuts:
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
         cut = self._make_cut(kind, at, self._reserve, self.keep_budget, self._anchor_tokens)
-        return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop, images=window.images)))
+        return self._with_cut(window, cut)
+
+    def _with_cut(self, window: Window, cut: Cut) -> Window:
+        cut = replace(cut, prune_stop=window.prune_stop, images=window.images)
+        memory_stop = max(window.memory_stop, self._stop_memory(cut.at))
+        return replace(window, cuts=(*window.cuts, cut), memory_stop=memory_stop)
+
+    def _stop_memory(self, at: int) -> int:
+        """`at`, if memory before it is still forwarded in some window; else 0."""
+        return at if self._sums.memory.saved(0, at) else 0
 
     @property
     def keep_budget(self) -> int:
         """The most that the user messages kept verbatim after a cut may cost, in tokens."""
-        return min(self._policy.keep_user_tokens, self.share(self._policy.low_water) // 4)
+        return min(self._policy.keep_user_tokens, self.marks.low // 4)
 
     @property
     def _anchor_tokens(self) -> int:
         """The most that the names carried over a cut may cost, in tokens."""
-        return int(self.share(self._policy.low_water) * self._policy.anchor_share)
+        return int(self.marks.low * self._policy.anchor_share)
 
     def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int, anchor_tokens: int = 0) -> Cut:
         """A cut that keeps user messages of at most `budget` tokens; `Cut.kept` is filled in when it is applied.
@@ -214,11 +287,12 @@ class Cuts:
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
         cut = self._make_cut(CutKind.DIGEST, at, reserved, 0)
         cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images)
-        return replace(window, cuts=(*earlier.cuts, cut))
+        memory_stop = max(window.memory_stop, self._stop_memory(at))
+        return replace(window, cuts=(*earlier.cuts, cut), memory_stop=memory_stop)
 
     def make_way(self, window: Window) -> Window | None:
         """The window cut right before an open step that is too long; None if only little lies before that step."""
         at = self._sums.open_step
-        if self.rest(window) <= self.share(self._policy.low_water) or self._sums.between(self.floor(window), at) <= 0:
+        if self.rest(window) <= self.marks.low or self._sums.between(self.floor(window), at) <= 0:
             return None
         return self.cut_at(window, at)

@@ -8,8 +8,9 @@ Terms: *head* is what always stays (leading system messages, tools, the first us
 that a prompt may have. *room* = limit - head. High and low water are shares of the room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from rules.conversation import Message
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
@@ -19,6 +20,8 @@ from rules.window.open_step import Cap, OpenStep
 from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
+
+NO_MEMORY: Mapping[int, int] = MappingProxyType({})
 
 
 class Fold:
@@ -49,25 +52,30 @@ class Fold:
         """Memory that the fold takes, in bytes, roughly."""
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
-    def extend(self, messages: Sequence[Message]) -> "Fold":
-        """Add the messages of a transcript that are new; its first messages were added before."""
-        for message in messages[len(self) :]:
-            self.add(message)
+    def extend(self, messages: Sequence[Message], memory: Mapping[int, int] = NO_MEMORY) -> "Fold":
+        """Add the messages of a transcript that are new; its first messages were added before.
+
+        The messages are without their retrieved memory. `memory` says by their index how many tokens it would add.
+        """
+        for index in range(len(self), len(messages)):
+            self.add(messages[index], memory.get(index, 0))
         return self
 
-    def add(self, message: Message) -> None:
-        """Add the next message and decide what follows from it."""
+    def add(self, message: Message, memory_tokens: int = 0) -> None:
+        """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
             self._answer()
-        self._forwarded += self._sums.add(message)
+        self._forwarded += self._sums.add(message, memory_tokens)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
         if is_task:
             self._note_task(message)
+        self._drop_memory()
         self._make_room()
         self._keep_images()
-        high, ahead = self._cuts.share(self._policy.high_water), self._cuts.share(1 - PREFETCH_GAP)
+        self._keep_turns()
+        high, ahead = self._cuts.marks.high, self._cuts.share(1 - PREFETCH_GAP)
         if self._forwarded < min(high, ahead):
             return
         if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
@@ -98,7 +106,30 @@ class Fold:
         caps, cap = self.window.caps, self._room.task_tokens
         if cap is not None and cap < task.tokens:
             caps = (*caps, Cap(len(self) - 1, cap))
+            # A shortened message must not change again, so its memory goes at once.
+            self.window = replace(self.window, memory_stop=len(self))
+            self._forwarded = self._cuts.size(self.window)
         self.window = replace(self.window, task=self._sums.task, caps=caps)
+
+    def _drop_memory(self) -> None:
+        """Drop memory as soon as the room is exceeded, before anything else is shortened, pruned or cut.
+
+        Also drop what exceeds the share of memory, if the policy limits it.
+        """
+        window = self._cuts.limit_memory(self.window) or self.window
+        if self._cuts.size(window) > self._cuts.room_tokens:
+            window = self._cuts.drop_memory(window, 0, over=True) or window
+        if window is not self.window:
+            self.window = window
+            self._forwarded = self._cuts.size(window)
+
+    def _keep_turns(self) -> None:
+        """Cut old user turns if the policy limits their number."""
+        number = self._policy.max_turns
+        if number is None or self._policy.overflow_strategy is OverflowStrategy.ERROR:
+            return
+        if (window := self._cuts.limit_turns(self.window, number)) is not None:
+            self._apply(window, 0)
 
     def _make_room(self) -> None:
         """Shorten for all later requests a task statement that leaves no room for cuts, once a request does not fit."""
@@ -146,11 +177,16 @@ class Fold:
     def _look_ahead(self) -> Window:
         """The window with its next cut fixed. Its summary is asked for ahead unless pruning will probably be enough."""
         growth = max(self._cuts.room_tokens - self._forwarded, 0)
-        window = self._fix_cut(growth)
+        window = self._fix_cut(growth, spares=self._policy.keep_recent_steps is not None)
         if window.next_cut is None or window.prefetch_tokens:
             return window
-        smaller = (self._cuts.remove_images(window, growth), self._cuts.prune(window))
-        enough = self._cuts.share(self._policy.low_water)
+        bare = self._cuts.without_memory(window)
+        smaller = (
+            self._cuts.drop_memory(window, growth),
+            self._cuts.remove_images(bare, growth),
+            self._cuts.prune(bare),
+        )
+        enough = self._cuts.marks.low
         if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
@@ -162,12 +198,20 @@ class Fold:
             return self.window
         return replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens, spares=spares))
 
+    def _fix_due_cut(self, *, over: bool) -> Window:
+        """The window with a cut for now. It spares the newest steps, unless it could then not be made and must be."""
+        window = self._fix_cut(0, spares=not over or self._policy.keep_recent_steps is not None)
+        return self._fix_cut(0) if over and window.next_cut is None else window
+
     def _cut(self, *, is_request: bool) -> None:
-        """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees."""
+        """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees.
+
+        At a soft limit, cut if that frees enough.
+        """
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
         over = self._forwarded > self._cuts.room_tokens
-        chosen = self._cuts.choose(self._fix_cut(0, spares=not over), over=over)
+        chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_soft)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
@@ -196,9 +240,10 @@ class Fold:
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
-        policy = self._policy
-        if gain < self._cuts.share((policy.high_water - policy.low_water) / 4):
+        if gain < self._cuts.marks.least_gain:
             return False
+        if self._cuts.marks.is_soft:
+            return self._cuts.size(chosen) <= self._cuts.marks.high
         if is_request:
             self._economics.wait(gain)
         return self._economics.pays(self._cuts, self.window, chosen)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Message, Role, count_leading
+from rules.policy import Policy
 from rules.window.open_step import bare_tokens
 
 MIN_ROOM_SHARE = 0.25
@@ -17,6 +18,9 @@ LEAST_ROOM_SHARE = 1 / 16
 """Share of the limit. With less room nothing is cut. Chosen: less room cannot hold a summary and one step."""
 HEAD_STEPS = 16
 """The head's size is rounded up to a multiple of limit / 16. Chosen: larger than a timestamp or one small tool."""
+PROTECTED_SHARE = 0.8
+"""Share of high water. If the protected user turns are longer than this, they are pruned too. Chosen: an agent's
+session is often a single user turn, which must not be protected whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Room:
     leading: number of leading messages, which always stay.
     spare: tokens that a request may have over the limit before its newest messages are shortened.
     task_tokens: what the task statement may cost if the head alone exceeds the limit; None if the head fits.
+    soft: the room of the policy's soft limit after the head; None if there is none, or if the head leaves too little.
     late: the room after the task statement is shortened. The fold changes to it once the window is full, if the head
         fits but leaves no room for cuts. None if the head leaves enough room.
     """
@@ -37,15 +42,23 @@ class Room:
     spare: int = 0
     task_tokens: int | None = None
     late: "Room | None" = None
+    soft: int | None = None
 
     @classmethod
     def measure(
-        cls, messages: Sequence[Message], fixed_tokens: int, limit: int, *, spare: int = 0, shortens: bool = False
+        cls,
+        messages: Sequence[Message],
+        fixed_tokens: int,
+        limit: int,
+        *,
+        spare: int = 0,
+        shortens: bool = False,
+        soft_limit: int | None = None,
     ) -> "Room":
         """Measure the room that the head of these messages leaves.
 
         `fixed_tokens` is the cost of tools and other parts outside the messages. If `shortens` is true, the task
-        statement may be shortened.
+        statement may be shortened. `soft_limit` is the policy's own limit, if it is smaller than `limit`.
         """
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
@@ -58,7 +71,43 @@ class Room:
         if capped is not None and head + task.tokens > limit + spare:
             return capped
         room = _leave(limit, head + task.tokens)
-        return cls(limit, leading, early, room, spare, late=capped if room < limit * LEAST_ROOM_SHARE else None)
+        late = capped if room < limit * LEAST_ROOM_SHARE else None
+        return cls(limit, leading, early, room, spare, late=late, soft=_leave_soft(soft_limit, head + task.tokens))
+
+
+def _leave_soft(soft_limit: int | None, head: int) -> int | None:
+    """The room after the head; None if cuts to a soft limit would come at nearly every step."""
+    room = 0 if soft_limit is None else _leave(soft_limit, head)
+    return room if soft_limit is not None and room >= soft_limit * MIN_ROOM_SHARE else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The sizes at which the fold acts, in tokens after the head.
+
+    tokens: the room.
+    high, low: something is removed at high water, and low water is left then.
+    least_gain: what a cut below the room must remove at least.
+    protected: if the protected user turns are longer, they are pruned too.
+    is_soft: high water is a soft limit of the policy. Then a cut need not pay.
+    """
+
+    tokens: int
+    high: int
+    low: int
+    least_gain: int
+    protected: int
+    is_soft: bool
+
+    @classmethod
+    def measure(cls, tokens: int, soft_tokens: int | None, policy: Policy) -> "Marks":
+        """The marks of a room. The ratio of low to high water holds for a soft limit too."""
+        high, low, protected = policy.high_water, policy.low_water, policy.high_water * PROTECTED_SHARE
+        high_tokens = min(int(tokens * high), tokens if soft_tokens is None else soft_tokens)
+        is_soft = high_tokens < int(tokens * high)
+        scale = high_tokens / high if is_soft else tokens
+        low_tokens, gain, protected_tokens = (int(scale * share) for share in (low, (high - low) / 4, protected))
+        return cls(tokens, high_tokens, low_tokens, gain, protected_tokens, is_soft)
 
 
 def _cap_task(task: Message, head: int, limit: int) -> int | None:

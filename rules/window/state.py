@@ -55,6 +55,7 @@ class Window:
     caps: messages that did not fit when they were the newest, in the order of these decisions. They are forwarded
         shortened from then on.
     images: which images are replaced by one-line markers.
+    memory_stop: retrieved memory in messages before this one is dropped. `earlier` leaves it dropped.
     """
 
     task: int | None = None
@@ -64,6 +65,7 @@ class Window:
     prefetch_tokens: int = 0
     caps: tuple[Cap, ...] = ()
     images: ImageStop = NONE_REMOVED
+    memory_stop: int = 0
 
     @property
     def cut(self) -> Cut | None:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 
 from rules.conversation import Message, Role, starts_step
 from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
+from rules.window.memory import MemorySums
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
@@ -28,6 +29,7 @@ class Sums:
     belongs to the step of the answer, and each of the others is a step. Elsewhere a written result is a step, and shows
     that the model has answered before it: the client only left that answer out.
 
+    memory: the retrieved memory of all messages, the task statement's too. No other sum counts memory.
     open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
         the messages after them; without results, the newest user and system messages since the last answer. If the
         transcript ends with an answer, it is that answer.
@@ -46,6 +48,7 @@ class Sums:
         "_user_sums",
         "_words",
         "images",
+        "memory",
         "open_step",
         "task",
         "users",
@@ -56,6 +59,7 @@ class Sums:
         self.task: int | None = None
         self.open_step = 0
         self.images = ImageSums()
+        self.memory = MemorySums()
         self._has_results = False  # whether tool results came after the last answer
         self._is_answer = False  # whether the last message is an answer of the model
         self._in_row = False  # whether the last messages are written results right behind an answer
@@ -71,9 +75,13 @@ class Sums:
     def __len__(self) -> int:
         return len(self._full) - 1
 
-    def add(self, message: Message) -> int:
-        """Add the next message; return what it costs after the head (0 if it belongs to the head)."""
+    def add(self, message: Message, memory_tokens: int = 0) -> int:
+        """Add the next message; return what it costs after the head (only its memory if it belongs to the head).
+
+        `message` is without its retrieved memory, which would cost `memory_tokens` more.
+        """
         index = len(self)
+        self.memory.add(index, memory_tokens)
         is_user = message.role is Role.USER and index >= self._leading
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
@@ -92,7 +100,7 @@ class Sums:
         self._full.append(self._full[-1] + tokens)
         self._pruned.append(self._pruned[-1] + (tokens - saving if stays else min(tokens, PLACEHOLDER_TOKENS)))
         self._systems.append(self._systems[-1] + (tokens if message.role is Role.SYSTEM else 0))
-        return tokens
+        return tokens + memory_tokens
 
     def shows_answer(self, message: Message) -> bool:
         """Whether the next message is an answer of the model, or shows that there was one before it."""
@@ -117,7 +125,12 @@ class Sums:
     def size_bytes(self) -> int:
         """Memory that the sums take, in bytes."""
         arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
-        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums) + self.images.size_bytes
+        return (
+            sum(8 * len(values) for values in arrays)
+            + 8 * len(self._user_sums)
+            + self.images.size_bytes
+            + self.memory.size_bytes
+        )
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""

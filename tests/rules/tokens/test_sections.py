@@ -23,7 +23,7 @@ from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.policy import Policy
 from rules.summary.request import Summary
-from rules.tokens.sections import Sections, count_sections, find_blocks
+from rules.tokens.sections import Sections, count_sections
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
 POLICY = Policy(context_window=4000, completion_reserve=400, summary_min_steps=2, prices=FREE)
@@ -80,19 +80,3 @@ def test_a_summary_of_trimtabs_own_stands_apart() -> None:
 
     assert count(text) < sections.summary < count(text) + SUMMARY_FRAME_TOKENS
     assert sections.tokens == forwarded.tokens
-
-
-def test_tags_that_are_never_closed_are_read_in_one_pass() -> None:
-    """A hundred thousand opening tags have no block without a closing tag, and a single block with one."""
-    opened = "<relevant_context>" * 100_000
-    assert list(find_blocks(opened, "relevant_context")) == []
-    assert list(find_blocks(opened + "</relevant_context> x", "relevant_context")) == [opened + "</relevant_context>"]
-    closed = "<relevant_context></relevant_context>" * 1000
-    assert sum(1 for _ in find_blocks(closed + opened, "relevant_context")) == 1000
-
-
-def test_a_longer_name_is_another_tag() -> None:
-    """Attributes and line breaks may follow a name, but letters may not."""
-    assert list(find_blocks("<rule>a</rule> <rules>b</rules> <ruler/>", "rule")) == ["<rule>a</rule>"]
-    blocks = ['<rule a="1">b</rule>', "<rule\n>c</rule>"]
-    assert list(find_blocks("".join(blocks), "rule")) == blocks
