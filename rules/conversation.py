@@ -110,6 +110,8 @@ class Message:
     - `taken_in`: the raw bytes of other messages whose texts were joined to this one.
     - `has_uncounted`: the message has members that are not counted but that a server may read.
     - `keeps_before`: nothing may be cut before this message, and it stays itself.
+    - `has_fixed_texts`: some texts cannot be written back with other words, so none may be shortened by a rule on
+      messages of this role.
     """
 
     role: Role
@@ -129,6 +131,7 @@ class Message:
     has_reasoning: bool = False
     has_uncounted: bool = False
     keeps_before: bool = False
+    has_fixed_texts: bool = False
 
     @property
     def text(self) -> str:

@@ -5,10 +5,12 @@ Law: pure. Remembered states save time and never change the result.
 
 from rules.conversation import Conversation, CountTokens, Outcome, Role
 from rules.pipeline.exceeded import shorten_newest
+from rules.pipeline.pins.rule import fit_pins
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
 from rules.policy import PREFETCH_GAP, Limits, OnExceeded, Policy, find_limits
 from rules.prefix import hash_prefixes
+from rules.results.long_messages import may_shorten
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_prefetch, request_summary
@@ -63,7 +65,7 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
     if len(conversation.messages) > FEW_MESSAGES:
         return False
     for message in conversation.messages:
-        if message.tool_calls or message.media or message.role is Role.TOOL:
+        if message.tool_calls or message.media or message.role is Role.TOOL or may_shorten(message, policy):
             return False
     tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
@@ -98,11 +100,13 @@ def _decide(
     messages, hashes = short.conversation.messages, state.hashes
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
     room = Room.measure(messages, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
+    pins = state.find_pins(messages, policy, work)
     # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
-    window = Window() if original.continues else state.replay(messages, room, policy)
+    window = Window() if original.continues else state.replay(messages, room, policy, pins)
     fitted = Outcome(short.conversation)
     if window.caps:
-        fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)
+        caps, pins = fit_pins(window.caps, pins, paired.conversation.messages)
+        fitted = shorten_newest(short.conversation, paired.conversation, caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
         original=original,
@@ -117,4 +121,5 @@ def _decide(
         limit=limits.limit,
         fitting=limits.fitting,
         hard_limit=limits.hard_limit,
+        pins=tuple(pins.values()),
     )

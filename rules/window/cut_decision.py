@@ -8,7 +8,7 @@ Terms: *head* is what always stays (leading system messages, tools, the first us
 that a prompt may have. *room* = limit - head. High and low water are shares of the room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rules.conversation import Message, Role
@@ -49,10 +49,14 @@ class Fold:
         """Memory that the fold takes, in bytes, roughly."""
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
-    def extend(self, messages: Sequence[Message]) -> "Fold":
-        """Add the messages of a transcript that are new; its first messages were added before."""
-        for message in messages[len(self) :]:
-            self.add(message)
+    def extend(self, messages: Sequence[Message], added_tokens: Mapping[int, int] | None = None) -> "Fold":
+        """Add the messages of a transcript that are new; its first messages were added before.
+
+        added_tokens: by index, what is appended to a message when it is forwarded.
+        """
+        for index, message in enumerate(messages[len(self) :], len(self)):
+            more = added_tokens.get(index, 0) if added_tokens else 0
+            self.add(replace(message, tokens=message.tokens + more) if more else message)
         return self
 
     def add(self, message: Message) -> None:
