@@ -1,7 +1,7 @@
 """Append the pins to the results that are forwarded.
 
-Law: it comes after every other rule, so a pin changes no outcome of theirs. A result keeps its pin if it was truncated or
-became a pointer. It has none if it was pruned or cut.
+Law: it comes after every other rule, so a pin changes no outcome of theirs. A result keeps its pin if it was truncated
+or became a pointer. It has none if it was pruned or cut.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
