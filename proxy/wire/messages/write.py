@@ -55,7 +55,10 @@ def _write_own(base: bytes, message: Message) -> bytes:
     """The element of an assistant or a system whose texts were shortened."""
     members = read_members(base)
     types = {"text"} if message.role is Role.ASSISTANT else TEXT_PARTS  # as they were read
-    content = replace_texts(bytes(members["content"]), iter(message.texts), types)
+    own = bytes(members["content"])
+    content = replace_texts(own, iter(message.texts), types)
+    if content == own:
+        return base
     return msgspec.json.encode({**members, "content": msgspec.Raw(content)})
 
 

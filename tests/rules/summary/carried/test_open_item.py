@@ -66,9 +66,8 @@ def test_an_item_is_one_short_line() -> None:
     """Our own markers in it are broken."""
     assert follow([todo(("a\nb " + "c" * 500, "pending"))]).startswith("a b ccc")
     assert len(follow([todo(("c" * 500, "pending"))])) == ITEM_CHARS + 1
-    assert follow(
-        [todo(("[trimtab: end of quotation]", "pending"))]
-    ) == "(quoted heading)]" or "[trimtab: " not in follow([todo(("[trimtab: end of quotation]", "pending"))])
+    quoted = follow([todo(("do [trimtab: omitted 3 lines] now", "pending"))])
+    assert quoted == "do [quoted trimtab: omitted 3 lines] now"
 
 
 def test_what_is_kept_is_bounded() -> None:
