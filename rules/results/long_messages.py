@@ -17,9 +17,6 @@ from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
 from rules.treatment import Budget
 
-RULE = "shorten"
-"""The name of the rule in decisions."""
-
 
 class LongMessages:
     """The messages of a transcript so far that were too long, as they are forwarded.
@@ -57,7 +54,7 @@ class LongMessages:
             messages[index] = short
         number = len(self._short)
         reason = f"{number} messages over the limit"
-        decision = Decision(RULE, reason, self._before_tokens, self._after_tokens, number, next(iter(self._short)))
+        decision = Decision("shorten", reason, self._before_tokens, self._after_tokens, number, next(iter(self._short)))
         return Outcome(conversation.edit(messages), (decision,))
 
 
@@ -80,7 +77,7 @@ def shorten_message(message: Message, limit: int, work: Work) -> Message:
     if limit < MIN_SHARE * len(message.texts):
         return message
     work_out = partial(_work_out, message.texts, limit, work.count)
-    return shorten_once(message, None, f"{RULE} {limit}", work, work_out)
+    return shorten_once(message, None, f"shorten {limit}", work, work_out)
 
 
 def _work_out(texts: tuple[str, ...], limit: int, count: CountTokens) -> Shortened:

@@ -29,7 +29,7 @@ _TOOL_OUTPUT = re.compile(
 
 
 def find_goal(message: Message, memory_tags: Sequence[str]) -> str:
-    """What a user message says, as one line of at most GOAL_CHARS characters; empty if it says nothing.
+    """What a user message says, as one line of at most GOAL_CHARS characters; empty if it has no words.
 
     Retrieved memory, a client's additions, tool output and a client's summary of an earlier session are left out.
     """

@@ -11,8 +11,6 @@ from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.pipeline.pins.fold import Pin
 from rules.window.open_step import Cap, least_tokens
 
-RULE = "pin"
-"""The name of the rule in decisions."""
 Pinned = dict[int, tuple[Message, Message]]
 """By message index before any cut: the message, and the same message with its pin."""
 
@@ -39,7 +37,7 @@ def pin_results(conversation: Conversation, pins: Iterable[Pin], *, shift: int, 
         return Outcome(conversation)
     outcome = conversation.edit(messages)
     reason = f"{len(changed)} reminders of the user's goal"
-    decision = Decision(RULE, reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
+    decision = Decision("pin", reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
     return Outcome(outcome, (decision,))
 
 
