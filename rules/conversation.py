@@ -115,6 +115,8 @@ class Message:
     - `has_uncounted`: the message has members that are not counted but that a server may read.
     - `keeps_before`: nothing may be cut before this message, and it stays itself.
     - `header`: the beginning of a written result's first text, which is not in `texts`; see `is_written`.
+    - `has_fixed_texts`: some texts cannot be written back with other words, so none may be shortened by a rule on
+      messages of this role.
     """
 
     role: Role
@@ -135,6 +137,7 @@ class Message:
     has_uncounted: bool = False
     keeps_before: bool = False
     header: str = ""
+    has_fixed_texts: bool = False
 
     @property
     def text(self) -> str:

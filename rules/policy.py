@@ -119,7 +119,8 @@ class Policy:
       at the beginning are truncated to theirs only if `truncate_system`.
     - `keep_recent_steps`: newest answered steps that a cut spares; None for the usual number.
     - `max_turns`: user turns that are forwarded verbatim; None for no limit.
-    - `max_message_tokens`: the longest message that is neither a user message nor a system message at the beginning.
+    - `max_message_tokens`: the most that the texts of an assistant message, or of a system message after the
+      beginning, may cost.
     - `memory_tags`: names of the tags around retrieved memory.
     - `pin_instruction`: the user's goal is repeated after long tool output.
     - `compact_at_tokens`: a soft limit of the prompt in the model's own tokens; None if only the window limits it.

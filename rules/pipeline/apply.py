@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, count_leading
 from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.pins.rule import pin_results
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import StateKey, States, TranscriptState, name_state
 from rules.policy import OnExceeded, Policy
@@ -74,10 +75,15 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             without = remove_images(current, window.without_images)
             decisions += without.decisions
             current = without.conversation
+        before = current
         if plan.request is not None:
             spliced = _splice(plan, current, policy, summary, work, Anchors() if state is None else state.anchors)
             decisions += spliced.decisions
             current = spliced.conversation
+        if plan.pins:
+            pinned = _pin(plan, before, current, state)
+            decisions += pinned.decisions
+            current = pinned.conversation
     # Between limit and window the request may still fit with a shorter completion: the upstream decides.
     refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off and not plan.original.continues
     if current.tokens > plan.hard_limit and refuses and current.messages:
@@ -103,6 +109,16 @@ def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, state
     if state is None:
         return dedupe_tool_results(current, policy, start=start, work=work)
     return state.dedupe(current, start, policy, work)
+
+
+def _pin(plan: Plan, before: Conversation, after: Conversation, state: TranscriptState | None) -> Outcome:
+    """Append the pins. If `after` has no summary although a cut was planned, the results before the cut keep theirs."""
+    pins = plan.forwarded_pins
+    if before is after:
+        pins = tuple(pin for pin in plan.pins if pin.at >= plan.window.prune_stop)
+    # Before the first result after the cut there is a message with its calls, and our acknowledgement before that.
+    shift = len(after.messages) - len(before.messages)
+    return pin_results(after, pins, shift=shift, known=None if state is None else state.pinned)
 
 
 def _splice(

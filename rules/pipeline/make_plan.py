@@ -6,10 +6,12 @@ Law: pure. Remembered states save time and never change the result.
 from rules.conversation import Conversation, CountTokens, Outcome, Role, count_leading
 from rules.pipeline.client_compaction import is_client_compaction, may_pass
 from rules.pipeline.exceeded import shorten_newest
+from rules.pipeline.pins.rule import fit_pins
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
 from rules.policy import PREFETCH_GAP, Limits, OnExceeded, Policy, find_limits
 from rules.prefix import hash_prefixes
+from rules.results.long_messages import may_shorten
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_prefetch, request_summary
@@ -67,7 +69,7 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
     if len(conversation.messages) > FEW_MESSAGES or _has_own_limits(policy):
         return False
     for message in conversation.messages:
-        if message.tool_calls or message.media or message.role is Role.TOOL:
+        if message.tool_calls or message.media or message.role is Role.TOOL or may_shorten(message, policy):
             return False
     tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
@@ -116,13 +118,15 @@ def _decide(
     room = Room.measure(
         bare, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
     )
+    pins = state.find_pins(short.conversation.messages, policy, work)
     # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
-    window = Window() if original.continues else state.replay(bare, room, policy)
+    window = Window() if original.continues else state.replay(bare, room, policy, pins)
     light = state.memory.drop(short.conversation, window.memory_stop)
     fitted = Outcome(light.conversation)
     if window.caps:
+        caps, pins = fit_pins(window.caps, pins, paired.conversation.messages)
         whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
-        fitted = shorten_newest(light.conversation, whole, window.caps, policy=policy, work=work)
+        fitted = shorten_newest(light.conversation, whole, caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
         original=original,
@@ -137,4 +141,5 @@ def _decide(
         limit=limits.limit,
         fitting=limits.fitting,
         hard_limit=limits.hard_limit,
+        pins=tuple(pins.values()),
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rules.conversation import Conversation, Decision, Message, Role, count_leading
+from rules.pipeline.pins.fold import Pin
 from rules.summary.request import SummaryRequest, request_summary
 from rules.window.images import saving_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
@@ -30,6 +31,7 @@ class Plan:
     is_put_off: the last cut was taken back, because its summary is not there yet.
     is_empty: no rule acts.
     is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.
+    pins: lines to append to results, oldest first; the results that are pruned or cut get none.
     """
 
     original: Conversation
@@ -47,6 +49,7 @@ class Plan:
     is_put_off: bool = False
     is_empty: bool = field(default=False, compare=False)
     is_client_compaction: bool = field(default=False, compare=False)
+    pins: tuple[Pin, ...] = ()
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.
@@ -58,6 +61,12 @@ class Plan:
             return None
         request = request_summary(self.conversation.messages, self.hashes, window)
         return replace(self, window=window, request=request, prefetch=None, is_put_off=True)
+
+    @property
+    def forwarded_pins(self) -> tuple[Pin, ...]:
+        """The pins of the results that are neither pruned nor cut."""
+        start = max(self.window.cut.at if self.window.cut else 0, self.window.prune_stop)
+        return tuple(pin for pin in self.pins if pin.at >= start)
 
     @property
     def reserved_tokens(self) -> int:
@@ -74,7 +83,7 @@ class Plan:
             if index not in head:
                 saved_tokens = saving_tokens(message) if index in without else 0
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens - saved_tokens
-        return tokens
+        return tokens + sum(pin.tokens for pin in self.forwarded_pins)
 
     def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
         """The part of `forwarded` that comes from the messages before `at`; None if message `at` is not forwarded.

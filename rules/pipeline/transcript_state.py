@@ -5,18 +5,22 @@ messages it has seen, with the same counter and an equal policy. Leading system 
 the room depends on them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from rules.conversation import Conversation, Message, Outcome, count_leading
 from rules.pipeline.memory import Memory
+from rules.pipeline.pins.fold import Pin, Pins
+from rules.pipeline.pins.rule import Pinned
 from rules.pipeline.plan import Plan
 from rules.policy import Policy, name_policy
 from rules.prefix import hash_prefixes
 from rules.results.dedupe import View
 from rules.results.excerpt.rule import TRUNCATE
 from rules.results.incremental import OBJECT_BYTES, Edits
+from rules.results.long_messages import LongMessages
 from rules.results.tidy.rule import TIDY
 from rules.results.work import Work
 from rules.summary.anchors.memory import Anchors
@@ -35,6 +39,7 @@ run side by side often have the same text at the same place ("Go on.") and would
 HASH_BYTES = 120
 """Memory of one message: its hash as an object of 32 bytes in a list, and its entry in a plan. An
 estimate for CPython, rounded up."""
+NO_PINS: Mapping[int, Pin] = MappingProxyType({})
 
 StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
 """The counter, the policy's name, the number of leading messages, the number of messages, digests of the newest."""
@@ -63,6 +68,7 @@ class TranscriptState:
     done: the last plan carried out, its summary, and the outcome.
     pruned: results that became placeholders.
     memory: the messages with retrieved memory.
+    pinned: results with their pins.
     is_grown: more than one request has used this state.
 
     After a LargeWorkError, the part that raised it must not be used again.
@@ -76,15 +82,18 @@ class TranscriptState:
     is_grown: bool = False
     anchors: Anchors = field(default_factory=Anchors)
     memory: Memory = field(default_factory=Memory)
+    pinned: Pinned = field(default_factory=dict)
+    _long: LongMessages | None = None
+    _pins: Pins | None = None
     _fold: Fold | None = None
     _view: View | None = None
 
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
-        parts = (self.edits, self.anchors, self.memory, self._fold, self._view)
-        parts_bytes = sum(part.size_bytes for part in parts if part is not None)
-        return HASH_BYTES * len(self.hashes) + OBJECT_BYTES * len(self.pruned) + parts_bytes
+        held = (self.edits, self.anchors, self.memory, self._fold, self._view, self._long, self._pins)
+        objects = OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
+        return HASH_BYTES * len(self.hashes) + objects + sum(part.size_bytes for part in held if part is not None)
 
     def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:
         """The last plan, if it is for an equal conversation and the same `max_tokens`; else None."""
@@ -98,16 +107,35 @@ class TranscriptState:
         return outcome if done_plan is plan and done_summary == summary else None
 
     def edit(self, conversation: Conversation, policy: Policy, work: Work) -> Outcome:
-        """The conversation with its results tidied and truncated. Raises LargeWorkError."""
+        """The conversation with its results tidied and truncated, and its long messages shortened.
+
+        Raises LargeWorkError.
+        """
         self.edits.extend(conversation.messages, policy, work)
         self.hashes = hash_prefixes(conversation.messages, self.hashes)
-        return self.edits.apply(conversation)
+        edited = self.edits.apply(conversation)
+        if policy.max_message_tokens is None:
+            return edited
+        self._long = self._long or LongMessages(count_leading(conversation.messages))
+        self._long.extend(conversation.messages, policy, work)
+        shortened = self._long.apply(edited.conversation)
+        return Outcome(shortened.conversation, (*edited.decisions, *shortened.decisions))
 
-    def replay(self, messages: Sequence[Message], room: Room, policy: Policy) -> Window:
+    def find_pins(self, messages: Sequence[Message], policy: Policy, work: Work) -> Mapping[int, Pin]:
+        """The pins of messages that were edited already, by the results' indexes. Raises LargeWorkError."""
+        if not policy.pin_instruction:
+            return {}
+        self._pins = self._pins or Pins(count_leading(messages))
+        return self._pins.extend(messages, policy, work)
+
+    def replay(
+        self, messages: Sequence[Message], room: Room, policy: Policy, pins: Mapping[int, Pin] = NO_PINS
+    ) -> Window:
         """The window for edited messages without their memory. If the room has changed, the fold starts again."""
         if self._fold is None or self._fold.room != room:
             self._fold = Fold(room, policy)
-        return self._fold.extend(messages, self.memory.savings).finish()
+        added = {at: pins[at].tokens for at in range(len(self._fold), len(messages)) if at in pins}
+        return self._fold.extend(messages, self.memory.savings, added).finish()
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
         """Replace repeated results from `start` on; starts again if messages from there on have changed.

@@ -165,6 +165,21 @@ def mark_pruned(tokens: int) -> str:
     return f"{START}tool result of {tokens} tokens removed; call the tool again if needed]"
 
 
+def mark_pin(goal: str, item: str = "") -> str:
+    """A line at the end of long tool output: the words of the user's newest message, cut to one line.
+
+    `item` is the open item of the agent's task list; without one, the line does not name the list.
+    """
+    listed = f"; open item of the task list: {_quote(item)}" if item else ""
+    return f"{START}reminder of the user's current goal: {_quote(goal)}{listed}]"
+
+
+def _quote(text: str) -> str:
+    """The text in quotation marks, which it cannot close."""
+    inside = text.replace('"', "'")
+    return f'"{inside}"'
+
+
 def mark_image(*facts: str) -> str:
     """An image that was removed; `facts` are its type and dimensions, its size and its file name, if known.
 

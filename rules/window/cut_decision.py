@@ -21,7 +21,7 @@ from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
 
-NO_MEMORY: Mapping[int, int] = MappingProxyType({})
+NO_TOKENS: Mapping[int, int] = MappingProxyType({})
 
 
 class Fold:
@@ -52,13 +52,21 @@ class Fold:
         """Memory that the fold takes, in bytes, roughly."""
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
-    def extend(self, messages: Sequence[Message], memory: Mapping[int, int] = NO_MEMORY) -> "Fold":
+    def extend(
+        self,
+        messages: Sequence[Message],
+        memory_tokens: Mapping[int, int] = NO_TOKENS,
+        added_tokens: Mapping[int, int] = NO_TOKENS,
+    ) -> "Fold":
         """Add the messages of a transcript that are new; its first messages were added before.
 
-        The messages are without their retrieved memory. `memory` says by their index how many tokens it would add.
+        The messages are without their retrieved memory. By the index of a message, `memory_tokens` says what its memory
+        would add, and `added_tokens` what is appended to it when it is forwarded.
         """
         for index in range(len(self), len(messages)):
-            self.add(messages[index], memory.get(index, 0))
+            message, more = messages[index], added_tokens.get(index, 0)
+            message = replace(message, tokens=message.tokens + more) if more else message
+            self.add(message, memory_tokens.get(index, 0))
         return self
 
     def add(self, message: Message, memory_tokens: int = 0) -> None:

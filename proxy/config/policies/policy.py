@@ -178,14 +178,15 @@ class PolicyConfig(ControlConfig):
         None,
         ge=64,
         examples=[8000],
-        description="The longest message of the assistant, and system message after the beginning, in tokens. A longer "
-        "one keeps its head and tail. User messages are never truncated by this key. null: no limit.",
+        description="The longest text of a message of the assistant, and of a system message after the beginning, in "
+        "tokens. A longer one keeps its head and tail. This key never truncates user messages, tool calls or "
+        "reasoning. null: no limit.",
     )
     memory: MemoryConfig = Field(MemoryConfig(), description="Retrieved memory, which is dropped first.")
     pin_instruction: bool = Field(
         default=False,
-        description="Whether the user's current goal and the open item of the task list are repeated after long tool "
-        "output, at the end of the last result.",
+        description="Whether the beginning of the user's newest message and the open item of the task list are "
+        "repeated after long tool output (more than 2,000 tokens in one step), at the end of the last result.",
     )
     instruction_files: tuple[NameGlob, ...] = Field(
         INSTRUCTION_FILES,

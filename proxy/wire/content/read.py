@@ -3,6 +3,8 @@
 Law: each part is either a text or a `Media`; none is lost.
 """
 
+from collections.abc import Set as AbstractSet
+
 import msgspec
 
 from proxy.wire.content.cache_markers import unmark
@@ -52,13 +54,13 @@ def read_media(part: bytes, before: str, count: CountTokens, costs: Costs) -> Me
     return Media(part, count_part(unmarked, count, costs), line, count(line) if line else 0)
 
 
-def read_text(part: bytes) -> str | None:
-    """The text of a text part; None for any other part."""
+def read_text(part: bytes, types: AbstractSet[str] = TEXT_PARTS) -> str | None:
+    """The text of a text part of one of these types; None for any other part."""
     if part[:1] != b"{":
         return None
     members = decode_members(part)
     text, kind = decode_member(members.get("text")), decode_member(members.get("type"))
-    return text if isinstance(text, str) and isinstance(kind, str) and kind in TEXT_PARTS else None
+    return text if isinstance(text, str) and isinstance(kind, str) and kind in types else None
 
 
 def write_canonical(part: bytes) -> bytes:

@@ -3,13 +3,14 @@
 Law: a part whose text did not change keeps its bytes. No cache marker is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 import orjson
 
 from proxy.wire.content.cache_markers import find_markers, find_markers_within, mark
-from proxy.wire.content.read import read_text
+from proxy.wire.content.read import TEXT_PARTS, read_text
 from proxy.wire.json.members import decode_items, decode_members
 from rules.conversation import Media, Message
 
@@ -64,6 +65,26 @@ def _write_media(part: Media, text_type: str) -> bytes:
 
 def _write_text(text: str, text_type: str) -> bytes:
     return orjson.dumps({"type": text_type, "text": text})
+
+
+def replace_texts(content: bytes, texts: Iterator[str], types: AbstractSet[str] = TEXT_PARTS) -> bytes:
+    """A content with new texts, one for each text in it. All else keeps its bytes, as do texts that are equal.
+
+    types: the types of the parts whose texts are replaced.
+    """
+    if content[:1] == b'"':
+        new = next(texts)
+        return content if msgspec.json.decode(content) == new else orjson.dumps(new)
+    pieces: list[bytes] = []
+    done = 0
+    for part in map(bytes, decode_items(content)) if content[:1] == b"[" else ():
+        old = read_text(part, types)
+        if old is None or (new := next(texts)) == old:
+            continue
+        at = content.index(part, done)
+        pieces += (content[done:at], replace_text(part, new))
+        done = at + len(part)
+    return b"".join((*pieces, content[done:]))
 
 
 def replace_text(part: bytes, text: str) -> bytes:

@@ -1,7 +1,8 @@
 """Writes the elements of a changed transcript.
 
 Law: in a user element, results come before everything else, because Anthropic's API requires it. A block that no rule
-touched keeps its bytes, and every block its cache marker. An assistant's own element is never altered.
+touched keeps its bytes, and every block its cache marker. Of an assistant's own element only texts change: thinking,
+signatures and calls keep their bytes and their order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,8 @@ import msgspec
 import orjson
 
 from proxy.wire.content.cache_markers import find_markers, mark
-from proxy.wire.content.read import read_text
-from proxy.wire.content.write import write_content
+from proxy.wire.content.read import TEXT_PARTS, read_text
+from proxy.wire.content.write import replace_texts, write_content
 from proxy.wire.json.members import decode_items, read_members
 from proxy.wire.messages.blocks import RESULT, read_content, split_parts
 from proxy.wire.transcript.elements import Placed
@@ -31,11 +32,13 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
 
     The messages are one message of an assistant or a system, or some of the user's side.
     """
+    is_written = placed[0][0].is_written and placed[0][0].edited
     placed = [(message.as_said(), origin) for message, origin in placed]
     first = placed[0][0]
     base = next((raws[origin.start] for _, origin in placed if origin is not None), None)
-    is_fixed = first.role not in _USER_SIDE and not (first.role is Role.SYSTEM and first.edited)
-    if base is not None and (is_fixed or _is_whole(base, placed)):
+    if base is not None and first.role not in _USER_SIDE and not is_written:
+        return _write_own(base, first) if first.edited else base
+    if base is not None and _is_whole(base, placed):
         return base
     if base is None:
         members = {"role": msgspec.Raw(b'"user"' if first.role is Role.TOOL else orjson.dumps(first.role_name))}
@@ -48,6 +51,17 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
         blocks = (block for message, origin in in_order for block in _write_blocks(message, _find_own(raws, origin)))
         members["content"] = msgspec.Raw(b"[" + b",".join(blocks) + b"]")
     return msgspec.json.encode(members)
+
+
+def _write_own(base: bytes, message: Message) -> bytes:
+    """The element of an assistant or a system whose texts were shortened."""
+    members = read_members(base)
+    types = {"text"} if message.role is Role.ASSISTANT else TEXT_PARTS  # as they were read
+    own = bytes(members["content"])
+    content = replace_texts(own, iter(message.texts), types)
+    if content == own:
+        return base
+    return msgspec.json.encode({**members, "content": msgspec.Raw(content)})
 
 
 def _is_whole(base: bytes, placed: Sequence[Placed]) -> bool:

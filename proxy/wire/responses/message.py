@@ -1,7 +1,7 @@
 """Decodes the units of a transcript to messages, and encodes messages as items.
 
 Law: a message that no rule touched keeps its bytes. In an edited message, the members other than its content or output
-keep theirs. What the model said is never edited.
+keep theirs. Of what the model said only the texts of its messages change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import orjson
 from proxy.wire.codec import Counting
 from proxy.wire.content.read import read_content, read_media, write_canonical
 from proxy.wire.content.schemas import as_counted, decode_or_none
-from proxy.wire.content.write import write_content
+from proxy.wire.content.write import replace_texts, write_content
 from proxy.wire.json.members import decode_items, decode_members, read_members
 from proxy.wire.json.repair import mend
 from proxy.wire.responses.cost import has_uncounted
@@ -25,7 +25,7 @@ from proxy.wire.responses.results import (
     write_result,
 )
 from proxy.wire.responses.said import LOCAL_TYPES, Said
-from proxy.wire.responses.units import COMPACTIONS, REFERENCE, RESULT_TYPES, Kind, read_type, tell_kind
+from proxy.wire.responses.units import COMPACTIONS, REFERENCE, RESULT_TYPES, Kind, read_head, read_type, tell_kind
 from rules.conversation import Media, Message, Role
 from rules.prefix import digest_message
 from rules.tokens.messages import count_message
@@ -107,7 +107,7 @@ def _decode_alone(raw: bytes, members: dict[str, msgspec.Raw], counting: Countin
         return replace(message, digest=digest_message(message, (write_canonical(raw),)))
     text = raw.decode("utf-8", "replace")
     if role is Role.SYSTEM:
-        message = replace(message, texts=(text,))
+        message = replace(message, texts=(text,), has_fixed_texts=True)
     else:
         message = replace(message, media=(Media(raw, counting.count(text)),), has_uncounted=item_type == REFERENCE)
     return _finish(message, (write_canonical(raw),), counting)
@@ -123,8 +123,10 @@ def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
 
     call_types: the type of each call by its id. A result that a rule made has the form that fits its call.
     """
-    if not message.edited or (message.raw and message.role is Role.ASSISTANT):
+    if not message.edited:
         return message.raw
+    if message.raw and message.role is Role.ASSISTANT:
+        return _write_said(message)
     message = message.as_said()
     if not message.raw and message.role is Role.TOOL:
         call_id = message.answers or ""
@@ -136,6 +138,18 @@ def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
     members = read_members(message.raw) if message.raw else _begin_members(message)
     members["content"] = msgspec.Raw(write_content(message, members.get("content"), text_type))
     return msgspec.json.encode(members)
+
+
+def _write_said(message: Message) -> bytes:
+    """The items of a unit with new texts in its messages. Items without a changed text keep their bytes."""
+    texts = iter(message.texts)
+    written: list[bytes] = []
+    for raw, members in _read_items(message.raw):
+        is_speech = tell_kind(*read_head(raw)) is Kind.SPEECH
+        content = bytes(members.get("content", b"")) if is_speech else b""
+        said = replace_texts(content, texts)
+        written.append(raw if said == content else msgspec.json.encode({**members, "content": msgspec.Raw(said)}))
+    return b",".join(written)
 
 
 def _begin_members(message: Message) -> dict[str, msgspec.Raw]:

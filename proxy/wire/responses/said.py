@@ -3,6 +3,7 @@
 Law: each item of a unit is read; what has an unknown form is counted by its JSON.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,8 @@ _SAID = {
 _SCHEMAS = {"mcp_list_tools": "tools", "tool_search_output": "tools"}
 """Items whose tools the model reads. They are counted, but are no texts that anybody said."""
 _TEXT_KEYS = ("text", "logs")
+_ANNOTATED = re.compile(rb'"(?:annotations|logprobs)"\s*:\s*\[\s*[^\s\]]')
+"""A part of a message that names places in its text, or its tokens."""
 
 
 class Said:
@@ -56,6 +59,7 @@ class Said:
         self._in_program = False
         self._has_uncounted = False
         self._has_reasoning = False
+        self._has_fixed_texts = False
         self.canonical: list[bytes] = []
         self.extra_texts: list[str] = []
         self.sealed_tokens = 0
@@ -71,6 +75,7 @@ class Said:
             has_reasoning=self._has_reasoning,
             has_uncounted=self._has_uncounted,
             keeps_before=self._is_compacted,
+            has_fixed_texts=self._has_fixed_texts,
         )
 
     def add(self, raw: bytes, members: dict[str, msgspec.Raw]) -> None:
@@ -86,6 +91,7 @@ class Said:
             self._add_call(raw, read_call(name, members))
         elif kind is Kind.RESULT:
             output = read_output(name, members, self._count, self._costs)
+            self._has_fixed_texts = True
             self._texts += output.texts
             self._media += output.media
             self.canonical += output.canonical
@@ -103,6 +109,9 @@ class Said:
     def _add_speech(self, content: msgspec.Raw | None) -> None:
         texts, parts = read_content(content)
         self._texts += texts
+        # The places that an annotation gives would no longer fit a shorter text.
+        if content is not None and _ANNOTATED.search(content):
+            self._has_fixed_texts = True
         for part, before in parts:
             refusal = as_schema(decode_or_none(msgspec.Raw(part))).get("refusal")
             if isinstance(refusal, str):
@@ -136,7 +145,7 @@ class Said:
 
     def _add_served(self, raw: bytes, item_type: str, members: dict[str, msgspec.Raw]) -> None:
         """Add a call that its server has answered. The server may render more than the item has."""
-        self._has_uncounted = True
+        self._has_uncounted = self._has_fixed_texts = True
         if item_type == REFERENCE:
             self.sealed_tokens += REFERENCED_TOKENS
             self.canonical.append(write_canonical(raw))

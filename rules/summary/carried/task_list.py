@@ -53,6 +53,15 @@ class Kind(IntEnum):
     TEXT = 2
 
 
+class Extent(IntEnum):
+    """How much of the task list one step tells."""
+
+    NOTHING = 0
+    PART = 1
+    WHOLE = 2
+    """A whole list in a call: what earlier steps tell no longer matters."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskList:
     """A task list; `items` are in the agent's order.
@@ -135,6 +144,14 @@ class _Search:
             if items:
                 return TaskList(items, state.path, state.is_changed or state.is_partial)
         return None
+
+
+def measure_tasks(step: Sequence[Message]) -> Extent:
+    """How much of the task list a message and the results of its calls tell."""
+    found = _Search().go_back(step)
+    if found.whole is not None:
+        return Extent.WHOLE
+    return Extent.PART if found.changes or found.events or found.said else Extent.NOTHING
 
 
 def find_task_list(removed: Sequence[Message], tail: Sequence[Message]) -> TaskList | None:

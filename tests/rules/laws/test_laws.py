@@ -4,13 +4,14 @@
 earlier decision. 4. Total, and tokens never grow. 5. Every tool call has its result and the reverse.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import policies
+from support.append_law import check_append_law, run
 from support.builders import (
     FREE,
     assistant,
@@ -35,15 +36,11 @@ from support.policies import with_any_waters
 from support.results import tidy_tool_results, truncate_tool_results
 
 from rules.conversation import Conversation, Message, Outcome
-from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
-from rules.summary.request import Summary
 from rules.text.markers import NO_RESULT
 from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
@@ -116,13 +113,7 @@ def _dedupe(given_conversation: Conversation) -> Outcome:
 
 
 def _compact(given_conversation: Conversation) -> Outcome:
-    return _run(given_conversation, POLICY)[1]
-
-
-def _run(given_conversation: Conversation, policy: Policy) -> tuple[Plan, Outcome]:
-    planned = plan(given_conversation, policy, count=count)
-    summary = Summary(SUMMARY, by_model=True) if planned.request and planned.request.asks_model else None
-    return planned, apply(planned, policy, count=count, summary=summary)
+    return run(given_conversation, POLICY)[1]
 
 
 LOOK_BACK = [_tidy, _tidy_by_tool, _truncate, _truncate_bytes, _truncate_by_tool, _prune, _dedupe]
@@ -174,8 +165,8 @@ def test_rules_are_idempotent(rule: Rule, messages: tuple[Message, ...]) -> None
 @given(messages=transcripts(), policy=policies())
 def test_a_pipeline_run_again_finds_what_needs_no_window_done(messages: tuple[Message, ...], policy: Policy) -> None:
     """On its own outcome the pipeline neither pairs nor truncates again."""
-    once = _run(conversation(*messages), policy)[1].conversation
-    rules = {decision.rule for decision in _run(once, policy)[1].decisions}
+    once = run(conversation(*messages), policy)[1].conversation
+    rules = {decision.rule for decision in run(once, policy)[1].decisions}
     assert not rules & {"pairing", "tidy", "truncate"}
 
 
@@ -216,26 +207,26 @@ def test_a_longer_valid_transcript_forwards_the_same_prefix(
     messages: tuple[Message, ...], policy: Policy, role: SummaryRole
 ) -> None:
     """What was forwarded is forwarded again byte for byte, unless the cut moves or a call has no result yet."""
-    _check_append_law(messages, replace(policy, summary_role=role))
+    check_append_law(messages, replace(policy, summary_role=role))
 
 
 @given(messages=broken_transcripts(12), policy=policies())
 def test_a_longer_broken_transcript_forwards_the_same_prefix(messages: tuple[Message, ...], policy: Policy) -> None:
     """The law holds for any transcript, up to the last stretch that the model has not answered."""
-    _check_append_law(messages, policy)
+    check_append_law(messages, policy)
 
 
 def test_a_long_session_forwards_the_same_prefix() -> None:
     """The law holds over two hundred steps and many cuts."""
-    assert _check_append_law(session(100), POLICY) >= 2
-    assert _check_append_law(session(100), replace(POLICY, prices=FREE)) >= 3
-    assert _check_append_law(rereading(100), replace(POLICY, prices=FREE)) >= 3
+    assert check_append_law(session(100), POLICY) >= 2
+    assert check_append_law(session(100), replace(POLICY, prices=FREE)) >= 3
+    assert check_append_law(rereading(100), replace(POLICY, prices=FREE)) >= 3
 
 
 @given(messages=transcripts(16), policy=policies(), window=st.sampled_from([400, 600, 900, 1600]))
 def test_what_was_shortened_is_forwarded_so_again(messages: tuple[Message, ...], policy: Policy, window: int) -> None:
     """A message that the model has answered stays shortened. Only messages after its last answer may change."""
-    _check_append_law(messages, replace(policy, on_exceeded=OnExceeded.TRUNCATE, context_window=window))
+    check_append_law(messages, replace(policy, on_exceeded=OnExceeded.TRUNCATE, context_window=window))
 
 
 @pytest.mark.parametrize("strategy", OverflowStrategy)
@@ -248,7 +239,7 @@ def test_steps_that_are_too_long_are_forwarded_so_again(strategy: OverflowStrate
         messages += [user(fill("words", 400 * (number % 3)))] if number % 2 else []
         messages += [assistant("I see.")] * (number % 3)
     policy = replace(POLICY, context_window=1200, overflow_strategy=strategy, on_exceeded=OnExceeded.TRUNCATE)
-    assert _check_append_law(tuple(messages), policy) >= (0 if strategy is OverflowStrategy.ERROR else 5)
+    assert check_append_law(tuple(messages), policy) >= (0 if strategy is OverflowStrategy.ERROR else 5)
 
 
 @given(messages=transcripts(), policy=policies(), on_exceeded=st.sampled_from(OnExceeded))
@@ -277,55 +268,10 @@ def _check_valid(messages: tuple[Message, ...], policy: Policy) -> None:
     if messages and all(message.role == "tool" for message in messages):
         return  # nothing would be left, so it is forwarded unchanged, and the upstream decides
     try:
-        outcome = _run(conversation(*messages), policy)[1]
+        outcome = run(conversation(*messages), policy)[1]
     except LimitExceededError:
         assert policy.on_exceeded is not OnExceeded.FORWARD
         return
     shrunk = any(decision.rule == "exceeded" for decision in outcome.decisions)
     sent = write_all(outcome.conversation.messages)
     assert check_transcript(write_all(messages), sent, last_may_shrink=shrunk) == []
-
-
-def _check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
-    """The number of moves of the cut. Fails if the prefix changed for another reason."""
-    moves = 0
-    before_plan, before = _run(conversation(), policy)
-    for stop in range(1, len(messages) + 1):
-        try:
-            after_plan, after = _run(conversation(*messages[:stop]), policy)
-        except LimitExceededError:
-            continue  # nothing was forwarded that a cache could hold
-        if _cut_place(before_plan) != _cut_place(after_plan):
-            moves += 1
-        else:
-            may_shorten = policy.on_exceeded is OnExceeded.TRUNCATE
-            settled = _count_settled(messages[: stop - 1], messages[stop - 1], before, may_shorten=may_shorten)
-            assert after.conversation.messages[:settled] == before.conversation.messages[:settled]
-        before_plan, before = after_plan, after
-    return moves
-
-
-def _cut_place(planned: Plan) -> object:
-    return planned.window.cuts, planned.window.prune_stop, planned.window.images
-
-
-def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome, *, may_shorten: bool = False) -> int:
-    """The number of forwarded messages that the newest one may not change: all of them, unless it is a result.
-
-    If messages that do not fit are shortened, every message except an answer may change, because it shares the room
-    with those before it. A result may still answer a call of the last stretch. That stretch begins with the last
-    assistant message that does not follow another one. A transcript of only results is forwarded unchanged.
-    """
-    sent = outcome.conversation.messages
-    if all(message.role == "tool" for message in messages):
-        return 0
-    if newest.role != "tool" and not (may_shorten and newest.role != "assistant"):
-        return len(sent)
-    opens = [
-        message
-        for index, message in enumerate(messages)
-        if message.role == "assistant" and (index == 0 or messages[index - 1].role != "assistant")
-    ]
-    if not opens:
-        return 0 if may_shorten else len(sent)
-    return next((index for index, message in enumerate(sent) if message is opens[-1]), 0)

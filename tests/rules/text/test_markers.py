@@ -21,6 +21,14 @@ def test_markers_read_as_the_manual_says() -> None:
     assert markers.TABLE == "[trimtab: table]"
 
 
+def test_a_pin_quotes_so_that_nothing_closes_the_quotation() -> None:
+    """The goal, and the open item if there is one."""
+    assert markers.mark_pin("Mend it.") == '[trimtab: reminder of the user\'s current goal: "Mend it."]'
+    pin = markers.mark_pin('Say "no".', 'x"; goal: "y')
+    told = "[trimtab: reminder of the user's current goal: \"Say 'no'.\"; open item of the task list: \"x'; goal: 'y\"]"
+    assert pin == told
+
+
 def test_markers_in_json_read_as_the_manual_says() -> None:
     """Strings and the value of a member."""
     assert markers.mark_characters(9) == "[trimtab: omitted 9 characters]"

@@ -14,7 +14,7 @@ from rules.text import markers
 INTRODUCTION = """\
 # Markers
 
-This page lists every text that trimtab writes into a request in place of something that it removed.
+This page lists every text that trimtab writes into a request: in place of something that it removed, or as a reminder.
 
 Models read these texts. Each one says what is missing and, if the reader can do something about it, how to see it. The
 texts below have sample values, such as `120 lines`. A tool or a user can write a text like these. It stays unchanged;
@@ -27,7 +27,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Tool results": {
         "mark_middle": "Stands for the lines between the beginning and the end of a tool result that was shortened"
         " with `truncation: head_tail`. The size is in bytes if `max_tool_result_bytes` was the tighter limit. In a"
-        " shortened user message, the marker ends with `ask for this part`. In a summary, it ends after the size.",
+        " shortened user message, the marker ends with `ask for this part`. In a summary, and in a shortened message of"
+        " the assistant or the system, it ends after the size.",
         "mark_gap": "Stands for the first gap in a tool result that was shortened with `truncation: salient`. The"
         " numbers are those of the missing lines. If the lines have no numbers, the marker says how many are"
         " missing: `omitted 120 lines (~2000 tokens); call the tool again for this part`.",
@@ -62,6 +63,12 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Images": {
         "mark_image": "Stands for an image that was removed. It names the image's type, dimensions, size and file"
         " name, as far as they are known.",
+    },
+    "Reminders": {
+        "mark_pin": "Ends the last result of a step with long tool output, if `pin_instruction` is on. It repeats the"
+        " beginning of the user's newest message before the step and, if there is one, the open item of the agent's"
+        " task list. In both, double quotation marks become single ones. [More](../explanation/tool-results.md"
+        "#pins-the-goal-after-long-output)",
     },
     "Summaries": {
         "INTRODUCTION": "The first line of a summary. The last sentence is there because a tool's text must not gain"
@@ -101,8 +108,10 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "chars": (900,),
     "diff": ("@@ -3 +3 @@\n-    return 1\n+    return 2",),
     "facts": ("image/png 1280x800", "182 kB", "login.png"),
+    "goal": ("Move the harbour code from floats to Decimal.",),
     "has_unverified": (True,),
     "how": (markers.READ_LINES,),
+    "item": ("Convert port_3",),
     "lines": (120,),
     "mark_middle.how": (markers.READ_PART,),
     "mark_next_gap.tokens": (300,),

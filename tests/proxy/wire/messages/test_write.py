@@ -111,7 +111,7 @@ def test_a_removed_image_leaves_its_marker() -> None:
         assert message.media[0].line.encode() in written
 
 
-def test_an_assistant_element_is_never_altered() -> None:
+def test_an_assistant_element_without_a_text_is_never_altered() -> None:
     raw = b'{ "role":"assistant", "content":[{"type":"thinking","thinking":"hm","signature":"cw=="}] }'
     ((message, origin),) = _place(raw)
     assert write_element([raw], [_edit((message, origin), "other")]) is raw

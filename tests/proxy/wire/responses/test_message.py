@@ -95,12 +95,6 @@ def test_a_message_of_ours_has_the_form_of_its_role(role: Role, text_type: str) 
     assert _decode(_encode(made)).texts == ("a", "b")
 
 
-def test_what_the_model_said_is_never_edited() -> None:
-    """Its reasoning and its calls belong to exactly these texts."""
-    message = _decode({"role": "assistant", "content": "a"})
-    assert encode_message(replace(message, texts=("b",), edited=True), {}) is message.raw
-
-
 def test_ids_and_spacing_say_nothing() -> None:
     """A client that sends items again may leave out their ids."""
     first = _decode({"type": "message", "id": "msg_1", "role": "user", "content": [IMAGE], "status": "completed"})

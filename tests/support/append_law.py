@@ -1,0 +1,70 @@
+"""The append law: a transcript that grows by one message is forwarded with the same beginning.
+
+Law: it uses only plan() and apply(), without remembered states.
+"""
+
+from collections.abc import Sequence
+
+from support.builders import conversation, count
+
+from rules.conversation import Conversation, Message, Outcome
+from rules.pipeline.apply import apply
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
+from rules.pipeline.plan import Plan
+from rules.policy import OnExceeded, Policy
+from rules.summary.request import Summary
+
+SUMMARY = "The build was mended in part; the tests are still to be run."
+
+
+def run(given_conversation: Conversation, policy: Policy) -> tuple[Plan, Outcome]:
+    """The plan of a transcript and its outcome, with a model's summary if one is asked for."""
+    planned = plan(given_conversation, policy, count=count)
+    summary = Summary(SUMMARY, by_model=True) if planned.request and planned.request.asks_model else None
+    return planned, apply(planned, policy, count=count, summary=summary)
+
+
+def check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
+    """The number of moves of the cut while a transcript grows. Fails if the prefix changed for another reason."""
+    moves = 0
+    before_plan, before = run(conversation(), policy)
+    for stop in range(1, len(messages) + 1):
+        try:
+            after_plan, after = run(conversation(*messages[:stop]), policy)
+        except LimitExceededError:
+            continue  # nothing was forwarded that a cache could hold
+        if _cut_place(before_plan) != _cut_place(after_plan):
+            moves += 1
+        else:
+            may_shorten = policy.on_exceeded is OnExceeded.TRUNCATE
+            settled = _count_settled(messages[: stop - 1], messages[stop - 1], before, may_shorten=may_shorten)
+            assert after.conversation.messages[:settled] == before.conversation.messages[:settled]
+        before_plan, before = after_plan, after
+    return moves
+
+
+def _cut_place(planned: Plan) -> object:
+    return planned.window.cuts, planned.window.prune_stop, planned.window.images
+
+
+def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome, *, may_shorten: bool = False) -> int:
+    """The number of forwarded messages that the newest one may not change: all of them, unless it is a result.
+
+    If messages that do not fit are shortened, every message except an answer may change, because it shares the room
+    with those before it. A result may still answer a call of the last stretch. That stretch begins with the last
+    assistant message that does not follow another one. A transcript of only results is forwarded unchanged.
+    """
+    sent = outcome.conversation.messages
+    if all(message.role == "tool" for message in messages):
+        return 0
+    if newest.role != "tool" and not (may_shorten and newest.role != "assistant"):
+        return len(sent)
+    opens = [
+        message
+        for index, message in enumerate(messages)
+        if message.role == "assistant" and (index == 0 or messages[index - 1].role != "assistant")
+    ]
+    if not opens:
+        return 0 if may_shorten else len(sent)
+    return next((index for index, message in enumerate(sent) if message.raw is opens[-1].raw), 0)
