@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from handbook.reference.examples import find_example
 from handbook.tables import code, plain, write_table
-from proxy.config.load import ENVIRONMENT_KEYS
+from proxy.config.assembly.environment import SHORT_NAMES
 from proxy.config.schema import Config
 from proxy.config.words import Slot
 
@@ -78,7 +78,7 @@ def list_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[Key]:
 
 def write() -> str:
     """The page."""
-    environment = [(code(name), code(key)) for name, key in ENVIRONMENT_KEYS.items()]
+    environment = [(code(name), code(".".join(map(str, path)))) for name, path in SHORT_NAMES.items()]
     parts = [INTRODUCTION, write_table(("Environment variable", "Sets"), [*environment, PERCENTAGE])]
     parts += ["\n\n".join((*TOP, _write_table(list_keys())))]
     parts += _write_sections(list_keys(), {}, 2)
