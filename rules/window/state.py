@@ -55,6 +55,7 @@ class Window:
     caps: messages that did not fit when they were the newest, in the order of these decisions. They are forwarded
         shortened from then on.
     images: which images are replaced by one-line markers.
+    is_high: high water was reached at one of the messages so far.
     """
 
     task: int | None = None
@@ -64,6 +65,7 @@ class Window:
     prefetch_tokens: int = 0
     caps: tuple[Cap, ...] = ()
     images: ImageStop = NONE_REMOVED
+    is_high: bool = False
 
     @property
     def cut(self) -> Cut | None:

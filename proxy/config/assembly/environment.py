@@ -72,7 +72,7 @@ def is_unknown(name: str) -> bool:
 def find_similar(name: str) -> str | None:
     """The known name that is most like this one; None if none is."""
     known = [*SHORT_NAMES, *OPTIONS, *_list_names(Slot.of(Config), PREFIX)]
-    rests = [known_name.removeprefix(PREFIX) for known_name in known]  # what all have in common says nothing
+    rests = [known_name.removeprefix(PREFIX) for known_name in known]  # all names have the prefix in common
     near = get_close_matches(name.removeprefix(PREFIX).upper(), rests, n=1, cutoff=MIN_LIKENESS)
     return f"{PREFIX}{near[0]}" if near else None
 
