@@ -24,7 +24,6 @@ from proxy.server.app import Proxy, run_proxy
 from proxy.server.garbage import collect_when_idle
 from proxy.server.reload import (
     reload_when_told,
-    tell_modes,
     tell_proxies,
     warn_of_bare_credentials,
     warn_of_open_addresses,
@@ -113,7 +112,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
     warn_of_unknown_variables(log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
-        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, **tell_modes(config), metrics=metrics)
+        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics)
         tell_proxies(config, log)
         warn_of_bare_credentials(config, log)
         await _serve_until(stop, reload, proxy, load, log)

@@ -14,7 +14,6 @@ from proxy.config.schema import Config
 from proxy.memory import bound_caches
 from proxy.server.reload import (
     keep_fixed,
-    tell_modes,
     tell_proxies,
     warn_of_bare_credentials,
     warn_of_open_addresses,
@@ -105,7 +104,12 @@ class _Told:
         metrics = (ground.pages or ground.requests).url + config.metrics_path
         upstream = config.upstream.base_url
         self._log.info(
-            "listening", url=f"{url}/v1", upstream=upstream, **tell_modes(config), metrics=metrics, workers=ground.count
+            "listening",
+            url=f"{url}/v1",
+            upstream=upstream,
+            mode=config.tell_modes(),
+            metrics=metrics,
+            workers=ground.count,
         )
         tell_proxies(config, self._log)
         warn_of_bare_credentials(config, self._log)

@@ -217,13 +217,14 @@ class Config(Section):
             return mode
         return "observe" if share == 1 else f"enforce, {share:g} of sessions observed"
 
-    def tell_modes(self) -> dict[str, str]:
-        """The mode of each entry of `models` and of each profile whose mode is not that of the defaults."""
+    def tell_modes(self) -> str:
+        """The mode of the defaults, and that of each entry of `models` and each profile whose mode is another."""
         patches = {entry.match: entry for entry in self.models} | {
             f"profile {name}": profile for name, profile in self.profiles.items()
         }
         told = {name: self.tell_mode(self.over_defaults(patch)) for name, patch in patches.items()}
-        return {name: mode for name, mode in told.items() if mode != self.tell_mode(self.defaults)}
+        general = self.tell_mode(self.defaults)
+        return "; ".join([general, *(f"{name}: {mode}" for name, mode in told.items() if mode != general)])
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:
         """The upstream with this name in `upstreams`; None is the main upstream."""

@@ -65,12 +65,6 @@ def warn_of_unknown_variables(log: Any) -> None:
         log.warning("unknown_variables", names=list(found), similar=near, meaning=meaning)
 
 
-def tell_modes(config: Config) -> dict[str, Any]:
-    """The fields of a log line that say which mode applies: the general one, and those of models and profiles."""
-    general, others = config.tell_mode(config.defaults), config.tell_modes()
-    return {"mode": general, "modes": others} if others else {"mode": general}
-
-
 def tell_proxies(config: Config, log: Any) -> None:
     """Log for each upstream behind a forward proxy which one it is and what named it, without a password.
 
@@ -119,7 +113,7 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
             "reload_incomplete", key=key, meaning="it changes only with a restart; the old value stays in force"
         )
     warn_of_open_addresses(current.services.config, log)
-    log.info("reloaded", upstream=config.upstream.base_url, **tell_modes(config), models=len(config.models))
+    log.info("reloaded", upstream=config.upstream.base_url, mode=config.tell_modes(), models=len(config.models))
     tell_proxies(config, log)
     warn_of_bare_credentials(config, log)
 
