@@ -1,7 +1,7 @@
 """The mode of a model, a share of sessions, and unpaired calls, in each dialect through the running proxy."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
@@ -19,12 +19,21 @@ def _to_chat(session: Wire, *, model: str) -> Wire:
     return {"model": model, **session}
 
 
-WRITERS: tuple[tuple[str, Callable[..., Wire], str], ...] = (
-    ("/v1/chat/completions", _to_chat, "messages"),
-    ("/v1/responses", to_responses, "input"),
-    ("/v1/messages", to_messages, "messages"),
+class Dialect(NamedTuple):
+    """A path, the function that writes a session in its form, and the member with the session's elements."""
+
+    name: str
+    path: str
+    write: Callable[..., Wire]
+    member: str
+
+
+DIALECTS = (
+    Dialect("chat", "/v1/chat/completions", _to_chat, "messages"),
+    Dialect("responses", "/v1/responses", to_responses, "input"),
+    Dialect("messages", "/v1/messages", to_messages, "messages"),
 )
-each_dialect = pytest.mark.parametrize(("path", "write", "member"), WRITERS, ids=["chat", "responses", "messages"])
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])
 
 
 def _make_session(task: str, steps: int = 40) -> Wire:
@@ -37,29 +46,28 @@ def _make_session(task: str, steps: int = 40) -> Wire:
 
 @each_dialect
 async def test_observing_one_glob_leaves_that_model_s_bytes_and_not_its_neighbour_s(
-    path: str, write: Callable[..., Wire], member: str, client, upstream: FakeUpstream, start_proxy, log
+    dialect: Dialect, client, upstream: FakeUpstream, start_proxy, log
 ) -> None:
     """The answer, the log line and the metrics of each say so."""
     proxy = await start_proxy(*PRUNES, 'models=[{match: "gpt-*", mode: observe}, {match: "gpt*"}]')
     seen = {}
     for model in ("gpt-a", "gptb", "other"):
-        body = orjson.dumps(write(_make_session("Mend it."), model=model))
-        answer, _ = await post(client, proxy.url + path, body)
+        body = orjson.dumps(dialect.write(_make_session("Mend it."), model=model))
+        answer, _ = await post(client, proxy.url + dialect.path, body)
         assert answer.headers["x-trimtab-outcome"] == log.lines[-1]["outcome"]
         seen[model] = (answer.headers["x-trimtab-outcome"], upstream.requests[-1].body == body)
         assert "high_water=?1" in answer.headers["x-trimtab-tokens"].split(", ")
-        assert member in upstream.requests[-1].json
 
     assert seen == {"gpt-a": ("observe", True), "gptb": ("compacted", False), "other": ("compacted", False)}
     sample = proxy.services.recorder.metrics.registry.get_sample_value
-    labels = {"endpoint": "chat" if "chat" in path else path.removeprefix("/v1/"), "status": "200"}
+    labels = {"endpoint": dialect.name, "status": "200"}
     for match, outcome in (("gpt-*", "observe"), ("gpt*", "compacted")):
         assert sample("trimtab_requests_total", labels | {"model": match, "outcome": outcome}) == 1
 
 
 @each_dialect
 async def test_a_session_stays_on_its_side_as_it_grows(
-    path: str, write: Callable[..., Wire], member: str, client, upstream: FakeUpstream, start_proxy
+    dialect: Dialect, client, upstream: FakeUpstream, start_proxy
 ) -> None:
     """Two replicas agree at each length, and each side's bytes are what its outcome says."""
     replicas = [await start_proxy(*PRUNES, "defaults.observe_share=0.5") for _ in range(2)]
@@ -68,42 +76,43 @@ async def test_a_session_stays_on_its_side_as_it_grows(
         session, outcomes = _make_session(f"Task {number}."), set()
         for steps in (2, 30, 40):
             grown = session | {"messages": session["messages"][: 2 * steps]}
-            body = orjson.dumps(write(grown, model="m"))
+            body = orjson.dumps(dialect.write(grown, model="m"))
             for proxy in replicas:
-                answer, _ = await post(client, proxy.url + path, body)
+                answer, _ = await post(client, proxy.url + dialect.path, body)
                 outcome = answer.headers["x-trimtab-outcome"]
                 assert (upstream.requests[-1].body == body) is (outcome in {"observe", "unchanged"})
                 outcomes.add("observe" if outcome == "observe" else "enforce")
         assert len(outcomes) == 1
-        assert member
         sides |= outcomes
     assert sides == {"observe", "enforce"}
 
 
 @each_dialect
 async def test_an_unpaired_request_is_refused_in_the_dialect_s_own_form(
-    path: str, write: Callable[..., Wire], member: str, client, upstream: FakeUpstream, start_proxy, log
+    dialect: Dialect, client, upstream: FakeUpstream, start_proxy, log
 ) -> None:
     """Nothing is sent upstream. By default it is repaired, which is counted; a paired one passes."""
-    whole = write(make_session(3), model="m")
-    answered = [index for index, element in enumerate(whole[member]) if _is_result(element)]
-    broken = whole | {member: [item for index, item in enumerate(whole[member]) if index != answered[1]]}
+    whole = dialect.write(make_session(3), model="m")
+    answered = [index for index, element in enumerate(whole[dialect.member]) if _is_result(element)]
+    broken = whole | {
+        dialect.member: [item for index, item in enumerate(whole[dialect.member]) if index != answered[1]]
+    }
     refusing, repairing = await start_proxy(*SMALL, "defaults.pairing=refuse"), await start_proxy(*SMALL)
 
     sent = len(upstream.requests)
-    answer, said = await post(client, refusing.url + path, broken)
+    answer, said = await post(client, refusing.url + dialect.path, broken)
     error = orjson.loads(said)["error"]
     assert (answer.status, len(upstream.requests)) == (400, sent)
     assert error["type"] == "invalid_request_error"
-    assert f"1 call has no result ({member}[" in error["message"]
-    if path != "/v1/messages":
-        assert (error["code"], error["param"]) == ("unpaired_tool_calls", member)
+    assert f"1 call has no result ({dialect.member}[" in error["message"]
+    if dialect.name != "messages":
+        assert (error["code"], error["param"]) == ("unpaired_tool_calls", dialect.member)
     assert (log.lines[-1]["outcome"], log.lines[-1]["error"]) == ("refused", "unpaired_tool_calls")
-    assert (await post(client, refusing.url + path, whole))[0].status == 200
+    assert (await post(client, refusing.url + dialect.path, whole))[0].status == 200
 
     sample = repairing.services.recorder.metrics.registry.get_sample_value
     for expected in (1, 2):
-        answer, _ = await post(client, repairing.url + path, broken)
+        answer, _ = await post(client, repairing.url + dialect.path, broken)
         assert (answer.status, answer.headers["x-trimtab-decisions"].partition(";")[0]) == (200, "pairing")
         assert sum(sample("trimtab_repairs_total", {"model": name}) or 0 for name in ("m", "other")) == expected
 
@@ -145,3 +154,12 @@ def _is_result(element: Wire) -> bool:
         return True
     content = element.get("content")
     return isinstance(content, list) and any(part.get("type") == "tool_result" for part in content)
+
+
+async def test_a_history_that_the_upstream_holds_has_no_side_of_its_own(client, start_proxy) -> None:
+    """Its first message is not known, so it is observed as soon as any session is."""
+    body = {"model": "m", "input": "hi", "previous_response_id": "resp_1"}
+    for share, outcome in ((0, "unchanged"), (0.000001, "observe")):
+        proxy = await start_proxy(f"defaults.observe_share={share}")
+        answer, _ = await post(client, f"{proxy.url}/v1/responses", body)
+        assert answer.headers["x-trimtab-outcome"] == f"{outcome};history=upstream"

@@ -120,7 +120,7 @@ def test_a_session_keeps_its_place_while_it_grows(messages: tuple[Message, ...],
 
 
 def test_the_places_of_sessions_are_spread_evenly() -> None:
-    """Of 4000 sessions, each tenth of the range has a tenth of them: within 5 standard deviations (19 sessions each)."""
+    """Of 4000 sessions, each tenth of the range has a tenth of them: within 5 standard deviations."""
     places = [place_session((system(), user(f"Task {number}."))) for number in range(4000)]
 
     for tenth in range(10):

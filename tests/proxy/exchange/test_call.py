@@ -207,7 +207,7 @@ CONTROLS = st.fixed_dictionaries(
 def test_a_profile_never_lifts_what_the_models_entry_sets(
     top: str, defaults: dict[str, object], entry: dict[str, object], profile: dict[str, object]
 ) -> None:
-    """What the profile does not set is that of the model without it. What it sets is bounded by the entry's own keys."""
+    """What the profile does not set is that of the model without it. What it sets is bounded by the entry."""
     config = Config.model_validate(
         {"mode": top, "defaults": defaults, "models": [{"match": "m", **entry}], "profiles": {"p": profile}}
     )

@@ -137,7 +137,7 @@ def test_pairing_is_linear_in_calls_however_they_are_ordered() -> None:
 
 @given(messages=transcripts())
 def test_what_is_unpaired_is_what_a_repair_would_change(messages: tuple[Message, ...]) -> None:
-    """The number of calls and results without a counterpart is that of the repair. Only orphans alone are not repaired."""
+    """The numbers of calls and results are those of the repair. Only orphans alone are not repaired."""
     outcome, unpaired = pair_tool_calls(conversation(*messages), count=count), find_unpaired(messages)
     if not outcome.decisions:
         assert unpaired is None or len(unpaired.results) == len(messages)

@@ -43,7 +43,8 @@ TRIMTAB_MODELS='[{match: "gpt-*", mode: observe}]'             # models
   replaced; with a variable for one key, the other keys stay.
 - A name of your choice, such as `local`, is in lower case if the variable has it in capitals. If the file has the name
   in another case, that name is meant. Set the whole mapping if a name contains two underscores.
-- An empty variable sets nothing. For `api_key`, `client_keys` and `admin_token` it is an error: write `null` for no key.
+- An empty variable sets nothing. For `api_key`, `client_keys` and `admin_token` it is an error; for no key, write
+  `null`.
 - `${NAME}` in a value is replaced, as in the file.
 - A name with two underscores that is no key is an error. Another unknown name is only a warning of `serve`, `check` and
   `doctor`, because Kubernetes sets `TRIMTAB_PORT` and others for a service named `trimtab`.
