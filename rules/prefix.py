@@ -14,6 +14,10 @@ ENCODED_AT_ONCE = 256 * 1024
 """Characters encoded at once. Chosen: a longer text is encoded in pieces, so memory never holds a second copy of it."""
 
 
+_FRACTION_BITS = 53
+"""Bits of a hash that make a fraction. Source: a float has that many, so that no hash is rounded up to 1."""
+
+
 def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     """The SHA-256 (32 bytes) of what a message says: role, name, texts, tool calls, the call it answers, and media.
 
@@ -67,3 +71,21 @@ def _hash_leading(messages: Sequence[Message]) -> list[bytes]:
     leading = count_leading(messages)
     kept = [message.digest for message in messages[:leading] if message.role is not Role.SYSTEM]
     return [bytes(32)] * leading + [sha256(b"".join(kept)).digest() if kept else bytes(32)]
+
+
+def place_session(messages: Sequence[Message]) -> float:
+    """A number from 0 to below 1 that every request of a session shares, spread evenly over sessions.
+
+    It depends on the messages up to the first one of the user, or up to the first of all if the user has said nothing.
+    System and developer messages are left out. Sessions that begin alike have the same number.
+    """
+    spoken = (message for message in messages if message.role is not Role.SYSTEM)
+    opening: list[bytes] = []
+    for message in spoken:
+        opening.append(message.digest)
+        if message.role is Role.USER:
+            break
+    else:
+        del opening[1:]
+    drawn = int.from_bytes(sha256(b"".join(opening)).digest()) >> (256 - _FRACTION_BITS)
+    return drawn / (1 << _FRACTION_BITS)

@@ -5,6 +5,7 @@
 `few`: for runs that look for other problems than broken laws, for example incompatible library versions.
 """
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 
@@ -39,6 +40,14 @@ StartProxy = Callable[..., Awaitable[Proxy]]
 def _own_data_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has its own data directory: it sees neither another test's store nor the user's."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's TRIMTAB_ variables set no key of a test's configuration."""
+    for name in list(os.environ):
+        if name.startswith("TRIMTAB_") and name != "TRIMTAB_CLIENTS":
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
 from proxy.cli.serve import serve
-from proxy.config.load import find_route_fault, load_file
+from proxy.config.load import find_route_fault, find_unknown_variables, load_file
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -51,6 +51,9 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
         config = load_file(file, settings, is_online=False)
     if (fault := find_route_fault(config)) is not None:  # concerns the machine that checks, not the file
         click.echo(f"trimtab: warning: {fault}", err=True)
+    for name, similar in find_unknown_variables().items():
+        near = f"; did you mean {similar}?" if similar else ""
+        click.echo(f"trimtab: warning: the variable {name} sets no key{near}", err=True)
     click.echo(f"{file}: valid; entries in models: {len(config.models)}; upstream {config.upstream.base_url}")
 
 

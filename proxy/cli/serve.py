@@ -22,7 +22,13 @@ from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
 from proxy.server.app import Proxy, run_proxy
 from proxy.server.garbage import collect_when_idle
-from proxy.server.reload import reload_when_told, tell_proxies, warn_of_bare_credentials, warn_of_open_addresses
+from proxy.server.reload import (
+    reload_when_told,
+    tell_proxies,
+    warn_of_bare_credentials,
+    warn_of_open_addresses,
+    warn_of_unknown_variables,
+)
 from proxy.server.workers.cores import count_workers
 from proxy.server.workers.supervisor import END_AT_ONCE
 from proxy.server.workers.worker import LEAVING, READY
@@ -103,9 +109,10 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
         loop.add_signal_handler(number, _stop_or_end, number, stop, lifecycle, log)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_open_addresses(config, log)
+    warn_of_unknown_variables(log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
-        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
+        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics)
         tell_proxies(config, log)
         warn_of_bare_credentials(config, log)
         await _serve_until(stop, reload, proxy, load, log)

@@ -12,7 +12,13 @@ from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
 from proxy.memory import bound_caches
-from proxy.server.reload import keep_fixed, tell_proxies, warn_of_bare_credentials, warn_of_open_addresses
+from proxy.server.reload import (
+    keep_fixed,
+    tell_proxies,
+    warn_of_bare_credentials,
+    warn_of_open_addresses,
+    warn_of_unknown_variables,
+)
 from proxy.server.workers.ground import Ground
 from proxy.server.workers.supervisor import Program, Supervisor
 from proxy.server.workers.worker import Worker
@@ -98,7 +104,12 @@ class _Told:
         metrics = (ground.pages or ground.requests).url + config.metrics_path
         upstream = config.upstream.base_url
         self._log.info(
-            "listening", url=f"{url}/v1", upstream=upstream, mode=config.mode, metrics=metrics, workers=ground.count
+            "listening",
+            url=f"{url}/v1",
+            upstream=upstream,
+            mode=config.tell_modes(),
+            metrics=metrics,
+            workers=ground.count,
         )
         tell_proxies(config, self._log)
         warn_of_bare_credentials(config, self._log)
@@ -112,6 +123,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any) -> St
     """
     told, ground = _Told(config, load, log), Ground.open(config, count)
     warn_of_open_addresses(config, log)
+    warn_of_unknown_variables(log)
     if config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"
         log.warning("store_not_shared", store=config.store, meaning=meaning)

@@ -16,6 +16,7 @@ Path = tuple[str | int, ...]
 Place = tuple[int, int]
 """Line and column, each from 1."""
 
+NO_VARIABLES: Mapping[Path, str] = {}
 SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token", "proxy"})
 SHOWN_CHARS = 80
 """Chosen: a quoted key or value of this length still fits a line of a terminal."""
@@ -88,13 +89,17 @@ class Document:
             raise ConfigError(message) from None  # the parser's own error quotes the file, and so may contain secrets
         return cls(data, reader.places, tuple(reader.problems))
 
-    def describe(self, problems: list[Problem]) -> list[str]:
-        """One line for each problem, in the order of the text. A problem that an alias repeats appears once."""
+    def describe(self, problems: list[Problem], variables: Mapping[Path, str] = NO_VARIABLES) -> list[str]:
+        """One line for each problem, in the order of the text. A problem that an alias repeats appears once.
+
+        `variables`: the variables of the environment that have set a path; empty for a path that a setting has set.
+        """
         told: dict[object, str] = {}
         for problem in sorted(problems, key=lambda problem: self.places.get(problem.path, (0, 0))):
             place = self.places.get(problem.path)
             name = name_path(problem.path)
-            where = name if place is None else f"{name} (line {place[0]})"
+            variable = _find_variable(problem.path, variables) if place is None else ""
+            where = f"{name} ({variable})" if variable else name if place is None else f"{name} (line {place[0]})"
             key = problem if place is None else (place, problem.words)
             told.setdefault(key, f"{where}: {problem.words}" if where else problem.words)
         return list(told.values())
@@ -118,6 +123,12 @@ def is_within(path: Path, places: Container[Path]) -> bool:
 def has_half_characters(text: str) -> bool:
     """Whether a text contains surrogates; pydantic cannot report a key that does."""
     return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _find_variable(path: Path, variables: Mapping[Path, str]) -> str:
+    """The variable that set this path, or what it is in; empty for none."""
+    within = (path[:length] for length in range(len(path), 0, -1))
+    return next((variables[place] for place in within if place in variables), "")
 
 
 def _quote(key: str) -> str:

@@ -114,7 +114,7 @@ class Config(Section):
     mode: Literal["enforce", "observe", "off"] = Field(
         "enforce",
         description="What trimtab does to requests. enforce: compact them. observe: decide and count, but forward the "
-        "original. off: forward only.",
+        "original. off: forward only. The key mode of a policy wins over this one.",
     )
     allow_header_override: bool = Field(
         default=True,
@@ -205,6 +205,26 @@ class Config(Section):
             return None
         index = _match_first(tuple(entry.match for entry in self.models), model)
         return None if index is None else self.models[index]
+
+    def mode_of(self, policy: PolicyConfig) -> str:
+        """The mode of requests with this policy, if neither their client nor `observe_share` makes it less."""
+        return policy.mode or self.mode
+
+    def tell_mode(self, policy: PolicyConfig) -> str:
+        """The mode of requests with this policy, and the share of them that is only observed, for people."""
+        mode, share = self.mode_of(policy), policy.observe_share
+        if mode != "enforce" or share == 0:
+            return mode
+        return "observe" if share == 1 else f"enforce, {share:g} of sessions observed"
+
+    def tell_modes(self) -> str:
+        """The mode of the defaults, and that of each entry of `models` and each profile whose mode is another."""
+        patches = {entry.match: entry for entry in self.models} | {
+            f"profile {name}": profile for name, profile in self.profiles.items()
+        }
+        told = {name: self.tell_mode(self.over_defaults(patch)) for name, patch in patches.items()}
+        general = self.tell_mode(self.defaults)
+        return "; ".join([general, *(f"{name}: {mode}" for name, mode in told.items() if mode != general)])
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:
         """The upstream with this name in `upstreams`; None is the main upstream."""

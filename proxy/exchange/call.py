@@ -4,7 +4,7 @@ Law: each of these is derived once for a request. A client's headers make the pr
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -12,6 +12,7 @@ from yarl import URL
 
 from proxy.compaction.compactor import Compactor, scale
 from proxy.compaction.offload import Lane
+from proxy.config.policies.control import MODES
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
@@ -24,20 +25,23 @@ from proxy.state.models.model_policy import ModelView
 from proxy.wire.codec import Codec, Request
 from proxy.wire.dialects import is_bare
 from rules.conversation import Conversation, Decision, Message
+from rules.prefix import place_session
 
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
 _HAS_REASONING = attrgetter("has_reasoning")
-MODES = ("off", "observe", "enforce")
-"""Ordered from the mode that does least to the mode that does most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request goes, and the settings that apply to it."""
+    """Where a request goes, and the settings that apply to it.
+
+    observe_share: the share of sessions that are only observed although the mode is enforce.
+    """
 
     target: Target
     settings: PolicyConfig
     upstream: UpstreamConfig
+    observe_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,31 @@ def choose_route(
 ) -> Route:
     """Choose upstream and settings of a request for a model. Raises UnknownModeError and UnknownProfileError."""
     overrides = headers if config.allow_header_override else CIMultiDict[str]()
-    mode = _lower_mode(config.mode, overrides.getall("x-trimtab-mode", ()))
+    wanted = _read_mode(overrides.getall("x-trimtab-mode", ()))
     matched = config.match_for(model)
-    settings = _choose_settings(config, matched, set(overrides.getall("x-trimtab-profile", ())))
+    profile = _choose_profile(config, set(overrides.getall("x-trimtab-profile", ())))
+    settings = config.over_defaults(matched if profile is None else profile)
+    mode, share = _find_control(config, matched, profile)
+    mode = _lower_mode(mode, wanted)
+    if mode == "enforce" and share == 1:
+        mode = "observe"
     upstream = config.upstream_for(settings.upstream)
     target = describe_target(arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
-    return Route(target, settings, upstream)
+    return Route(target, settings, upstream, share)
+
+
+def settle_mode(call: Call, conversation: Conversation) -> Call:
+    """The call in mode observe, if its session belongs to the share that is only observed; else the call itself.
+
+    The same in every replica: the session's first messages decide. If the upstream holds them, they are not known;
+    then the request is observed, whatever the share is.
+    """
+    route = call.route
+    if route.target.mode != "enforce" or not route.observe_share:
+        return call
+    if not conversation.continues and place_session(conversation.messages) >= route.observe_share:
+        return call
+    return replace(call, route=replace(route, target=replace(route.target, mode="observe")))
 
 
 def place(upstream: UpstreamConfig, codec: Codec, target: str) -> URL:
@@ -119,11 +142,8 @@ def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
     return keep_credentials(headers) if upstream.shown == "client" else ()
 
 
-def _choose_settings(config: Config, matched: ModelConfig | None, profiles: set[str]) -> PolicyConfig:
-    """The settings of a request: of its profile, else of the matching entry of `models`, else the defaults.
-
-    `profiles`: the names in its headers. Raises UnknownProfileError.
-    """
+def _choose_profile(config: Config, profiles: set[str]) -> PolicyConfig | None:
+    """The profile that a request names; None for none. Raises UnknownProfileError."""
     if len(profiles) > 1:
         message = "x-trimtab-profile was sent more than once, with different names; send it once"
         raise UnknownProfileError(message)
@@ -132,22 +152,42 @@ def _choose_settings(config: Config, matched: ModelConfig | None, profiles: set[
             known = ", ".join(config.profiles) or "there are none"
             message = f"x-trimtab-profile names a profile that the configuration does not have; known: {known}"
             raise UnknownProfileError(message)
-        return config.over_defaults(config.profiles[profile])
-    return config.over_defaults(matched)
+        return config.profiles[profile]
+    return None
 
 
-def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
-    """The weaker of the configured mode and the one in the header; `wanted` holds all values of the header.
+def _find_control(config: Config, matched: ModelConfig | None, profile: PolicyConfig | None) -> tuple[str, float]:
+    """The configured mode, and the share of sessions that is only observed.
 
-    Raises UnknownModeError.
+    A client chooses its profile, so a profile never does more than the matching entry of `models` allows: of two modes
+    the one that does less applies, and of two shares the larger one. What a profile does not set, that entry sets.
     """
+    own = config.over_defaults(matched)
+    if profile is None:
+        return config.mode_of(own), own.observe_share
+    chosen, limits = config.over_defaults(profile), matched or PolicyConfig()
+    mode, share = config.mode_of(own), own.observe_share
+    if profile.mode is not None:
+        mode = _lower_mode(profile.mode, limits.mode)
+    if "observe_share" in profile.model_fields_set:
+        share = max(chosen.observe_share, limits.observe_share)
+    return mode, share
+
+
+def _lower_mode(configured: str, wanted: str | None) -> str:
+    """The one of two modes that does less; None is no wish."""
+    return configured if wanted is None else min(configured, wanted, key=MODES.index)
+
+
+def _read_mode(wanted: Iterable[str]) -> str | None:
+    """The mode in the header; None without one. `wanted` holds all values of the header. Raises UnknownModeError."""
     modes = {value.strip().lower() for value in wanted}
     if not modes:
-        return configured
+        return None
     if not modes.issubset(MODES):
         message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
         raise UnknownModeError(message)
     if len(modes) > 1:
         message = "x-trimtab-mode was sent more than once, with different values; send it once"
         raise UnknownModeError(message)
-    return MODES[min(map(MODES.index, (configured, *modes)))]
+    return modes.pop()

@@ -11,17 +11,24 @@ from functools import partial
 from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.call import Call, Route, find_credentials_for
+from proxy.exchange.call import Call, Route, find_credentials_for, settle_mode
 from proxy.exchange.choose_summary import Chosen, choose_text, find_text
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
-from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, ProxyError
+from proxy.http.errors import (
+    NO_THREAD_LEFT,
+    ContextExceededError,
+    OverloadedError,
+    ProxyError,
+    UnpairedToolCallsError,
+)
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.wire.codec import Request, UndecodableError, Unsent
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Policy
+from rules.results.pairing import describe_unpaired, find_unpaired
 from rules.window.room import HEAD_STEPS
 
 SMALL_BODY_BYTES = 2 * 1024
@@ -71,16 +78,19 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
             call = await prepare_call(services, arrival, route, request)
             try:
                 call = await _drop_tools(services, await _clean(services, call))
-                attempt = await _plan_and_carry_out(services, call, reply, phases)
+                planned, size_bytes = await _plan(services, call, phases)
+                call = settle_mode(call, planned.original)
+                unpaired = await _find_unpaired(services, call, request, planned)
+                if unpaired is None:
+                    attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
+                else:
+                    attempt = Attempt("enforce", call, refusal=unpaired)
             except BusyError:
                 attempt = give_way(call)
+            except LimitExceededError as error:
+                attempt = _refuse(call, error)
     except UndecodableError:
         attempt = Attempt("undecodable")
-    except LimitExceededError as refused:
-        error = refused if call is None else _add_to_refused(call, refused)
-        excess = ContextExceededError(_describe_excess(error), error.tokens, error.limit)
-        refusal = excess if route.target.mode == "enforce" else None
-        attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
     return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 
 
@@ -130,15 +140,43 @@ def _add_to_refused(call: Call, error: LimitExceededError) -> LimitExceededError
     return LimitExceededError(original, error.tokens, error.limit, window=error.window, decisions=decisions)
 
 
-async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
-    """Make the attempt with what was learned about the model.
+async def _find_unpaired(
+    services: Services, call: Call, request: Request, planned: Planned
+) -> UnpairedToolCallsError | None:
+    """The refusal of a request whose calls and results are not paired; None if it is not refused for that.
+
+    `request`: as the client sent it. The refusal names its elements.
+    """
+    if call.route.settings.pairing != "refuse" or call.route.target.mode != "enforce":
+        return None
+    conversation = planned.original
+    if conversation.continues or find_unpaired(conversation.messages) is None:
+        return None
+    if call.cleaned:  # its elements have other indexes
+        work = partial(call.compactor.plan, request, call.view.policy)
+        conversation = (await services.workers.run(call.lane, work, size_bytes=len(request.body))).original
+    unpaired, param = find_unpaired(conversation.messages), request.codec.transcript
+    return UnpairedToolCallsError(describe_unpaired(unpaired, conversation.origins, param), param) if unpaired else None
+
+
+def _refuse(call: Call, error: LimitExceededError) -> Attempt:
+    """The attempt for a request that cannot fit: refused, or forwarded unchanged if it is only observed."""
+    error = _add_to_refused(call, error)
+    mode, excess = call.route.target.mode, ContextExceededError(_describe_excess(error), error.tokens, error.limit)
+    compacted = describe_refused(call.request, error)
+    return Attempt(mode, call, compacted=compacted, refusal=excess if mode == "enforce" else None)
+
+
+async def _carry_out_first(
+    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
+) -> Attempt:
+    """Make the attempt from a plan that was made with what was learned about the model.
 
     The attempt ignores a lesson that is due for a test, and all lessons if the request does not fit with them. Raises
     LimitExceededError, but never because of a lesson alone. Raises UndecodableError.
     """
     refused: LimitExceededError | None = None
     try:
-        planned, size_bytes = await _plan(services, call, phases)
         if planned.plan.is_empty and call.route.target.mode == "enforce":
             compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned())
             outcome = "compacted" if call.cleaned else "unchanged"

@@ -85,6 +85,8 @@ class Journey:
         if prompt is None:
             return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
         tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
+        if chosen is None or chosen.planned.plan.window.is_high:  # without a plan it did not fit, so it is above
+            tokens["high_water"] = True
         return write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens, prompt.decisions)
 
     def report(self) -> Report:
@@ -161,6 +163,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
             journey.is_count = codec.is_count
             journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
             call = journey.attempt.call
+            journey.target = route.target if call is None else call.route.target  # a part of sessions is observed
             _keep_beginning(services, journey, request, begun)
             if call is not None and call.request is not request:
                 _keep_beginning(services, journey, call.request, None)

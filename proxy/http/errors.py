@@ -123,6 +123,16 @@ class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
         return replace(super().text(), tokens=self.tokens, limit_tokens=self.limit_tokens)
 
 
+class UnpairedToolCallsError(ProxyError, status=400, code="unpaired_tool_calls"):
+    """The request has a tool call without its result, or a result without its call, and the policy refuses that."""
+
+    type = "invalid_request_error"
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
 class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):
     """The request names a profile that the configuration does not have."""
 

@@ -170,12 +170,17 @@ def write_own_headers(
     request_id: as in the log line.
     overhead_seconds: time that the proxy itself took; sent in milliseconds.
     outcome: a token of RFC 9651, with parameters or without.
-    tokens: prompt tokens, by what they count.
+    tokens: prompt tokens, by what they count; True is a boolean of RFC 9651.
     decisions: what each rule saved, in tokens.
     """
     timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
     headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
     if tokens:
-        headers.append(("x-trimtab-tokens", ", ".join(f"{name}={number}" for name, number in tokens.items())))
+        headers.append(
+            (
+                "x-trimtab-tokens",
+                ", ".join(f"{name}={'?1' if number is True else number}" for name, number in tokens.items()),
+            )
+        )
     saved = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in decisions)
     return [*headers, ("x-trimtab-decisions", saved)] if saved else headers

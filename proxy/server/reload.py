@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxy.config.errors import ConfigError
+from proxy.config.load import find_unknown_variables
 from proxy.config.schema import Config
 from proxy.server.router import Current
 from proxy.state.models.catalogue import load_catalogue
@@ -53,6 +54,15 @@ def warn_of_bare_credentials(config: Config, log: Any) -> None:
             whose = {"key": "the operator's", "client": "each client's"}[upstream.shown]
             meaning = f"{whose} credential crosses the network unencrypted; use https://, or credential: none"
             log.warning("credential_without_tls", upstream=upstream.base_url, meaning=meaning)
+
+
+def warn_of_unknown_variables(log: Any) -> None:
+    """Log the variables of the environment that begin like those of trimtab but set nothing."""
+    found = find_unknown_variables()
+    if found:
+        meaning = "they set no key; a service named trimtab in Kubernetes sets such variables, too"
+        near = {name: similar for name, similar in found.items() if similar is not None}
+        log.warning("unknown_variables", names=list(found), similar=near, meaning=meaning)
 
 
 def tell_proxies(config: Config, log: Any) -> None:
@@ -103,7 +113,7 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
             "reload_incomplete", key=key, meaning="it changes only with a restart; the old value stays in force"
         )
     warn_of_open_addresses(current.services.config, log)
-    log.info("reloaded", upstream=config.upstream.base_url, mode=config.mode, models=len(config.models))
+    log.info("reloaded", upstream=config.upstream.base_url, mode=config.tell_modes(), models=len(config.models))
     tell_proxies(config, log)
     warn_of_bare_credentials(config, log)
 

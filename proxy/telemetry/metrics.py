@@ -141,6 +141,7 @@ class Metrics:
         buckets=_PREFIX_BUCKETS,
     )
     cuts = _Row(Counter, "Requests forwarded with a cut, by kind.", "model kind")
+    repairs = _Row(Counter, "Requests forwarded with repaired tool calls and results.", "model")
     overhead = _Row(
         Histogram,
         "Time that trimtab adds before it forwards a request, by phase.",
@@ -192,7 +193,7 @@ class Metrics:
             self._models.add(model)
 
     def record_decisions(self, model: str, decisions: Iterable[Decision]) -> None:
-        """Count what each rule saved or added, and the kind of cut."""
+        """Count what each rule saved or added, the kind of cut, and a repair."""
         for decision in decisions:
             saved = decision.saved_tokens
             if saved >= 0:
@@ -201,6 +202,8 @@ class Metrics:
                 self.tokens_added.labels(model, decision.rule).inc(-saved)
             if decision.rule in {"prune", "summarise", "digest"}:
                 self.cuts.labels(model, decision.rule).inc()
+            elif decision.rule == "pairing":
+                self.repairs.labels(model).inc()
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format; those of all workers if the values are shared."""

@@ -146,6 +146,10 @@ class Codec(Protocol):
         """The last segments of the paths whose POST requests the dialect claims, as `/chat/completions`."""
 
     @property
+    def transcript(self) -> str:
+        """The name of the body's member with the elements of the transcript."""
+
+    @property
     def is_count(self) -> bool:
         """Whether the upstream only counts the tokens of a request and generates nothing."""
 

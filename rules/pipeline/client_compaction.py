@@ -58,7 +58,7 @@ def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, w
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
     room = Room.measure(messages, before.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
     window = state.replay(messages, room, policy)
-    return replace(window, task=None, next_cut=None, prefetch_tokens=0) != Window()
+    return replace(window, task=None, next_cut=None, prefetch_tokens=0, is_high=False) != Window()
 
 
 def _count_asked(messages: tuple[Message, ...]) -> int:

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, ToolCall
+from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, ToolCall
 from rules.text.markers import NO_RESULT
 from rules.tokens.messages import finish_message
+
+MAX_NAMED = 10
+"""Elements that a description names of each kind. Chosen: enough to find the mistake; a message stays readable."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +40,71 @@ class _Pairs:
 
     slots: dict[int, list[_Slot]] = field(default_factory=dict)
     orphans: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """What is wrong with the tool calls and results of a transcript, by the indexes of its messages.
+
+    calls: of the message of each call without a result.
+    results: of each result without a call.
+    misplaced: of each result that is not right after the message of its call.
+    """
+
+    calls: tuple[int, ...]
+    results: tuple[int, ...]
+    misplaced: tuple[int, ...]
+
+
+def find_unpaired(messages: Sequence[Message]) -> Unpaired | None:
+    """What is wrong with the calls and results; None if every call has one result right after it."""
+    if _is_paired(messages):
+        return None
+    pairs, run_starts, start = _match(messages), dict[int, int](), 0
+    for index, message in enumerate(messages):
+        if message.role is Role.TOOL and message.answers is not None:
+            run_starts[index] = start
+        else:
+            start = index + 1
+    slots = [(index, slot) for index, own in pairs.slots.items() for slot in own]
+    found = Unpaired(
+        calls=tuple(index for index, slot in slots if slot.result is None),
+        results=tuple(sorted(pairs.orphans)),
+        misplaced=tuple(
+            sorted(slot.result for at, slot in slots if slot.result is not None and run_starts[slot.result] != at + 1)
+        ),
+    )
+    return found if found.calls or found.results or found.misplaced else None
+
+
+def describe_unpaired(unpaired: Unpaired, origins: Sequence[Origin | None], member: str) -> str:
+    """What is wrong and what to do, in words for the client, without any text of the conversation.
+
+    `origins`: those of the messages. `member`: the name of the request's list of elements.
+    """
+    kinds = (
+        (unpaired.calls, "call has no result", "calls have no result"),
+        (unpaired.results, "result has no call", "results have no call"),
+        (unpaired.misplaced, "result is not right after its call", "results are not right after their calls"),
+    )
+    found = [
+        f"{len(indexes)} {one if len(indexes) == 1 else many} ({_name_elements(indexes, origins, member)})"
+        for indexes, one, many in kinds
+        if indexes
+    ]
+    return (
+        f"The tool calls and results of this request are not paired: {'; '.join(found)}."
+        " Send exactly one result for each call, right after the message with the call."
+        " trimtab is configured to refuse other requests (pairing: refuse); with pairing: repair it repairs them."
+    )
+
+
+def _name_elements(indexes: Sequence[int], origins: Sequence[Origin | None], member: str) -> str:
+    places = dict.fromkeys(origin for index in indexes if (origin := origins[index]) is not None)
+    spans = dict.fromkeys((place.start, place.stop - 1) for place in places)
+    named = [f"{member}[{start}]" if start >= last else f"{member}[{start}-{last}]" for start, last in spans]
+    rest = len(named) - MAX_NAMED
+    return ", ".join(named[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcome:

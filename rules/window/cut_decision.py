@@ -86,6 +86,8 @@ class Fold:
         high, ahead = self._cuts.marks.high, self._cuts.share(1 - PREFETCH_GAP)
         if self._forwarded < min(high, ahead):
             return
+        if self._forwarded >= high and not self.window.is_high:
+            self.window = replace(self.window, is_high=True)
         if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
         if self._forwarded >= high:

@@ -56,6 +56,7 @@ class Window:
         shortened from then on.
     images: which images are replaced by one-line markers.
     memory_stop: retrieved memory in messages before this one is dropped. `earlier` leaves it dropped.
+    is_high: high water was reached at one of the messages so far.
     """
 
     task: int | None = None
@@ -66,6 +67,7 @@ class Window:
     caps: tuple[Cap, ...] = ()
     images: ImageStop = NONE_REMOVED
     memory_stop: int = 0
+    is_high: bool = False
 
     @property
     def cut(self) -> Cut | None:

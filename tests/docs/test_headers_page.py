@@ -72,7 +72,7 @@ def test_response_headers_and_their_examples_are_what_trimtab_writes() -> None:
     rows = read_rows(read_section(PAGE, "Response headers of trimtab"))
     examples = {name.strip("`"): example.strip("`") for name, _, example in rows}
     decisions = [Decision("truncate", "", 9800, 0, 1, 0), Decision("prune", "", 14428, 0, 1, 0)]
-    tokens = {"original": 20023, "sent": 124, "limit": 119808}
+    tokens = {"original": 20023, "sent": 124, "limit": 119808, "high_water": True}
     written = write_own_headers("08ddcb468de5a69689374951", 0.0019, "compacted", tokens, decisions)
 
     values = dict(written)

@@ -1,6 +1,7 @@
 """The hash chain names what was said, and nothing else."""
 
 from dataclasses import replace
+from itertools import takewhile
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, session, system, transcripts, user
 
 from rules.conversation import Message, Role, ToolCall
-from rules.prefix import digest_message, hash_prefixes
+from rules.prefix import digest_message, hash_prefixes, place_session
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "ab", "1:a"]), max_size=3).map(tuple)
 CALLS = st.lists(st.builds(ToolCall, *[st.sampled_from(["", "a", "b"])] * 3), max_size=2).map(tuple)
@@ -104,3 +105,32 @@ def test_prefixes_share_a_hash_exactly_when_they_say_the_same(messages: tuple[Me
     assert left[: first + 1] == right[: first + 1]
     assert not set(left[first + 1 :]) & set(right)
     assert len(set(left)) == len(messages) + 1
+
+
+@given(messages=transcripts(), leading=st.lists(st.text(max_size=9), max_size=3))
+def test_a_session_keeps_its_place_while_it_grows(messages: tuple[Message, ...], leading: list[str]) -> None:
+    """From its first user message on, whatever comes later, and whatever the system messages say."""
+    until = len(list(takewhile(lambda message: message.role is not Role.USER, messages))) + 1
+    places = {place_session(messages[:stop]) for stop in range(until, len(messages) + 1)}
+    with_system = place_session((*map(system, leading), *messages))
+
+    assert len(places) <= 1
+    assert with_system == place_session(messages)
+    assert 0 <= with_system < 1
+
+
+def test_the_places_of_sessions_are_spread_evenly() -> None:
+    """Of 4000 sessions, each tenth of the range has a tenth of them: within 5 standard deviations."""
+    places = [place_session((system(), user(f"Task {number}."))) for number in range(4000)]
+
+    for tenth in range(10):
+        assert abs(sum(tenth <= 10 * place < tenth + 1 for place in places) - 400) <= 95
+
+
+def test_what_comes_before_the_first_user_message_counts() -> None:
+    """A greeting of the assistant belongs to the beginning. Without a user message, the first message decides."""
+    greeted, other = assistant("Hello."), assistant("Welcome.")
+
+    assert place_session((greeted, user("a"))) != place_session((other, user("a"))) != place_session((other, user("b")))
+    assert place_session((greeted, other)) == place_session((system(), greeted))
+    assert place_session(()) == place_session((system(),))

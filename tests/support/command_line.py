@@ -1,5 +1,6 @@
 """Runs `trimtab` in this process, as a shell would."""
 
+import os
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -9,17 +10,11 @@ from proxy.cli.main import main
 SMALL = ("--set", "defaults.count=heuristic", "--set", "defaults.context_window=4000")
 """Settings for a small window, and for token counts without a vocabulary."""
 ODD_BODY = b'\n{ "messages" : [ {"role":"user", "content":"\\u00e9"} ] , "seed":%d }\r\n\n' % 10**30
-_OWN_VARIABLES = (
-    "TRIMTAB_CONFIG",
-    "TRIMTAB_UPSTREAM",
-    "TRIMTAB_LISTEN",
-    "TRIMTAB_AUTOCOMPACT_PCT",
-    "TRIMTAB_LOG_LEVEL",
-    "TRIMTAB_LOG_FORMAT",
-)
 
 
 def run_trimtab(*arguments: str | Path, input_bytes: bytes | None = None, **environment: str) -> Result:
     """Run `trimtab` in this process, without the TRIMTAB_ variables of the environment."""
-    unset = dict.fromkeys(_OWN_VARIABLES)  # click's test runner unsets a variable that is None
+    unset = {
+        name: None for name in os.environ if name.startswith("TRIMTAB_")
+    }  # click's test runner unsets a variable that is None
     return CliRunner().invoke(main, list(map(str, arguments)), input=input_bytes, env={**unset, **environment})

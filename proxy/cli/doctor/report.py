@@ -22,6 +22,7 @@ from proxy.cli.doctor.checks import (
     check_workers,
     find_bare_credentials,
 )
+from proxy.cli.doctor.environment import find_unknown_names
 from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
 from proxy.config.schema import Config, UpstreamConfig
@@ -45,6 +46,7 @@ STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 class ModelFinding:
     """How a model's requests are compacted, for the client whose key `examine` got, or for one without a key.
 
+    mode: enforce, observe or off; with the share of sessions that is only observed.
     window_from: configured, learned, discovered, store, catalogue or default.
     token_ratio: the model's own tokens for one token of `vocabulary`.
     ratio_from: calibrated, exact, expected or characters.
@@ -53,6 +55,7 @@ class ModelFinding:
 
     model: str
     upstream: str
+    mode: str
     window_tokens: int
     window_from: str
     vocabulary: str
@@ -85,12 +88,12 @@ class Report:
             row = (each.subject, each.found, each.advice or "")
             table.add_row(Text(each.level, style=STYLES[each.level]), *map(_show, row))
         console.print(table)
-        table = Table("model", "window", "from", "counted by", "ratio", "from", "upstream", "learned")
+        table = Table("model", "mode", "window", "from", "counted by", "ratio", "from", "upstream", "learned")
         for one in self.models:
             window = (f"{one.window_tokens:,}", one.window_from)
             counted = (one.vocabulary, f"{one.token_ratio:g}", one.ratio_from)
             learned = "; ".join(map(_tell, one.learned))
-            table.add_row(*map(_show, (one.model, *window, *counted, one.upstream, learned)))
+            table.add_row(*map(_show, (one.model, one.mode, *window, *counted, one.upstream, learned)))
         if self.models:
             console.print(table)
         if self.unlisted:
@@ -144,7 +147,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         await client.close()
     system = (check_workers(config), check_open_files(config))
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
-    findings += [*find_bare_credentials(config), *_judge_windows(described), *heard.findings]
+    findings += [*find_bare_credentials(config), *find_unknown_names(), *_judge_windows(described), *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
 
@@ -221,6 +224,7 @@ async def _describe(
     return ModelFinding(
         model,
         name.base_url,
+        config.tell_mode(settings),
         view.policy.context_window,
         "store" if view.window_from == "discovered" and told is None else view.window_from,
         vocabulary,

@@ -10,6 +10,9 @@ from pydantic import Field
 from proxy.config.policies.tools import Section
 from proxy.config.values import NameGlob, OptionalName
 
+MODES = ("off", "observe", "enforce")
+"""Ordered from the mode that does least to the mode that does most."""
+
 
 class ControlConfig(Section):
     """The part of a policy that the shell needs; the rules see nothing of it."""
@@ -22,21 +25,21 @@ class ControlConfig(Section):
     mode: Literal["enforce", "observe", "off"] | None = Field(
         None,
         examples=["observe"],
-        description="The mode of these requests: enforce, observe or off, as in the key mode at the top. null: the "
-        "value of that key.",
+        description="The mode of these requests: enforce, observe or off, as in the key mode at the top. A profile "
+        "never does more than the mode that the matching entry of models sets. null: the value of the key at the top.",
     )
     observe_share: float = Field(
         0.0,
         ge=0,
         le=1,
         examples=[0.9],
-        description="The share of sessions that are only observed in mode enforce. The session's first messages "
-        "decide, so a session always stays on one side. 0: none. 1: all.",
+        description="The share of sessions that are only observed in mode enforce. The session's first user message "
+        "decides, so a session always stays on one side. 0: none. 1: all.",
     )
     pairing: Literal["repair", "refuse"] = Field(
         "repair",
         description="What happens to a request with a tool call without a result, or a result without a call. repair: "
-        "a result is added, or the odd result is dropped. refuse: answer 400 unpaired_tool_calls.",
+        "a result is added, or the odd result is dropped. refuse: answer 400 unpaired_tool_calls in mode enforce.",
     )
     drop_tools: tuple[NameGlob, ...] = Field(
         (),

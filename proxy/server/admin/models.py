@@ -56,6 +56,7 @@ def _show(services: Services, known: Known) -> dict[str, object]:
     return {
         "model": model,
         "upstream": urlsplit(known.name.base_url).netloc,
+        "mode": services.config.tell_mode(view.settings),
         "window_tokens": view.policy.context_window,
         "window_from": view.window_from,
         "vocabulary": services.compactors.name_vocabulary(view.settings, model),

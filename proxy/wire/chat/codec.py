@@ -13,6 +13,7 @@ class ChatCodec:
     """Implements `proxy.wire.codec.Codec`, which documents each method."""
 
     name = "chat"
+    transcript = "messages"
     ending = "/chat/completions"
     path = f"/v1{ending}"
     is_count = False

@@ -8,6 +8,7 @@ class MessagesCodec:
     """Implements `proxy.wire.codec.Codec`, which documents each method."""
 
     name = "messages"
+    transcript = "messages"
 
     def __init__(self, ending: str = "", *, is_count: bool = False) -> None:
         self.ending = f"/messages{ending}"

@@ -8,6 +8,7 @@ class ResponsesCodec:
     """Implements `proxy.wire.codec.Codec`, which documents each method."""
 
     name = "responses"
+    transcript = "input"
     path = "/v1/responses"
     ending = "/responses"
     is_count = False

@@ -120,3 +120,21 @@ def test_check_refuses_a_proxy_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text("upstream: {proxy: 'socks5://127.0.0.1:1'}")
     assert run_trimtab("check", file).exit_code == 2
+
+
+def test_check_tells_variables_that_set_no_key(tmp_path: Path) -> None:
+    """They are warnings. A variable that looks like a key and is none is an error."""
+    file = tmp_path / "right.yaml"
+    file.write_text("mode: off")
+    result = run_trimtab("check", file, TRIMTAB_WORKER="2", TRIMTAB_SERVICE_HOST="h", TRIMTAB_DEFAULTS__DEDUPE="false")
+
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "trimtab: warning: the variable TRIMTAB_SERVICE_HOST sets no key",
+        "trimtab: warning: the variable TRIMTAB_WORKER sets no key; did you mean TRIMTAB_WORKERS?",
+    ]
+    result = run_trimtab("check", file, TRIMTAB_DEFAULTS__DEDUP="false")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "trimtab: TRIMTAB_DEFAULTS__DEDUP: names no key; did you mean TRIMTAB_DEFAULTS__DEDUPE?\n",
+    )

@@ -212,3 +212,16 @@ def test_the_upstreams_that_requests_can_reach_are_those_of_policies() -> None:
 
     assert config.list_reachable() == (None, "b", "a", "c")
     assert config.model_copy(update={"allow_header_override": False}).list_reachable() == (None, "b", "a")
+
+
+def test_the_modes_are_told_with_those_that_differ() -> None:
+    """An entry or a profile with the general mode is not named."""
+    text = """
+    mode: observe
+    models: [{match: "gpt-*", mode: enforce}, {match: same}]
+    profiles: {half: {mode: enforce, observe_share: 0.5}, none: {mode: enforce, observe_share: 1}, rest: {mode: 'off'}}
+    """
+    config = load_config(text, environment={})
+    told = "gpt-*: enforce; profile half: enforce, 0.5 of sessions observed; profile rest: off"
+    assert config.tell_modes() == f"observe; {told}"
+    assert load_config(environment={}).tell_modes() == "enforce"

@@ -10,8 +10,9 @@ from support.builders import IMAGE, assistant, conversation, result, system, use
 from support.journeys import arrive
 
 from proxy.config.load import load_config
+from proxy.config.policies.control import MODES
 from proxy.config.schema import Config
-from proxy.exchange.call import MODES, Route, choose_route, find_credentials_for, is_counted, is_text_only
+from proxy.exchange.call import Route, choose_route, find_credentials_for, is_counted, is_text_only
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from proxy.wire.dialects import read_request
 from rules.conversation import Message
@@ -172,3 +173,67 @@ def test_the_clients_credential_is_shown_to_upstreams_that_are_to_have_it() -> N
         assert find_credentials_for(upstream, headers) == headers[:4]
     for name in ("keyed", "plain"):
         assert find_credentials_for(config.upstreams[name], headers) == ()
+
+
+@pytest.mark.parametrize(("top", "defaults", "model"), list(product(MODES, [None, *MODES], [None, *MODES])))
+def test_the_mode_of_a_model_wins_over_the_defaults_and_those_over_the_top(
+    top: str, defaults: str | None, model: str | None
+) -> None:
+    """The neighbour's entry has no effect. A header lowers whichever applies."""
+    other = "off" if (model or defaults or top) != "off" else "enforce"
+    config = load_config(
+        settings=(
+            f"mode={top}",
+            *([f"defaults.mode={defaults}"] if defaults else []),
+            f"models=[{{match: a, mode: {model or 'null'}}}, {{match: b, mode: {other}}}]"
+            if model
+            else f"models=[{{match: a}}, {{match: b, mode: {other}}}]",
+        ),
+        environment={},
+    )
+
+    assert choose(config, model="a").target.mode == (model or defaults or top)
+    assert choose(config, model="b").target.mode == other
+    assert choose(config, model="c").target.mode == (defaults or top)
+    assert choose(config, ("x-trimtab-mode", "off"), model="a").target.mode == "off"
+
+
+CONTROLS = st.fixed_dictionaries(
+    {}, optional={"mode": st.sampled_from(MODES), "observe_share": st.sampled_from([0.0, 0.3, 0.9, 1.0])}
+)
+
+
+@given(top=st.sampled_from(MODES), defaults=CONTROLS, entry=CONTROLS, profile=CONTROLS)
+def test_a_profile_never_lifts_what_the_models_entry_sets(
+    top: str, defaults: dict[str, object], entry: dict[str, object], profile: dict[str, object]
+) -> None:
+    """What the profile does not set is that of the model without it. What it sets is bounded by the entry."""
+    config = Config.model_validate(
+        {"mode": top, "defaults": defaults, "models": [{"match": "m", **entry}], "profiles": {"p": profile}}
+    )
+    plain, chosen = choose(config), choose(config, ("x-trimtab-profile", "p"))
+
+    if not profile:
+        assert (chosen.target.mode, chosen.observe_share) == (plain.target.mode, plain.observe_share)
+    if "mode" in entry:
+        assert MODES.index(chosen.target.mode) <= MODES.index(str(entry["mode"]))
+    if "observe_share" in entry:
+        assert chosen.observe_share >= plain.observe_share
+    if entry.keys() == set() and "mode" in profile and chosen.observe_share < 1:
+        assert chosen.target.mode == profile["mode"]
+
+
+def test_a_profile_may_let_clients_opt_in() -> None:
+    """The mode at the top is only a default, so a profile may do more than that."""
+    config = load("mode: observe\nprofiles: {on: {mode: enforce}}\nmodels: [{match: never, mode: 'off'}]")
+
+    assert choose(config).target.mode == "observe"
+    assert choose(config, ("x-trimtab-profile", "on")).target.mode == "enforce"
+    assert choose(config, ("x-trimtab-profile", "on"), model="never").target.mode == "off"
+
+
+@pytest.mark.parametrize(("share", "mode"), [(0, "enforce"), (0.5, "enforce"), (1, "observe")])
+def test_a_whole_share_is_the_mode_observe(share: float, mode: str) -> None:
+    """Nothing about the session needs to be known then."""
+    assert choose(load(f"defaults: {{observe_share: {share}}}")).target.mode == mode
+    assert choose(load(f"mode: 'off'\ndefaults: {{observe_share: {share}}}")).target.mode == "off"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.journeys import MakeStages, arrive, make_reply, read, read_session
+from support.journeys import MakeStages, Stages, arrive, make_reply, read, read_session
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
@@ -210,3 +210,80 @@ def test_what_was_not_counted_stays_only_if_that_is_sure(request_: Request, poli
         compactor = Compactor(len)  # the most tokens that there can be
         planned = compactor.plan(request_, policy)
         assert compactor.apply(planned, None).body is request_.body
+
+
+async def _observes(stages: Stages, task: str, *later: dict) -> bool:
+    attempt = await stages.attempt(read([{"role": "system", "content": str(later)}, *_say(task), *later]))
+    assert attempt.call is not None
+    assert attempt.call.route.target.mode == ("observe" if attempt.outcome == "observe" else "enforce")
+    assert (attempt.body is None) is (attempt.outcome == "observe")
+    return attempt.outcome == "observe"
+
+
+def _say(text: str) -> list[dict]:
+    return [{"role": "user", "content": text}]
+
+
+async def test_a_share_of_sessions_is_observed_and_each_stays_on_its_side(make_stages: MakeStages) -> None:
+    """A session of a small share is in each larger one, too. The shares 0 and 1 are exact.
+
+    300 sessions at 0.3: 90 are expected, and 40 more or fewer are 5 standard deviations.
+    """
+    shares = {share: await make_stages(f"defaults.observe_share={share}") for share in (0, 0.3, 0.9, 1)}
+    tasks = [f"Task {number}." for number in range(300)]
+    seen = {share: {task for task in tasks if await _observes(stages, task)} for share, stages in shares.items()}
+
+    assert (seen[0], seen[1]) == (set(), set(tasks))
+    assert abs(len(seen[0.3]) - 90) <= 40
+    assert abs(len(seen[0.9]) - 270) <= 26
+    assert seen[0.3] < seen[0.9]
+    again = await make_stages("defaults.observe_share=0.3")  # another replica
+    for task in tasks[:20]:
+        later = ({"role": "assistant", "content": "Done."}, *_say("More."))
+        assert await _observes(again, task, *later) is (task in seen[0.3])
+        assert await _observes(again, task, *later, {"role": "assistant", "content": "Yes."}) is (task in seen[0.3])
+
+
+async def test_an_observed_session_asks_for_no_summary_and_is_not_refused(make_stages: MakeStages) -> None:
+    """Its route says observe before anything is asked or refused. The other side is compacted or refused."""
+    settings = ("defaults.on_exceeded=error", "defaults.completion_reserve=1000", "defaults.observe_share=0.5")
+    stages = await make_stages(*settings)
+    outcomes = set()
+    for number in range(20):
+        attempt = await stages.attempt(read([*_say(f"Task {number}. {'word ' * 9000}")]))
+        assert attempt.call is not None
+        outcomes.add((attempt.outcome, attempt.call.route.target.mode, attempt.refusal is None))
+    assert outcomes == {("observe", "observe", True), ("enforce", "enforce", False)}
+
+    stages = await make_stages("defaults.observe_share=0.999999")
+    attempt = await stages.attempt(read_session(60))
+    assert (attempt.outcome, attempt.chosen is not None and attempt.chosen.text) == ("observe", None)
+    assert not stages.client.asked
+
+
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+OPEN = [*_say("Do it."), {"role": "assistant", "content": None, "tool_calls": [CALL]}, *_say("And?")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "outcome", "is_refused"),
+    [
+        ((), "compacted", False),
+        (("defaults.pairing=refuse",), "enforce", True),
+        (("defaults.pairing=refuse", "mode=observe"), "observe", False),
+        (("defaults.pairing=refuse", "defaults.observe_share=1"), "observe", False),
+        (("defaults.pairing=refuse", "mode=off"), "off", False),
+    ],
+)
+async def test_an_unpaired_transcript_is_repaired_or_refused(
+    make_stages: MakeStages, settings: tuple[str, ...], outcome: str, *, is_refused: bool
+) -> None:
+    """Only in mode enforce. It is no fault."""
+    stages = await make_stages(*settings)
+    attempt = await stages.attempt(read(OPEN))
+
+    assert (attempt.outcome, attempt.refusal is not None) == (outcome, is_refused)
+    assert not is_refused or "1 call has no result (messages[1])" in str(attempt.refusal)
+    assert stages.count("fail_open_total", phase="plan") == 0
+    paired = await stages.attempt(read_session(3))
+    assert paired.refusal is None

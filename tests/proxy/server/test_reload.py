@@ -14,7 +14,13 @@ from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.server.app import Proxy
-from proxy.server.reload import FIXED_KEYS, adopt, reload_when_told, warn_of_bare_credentials
+from proxy.server.reload import (
+    FIXED_KEYS,
+    adopt,
+    reload_when_told,
+    warn_of_bare_credentials,
+    warn_of_unknown_variables,
+)
 
 
 def _change(proxy: Proxy, **changes: object) -> Config:
@@ -133,3 +139,16 @@ def test_credentials_without_tls_are_told() -> None:
         ("credential_without_tls", "http://a", "the operator's"),
     ]
     assert "PLANTED" not in str(log.lines)
+
+
+def test_unknown_variables_are_one_warning(log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names those that are nearly right. Without any, nothing is logged."""
+    warn_of_unknown_variables(log)
+    assert log.lines == []
+    monkeypatch.setenv("TRIMTAB_WORKER", "2")
+    monkeypatch.setenv("TRIMTAB_SERVICE_HOST", "10.0.0.1")
+    warn_of_unknown_variables(log)
+
+    (line,) = log.lines
+    assert (line["event"], line["names"]) == ("unknown_variables", ["TRIMTAB_SERVICE_HOST", "TRIMTAB_WORKER"])
+    assert line["similar"] == {"TRIMTAB_WORKER": "TRIMTAB_WORKERS"}

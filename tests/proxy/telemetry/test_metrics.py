@@ -187,4 +187,5 @@ def test_decisions_are_counted_by_rule() -> None:
     saved = {("m", "truncate"): 60, ("m", "prune"): 10, ("m", "digest"): 60, ("m", "summarise"): 50}
     assert _samples(metrics, "trimtab_tokens_saved") == saved
     assert _samples(metrics, "trimtab_tokens_added") == {("m", "pairing"): 8}
+    assert metrics.registry.get_sample_value("trimtab_repairs_total", {"model": "m"}) == 1
     assert _samples(metrics, "trimtab_cuts") == {("m", "prune"): 1, ("m", "digest"): 1, ("m", "summarise"): 1}

@@ -12,13 +12,14 @@ from support.builders import (
     function_result,
     result,
     system,
+    transcripts,
     user,
     valid_transcripts,
     write_all,
 )
 
-from rules.conversation import Decision, Message
-from rules.results.pairing import pair_tool_calls
+from rules.conversation import Decision, Message, Origin
+from rules.results.pairing import MAX_NAMED, Unpaired, describe_unpaired, find_unpaired, pair_tool_calls
 from rules.text.markers import NO_RESULT
 
 
@@ -132,3 +133,44 @@ def test_pairing_is_linear_in_calls_however_they_are_ordered() -> None:
         finally:
             sys.setprofile(None)
         assert steps < 200 * number
+
+
+@given(messages=transcripts())
+def test_what_is_unpaired_is_what_a_repair_would_change(messages: tuple[Message, ...]) -> None:
+    """The numbers of calls and results are those of the repair. Only orphans alone are not repaired."""
+    outcome, unpaired = pair_tool_calls(conversation(*messages), count=count), find_unpaired(messages)
+    if not outcome.decisions:
+        assert unpaired is None or len(unpaired.results) == len(messages)
+        return
+    assert unpaired is not None
+    reason = outcome.decisions[0].reason
+    assert reason.startswith(f"{len(unpaired.calls)} calls answered, {len(unpaired.results)} results dropped, ")
+    assert unpaired.calls or unpaired.results or unpaired.misplaced
+    repaired = find_unpaired(outcome.conversation.messages)
+    assert repaired is None
+
+
+def test_each_kind_of_mistake_has_its_indexes() -> None:
+    """A call without a result, a result without a call, and a result that comes too late."""
+    asks = assistant(None, call("1"), call("2"))
+    messages = (user(), asks, result("2"), result("9"), user("wait"), result("1"), assistant(None, call("3")))
+
+    assert find_unpaired(messages) == Unpaired(calls=(6,), results=(3,), misplaced=(5,))
+    assert find_unpaired((user(), asks, result("2"), result("1"))) is None
+
+
+def test_a_description_names_elements_and_no_text() -> None:
+    """An element is named once for each kind; a unit of several elements by its first and last."""
+    origins = [Origin(0, 1), Origin(1, 4), Origin(4, 5, 0), Origin(4, 5, 1), None]
+    said = describe_unpaired(Unpaired(calls=(1, 1), results=(2, 3), misplaced=()), origins, "input")
+
+    assert said.startswith(
+        "The tool calls and results of this request are not paired: 2 calls have no result (input[1-3]);"
+        " 2 results have no call (input[4]). Send exactly one result for each call"
+    )
+    one = describe_unpaired(Unpaired((), (), misplaced=(0,)), origins, "messages")
+    assert "1 result is not right after its call (messages[0])." in one
+    many = [Origin(number, number + 1) for number in range(MAX_NAMED + 2)]
+    assert f"messages[{MAX_NAMED - 1}] and 2 more)" in describe_unpaired(
+        Unpaired((), tuple(range(len(many))), ()), many, "messages"
+    )

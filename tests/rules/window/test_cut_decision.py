@@ -303,7 +303,7 @@ def test_a_head_that_leaves_no_room_is_not_cut_behind(strategy: OverflowStrategy
     """If less than a sixteenth of the limit is left, nothing is cut at any step."""
     policy = replace(POLICY, overflow_strategy=strategy)
     head = int(LIMIT * (1 - LEAST_ROOM_SHARE)) + 1
-    assert fold(session(200), policy, fixed_tokens=head) == Window(task=1)
+    assert fold(session(200), policy, fixed_tokens=head) == Window(task=1, is_high=True)
 
 
 def test_a_large_head_is_cut_behind_only_where_nothing_else_would_fit() -> None:
@@ -470,3 +470,22 @@ def test_a_task_that_just_fits_does_not_end_the_session() -> None:
             caps = window.caps
         assert folded.window.task == 0
         assert {cap.at for cap in caps} <= {0}
+
+
+@given(messages=transcripts(), strategy=STRATEGIES)
+def test_once_high_water_is_reached_it_stays_told(messages: tuple[Message, ...], strategy: OverflowStrategy) -> None:
+    """A cut is made only after it was reached, but it may be reached without a cut."""
+    windows = fold_all(messages, replace(POLICY, overflow_strategy=strategy))
+
+    told = [window.is_high for window in windows]
+    assert told == sorted(told)
+    assert all(window.is_high for window in windows if window.cuts)
+
+
+def test_high_water_is_told_exactly_from_its_size_on() -> None:
+    """One token below it, nothing is told."""
+    never, head = replace(POLICY, overflow_strategy=OverflowStrategy.ERROR), user("Do it.")
+    high = int(measure((head,), never, limit=LIMIT).tokens * never.high_water)
+    frame = assistant(fill("x", 100)).tokens - 100
+    for tokens, is_high in ((high - 1, False), (high, True)):
+        assert fold((head, assistant(fill("x", tokens - frame))), never).is_high is is_high

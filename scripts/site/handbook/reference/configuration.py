@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from handbook.reference.examples import find_example
 from handbook.tables import code, plain, write_table
-from proxy.config.load import ENVIRONMENT_KEYS
+from proxy.config.assembly.environment import SHORT_NAMES
 from proxy.config.schema import Config
 from proxy.config.words import Slot
 
@@ -26,6 +26,30 @@ error in it. An unknown key is an error. `config.example.yaml` in the repository
 In any text value, `${NAME}` is replaced by the environment variable `NAME`, and `${NAME:-default}` by `default` if the
 variable is not set. `--set dotted.key=value` on the command line sets one key. The command line overrides the
 environment, and the environment overrides the file.
+
+## Environment variables
+
+Each key has a variable: its path in upper case, joined by two underscores, after `TRIMTAB_`.
+
+```sh
+TRIMTAB_MODE=observe                                           # mode
+TRIMTAB_DEFAULTS__HIGH_WATER=0.7                               # defaults.high_water
+TRIMTAB_UPSTREAMS__LOCAL__BASE_URL=http://127.0.0.1:8000/v1    # upstreams.local.base_url
+TRIMTAB_MODELS='[{match: "gpt-*", mode: observe}]'             # models
+```
+
+- The value is YAML, as for `--set`. If the key is a text, the value is that text as it stands, unless it is in quotes.
+- A list is set as a whole. A section or a mapping may be set as a whole, or key by key. What the file has there is
+  replaced; with a variable for one key, the other keys stay.
+- A name of your choice, such as `local`, is in lower case if the variable has it in capitals. If the file has the name
+  in another case, that name is meant. Set the whole mapping if a name contains two underscores.
+- An empty variable sets nothing. For `api_key`, `client_keys` and `admin_token` it is an error; for no key, write
+  `null`.
+- `${NAME}` in a value is replaced, as in the file.
+- A name with two underscores that is no key is an error. Another unknown name is only a warning of `serve`, `check` and
+  `doctor`, because Kubernetes sets `TRIMTAB_PORT` and others for a service named `trimtab`.
+
+These variables have names of their own:
 """
 PERCENTAGE = ("`TRIMTAB_AUTOCOMPACT_PCT`", "`high_water` of every policy, in percent: a whole number from 1 to 100")
 TOP = ("## Top level", "The keys outside all sections, with links to the sections.")
@@ -78,7 +102,7 @@ def list_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[Key]:
 
 def write() -> str:
     """The page."""
-    environment = [(code(name), code(key)) for name, key in ENVIRONMENT_KEYS.items()]
+    environment = [(code(name), code(".".join(map(str, path)))) for name, path in SHORT_NAMES.items()]
     parts = [INTRODUCTION, write_table(("Environment variable", "Sets"), [*environment, PERCENTAGE])]
     parts += ["\n\n".join((*TOP, _write_table(list_keys())))]
     parts += _write_sections(list_keys(), {}, 2)

@@ -42,7 +42,7 @@ async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeU
 
     host = upstream.url.removeprefix("http://").removesuffix("/v1")
     same = {"upstream": host, "token_ratio": 1.0, "calibrated": False, "samples": 0, "vocabulary": "o200k_base"}
-    same |= {"mean_error": 0.0, "learned": []}
+    same |= {"mean_error": 0.0, "learned": [], "mode": "enforce"}
     assert await _look(client, proxy) == {
         "models": [
             same | {"model": "mine", "window_tokens": 9000, "window_from": "configured"},

@@ -26,7 +26,7 @@ _PATH = re.compile(r"chat/completions")
 ALLOWED = {
     ("proxy/config/sections/compaction.py", "chat/completions"): "paths that a user need not name",
     ("proxy/config/sections/compaction.py", "messages"): "the name of a dialect",
-    ("proxy/config/checks.py", "tools"): "a key of the configuration",
+    ("proxy/config/assembly/checks.py", "tools"): "a key of the configuration",
     ("proxy/config/sections/upstream.py", "chat/completions"): "the end of a URL that users must not write",
     ("proxy/config/schema.py", "chat/completions"): "a path that our own pages must keep off",
     ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",

@@ -174,7 +174,7 @@ def test_a_value_from_elsewhere_has_no_line() -> None:
     assert find_problems(text, "listen=h", "defaults.tools={a: {dedupe: 4}, a: {}}", TRIMTAB_UPSTREAM="h") == [
         "defaults.tools.a: the key appears twice",
         "listen: 'h' must be HOST:PORT, with a port from 0 to 65535",
-        "upstream.base_url: 'h' must be an http:// or https:// URL with a host",
+        "upstream.base_url (TRIMTAB_UPSTREAM): 'h' must be an http:// or https:// URL with a host",
         "defaults.tools.a.dedupe: 4 must be true, false or null",
         "upstream.read_timeout_seconds (line 4): 0 must be a number, above 0",
     ]

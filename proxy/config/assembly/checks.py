@@ -6,11 +6,11 @@ Law: a check is skipped if one of its own keys is wrong by itself; all other che
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from proxy.config.assembly.validation import show
 from proxy.config.document import Path, Problem, is_within, name_path
 from proxy.config.globs import covers
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
-from proxy.config.validation import show
 
 WHOLE = 1.0
 """The share that is the whole room."""

@@ -1,0 +1,165 @@
+"""The mode of a model, a share of sessions, and unpaired calls, in each dialect through the running proxy."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+from support.client import SMALL, post
+from support.dialects.to_messages import to_messages
+from support.dialects.to_responses import to_responses
+from support.sessions import make_session
+from upstreams.recording import FakeUpstream
+
+Wire = dict[str, Any]
+PRUNES = (*SMALL, "defaults.overflow_strategy=prune")
+
+
+def _to_chat(session: Wire, *, model: str) -> Wire:
+    return {"model": model, **session}
+
+
+class Dialect(NamedTuple):
+    """A path, the function that writes a session in its form, and the member with the session's elements."""
+
+    name: str
+    path: str
+    write: Callable[..., Wire]
+    member: str
+
+
+DIALECTS = (
+    Dialect("chat", "/v1/chat/completions", _to_chat, "messages"),
+    Dialect("responses", "/v1/responses", to_responses, "input"),
+    Dialect("messages", "/v1/messages", to_messages, "messages"),
+)
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])
+
+
+def _make_session(task: str, steps: int = 40) -> Wire:
+    session = make_session(steps)
+    messages = [dict(message) for message in session["messages"]]
+    first = next(message for message in messages if message["role"] == "user")
+    first["content"] = f"{task} {first['content']}"
+    return session | {"messages": messages}
+
+
+@each_dialect
+async def test_observing_one_glob_leaves_that_model_s_bytes_and_not_its_neighbour_s(
+    dialect: Dialect, client, upstream: FakeUpstream, start_proxy, log
+) -> None:
+    """The answer, the log line and the metrics of each say so."""
+    proxy = await start_proxy(*PRUNES, 'models=[{match: "gpt-*", mode: observe}, {match: "gpt*"}]')
+    seen = {}
+    for model in ("gpt-a", "gptb", "other"):
+        body = orjson.dumps(dialect.write(_make_session("Mend it."), model=model))
+        answer, _ = await post(client, proxy.url + dialect.path, body)
+        assert answer.headers["x-trimtab-outcome"] == log.lines[-1]["outcome"]
+        seen[model] = (answer.headers["x-trimtab-outcome"], upstream.requests[-1].body == body)
+        assert "high_water=?1" in answer.headers["x-trimtab-tokens"].split(", ")
+
+    assert seen == {"gpt-a": ("observe", True), "gptb": ("compacted", False), "other": ("compacted", False)}
+    sample = proxy.services.recorder.metrics.registry.get_sample_value
+    labels = {"endpoint": dialect.name, "status": "200"}
+    for match, outcome in (("gpt-*", "observe"), ("gpt*", "compacted")):
+        assert sample("trimtab_requests_total", labels | {"model": match, "outcome": outcome}) == 1
+
+
+@each_dialect
+async def test_a_session_stays_on_its_side_as_it_grows(
+    dialect: Dialect, client, upstream: FakeUpstream, start_proxy
+) -> None:
+    """Two replicas agree at each length, and each side's bytes are what its outcome says."""
+    replicas = [await start_proxy(*PRUNES, "defaults.observe_share=0.5") for _ in range(2)]
+    sides = set()
+    for number in range(6):
+        session, outcomes = _make_session(f"Task {number}."), set()
+        for steps in (2, 30, 40):
+            grown = session | {"messages": session["messages"][: 2 * steps]}
+            body = orjson.dumps(dialect.write(grown, model="m"))
+            for proxy in replicas:
+                answer, _ = await post(client, proxy.url + dialect.path, body)
+                outcome = answer.headers["x-trimtab-outcome"]
+                assert (upstream.requests[-1].body == body) is (outcome in {"observe", "unchanged"})
+                outcomes.add("observe" if outcome == "observe" else "enforce")
+        assert len(outcomes) == 1
+        sides |= outcomes
+    assert sides == {"observe", "enforce"}
+
+
+@each_dialect
+async def test_an_unpaired_request_is_refused_in_the_dialect_s_own_form(
+    dialect: Dialect, client, upstream: FakeUpstream, start_proxy, log
+) -> None:
+    """Nothing is sent upstream. By default it is repaired, which is counted; a paired one passes."""
+    whole = dialect.write(make_session(3), model="m")
+    answered = [index for index, element in enumerate(whole[dialect.member]) if _is_result(element)]
+    broken = whole | {
+        dialect.member: [item for index, item in enumerate(whole[dialect.member]) if index != answered[1]]
+    }
+    refusing, repairing = await start_proxy(*SMALL, "defaults.pairing=refuse"), await start_proxy(*SMALL)
+
+    sent = len(upstream.requests)
+    answer, said = await post(client, refusing.url + dialect.path, broken)
+    error = orjson.loads(said)["error"]
+    assert (answer.status, len(upstream.requests)) == (400, sent)
+    assert error["type"] == "invalid_request_error"
+    assert f"1 call has no result ({dialect.member}[" in error["message"]
+    if dialect.name != "messages":
+        assert (error["code"], error["param"]) == ("unpaired_tool_calls", dialect.member)
+    assert (log.lines[-1]["outcome"], log.lines[-1]["error"]) == ("refused", "unpaired_tool_calls")
+    assert (await post(client, refusing.url + dialect.path, whole))[0].status == 200
+
+    sample = repairing.services.recorder.metrics.registry.get_sample_value
+    for expected in (1, 2):
+        answer, _ = await post(client, repairing.url + dialect.path, broken)
+        assert (answer.status, answer.headers["x-trimtab-decisions"].partition(";")[0]) == (200, "pairing")
+        assert sum(sample("trimtab_repairs_total", {"model": name}) or 0 for name in ("m", "other")) == expected
+
+
+async def test_a_refusal_counts_elements_as_the_client_sent_them(client, start_proxy) -> None:
+    """Items of the client alone are taken out first. They keep their place in the message."""
+    items = [
+        {"type": "ghost_snapshot", "ghost_commit": {"id": "x"}},
+        {"role": "user", "content": "Do it."},
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"role": "user", "content": "And?"},
+    ]
+    proxy = await start_proxy("defaults.pairing=refuse")
+    answer, said = await post(client, f"{proxy.url}/v1/responses", {"model": "m", "input": items})
+    assert answer.status == 400
+    assert "1 call has no result (input[2])" in orjson.loads(said)["error"]["message"]
+    held = {"model": "m", "input": items, "previous_response_id": "resp_1"}
+    assert (await post(client, f"{proxy.url}/v1/responses", held))[0].status == 200
+
+
+async def test_high_water_is_told_once_it_is_reached(client, start_proxy) -> None:
+    """A refused request is above it, too."""
+    proxy = await start_proxy(*PRUNES, "defaults.on_exceeded=error")
+    told = []
+    session = make_session(40)
+    for steps in (1, 10, 20, 30, 40):
+        body = _to_chat(session | {"messages": session["messages"][: 2 * steps]}, model="m")
+        answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", body)
+        told.append("high_water=?1" in answer.headers["x-trimtab-tokens"])
+    assert told == sorted(told)
+    assert set(told) == {False, True}
+    long = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
+    answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", long)
+    assert (answer.status, answer.headers["x-trimtab-tokens"].split(", ")[-1]) == (400, "high_water=?1")
+
+
+def _is_result(element: Wire) -> bool:
+    if element.get("role") == "tool" or element.get("type") == "function_call_output":
+        return True
+    content = element.get("content")
+    return isinstance(content, list) and any(part.get("type") == "tool_result" for part in content)
+
+
+async def test_a_history_that_the_upstream_holds_has_no_side_of_its_own(client, start_proxy) -> None:
+    """Its first message is not known, so it is observed as soon as any session is."""
+    body = {"model": "m", "input": "hi", "previous_response_id": "resp_1"}
+    for share, outcome in ((0, "unchanged"), (0.000001, "observe")):
+        proxy = await start_proxy(f"defaults.observe_share={share}")
+        answer, _ = await post(client, f"{proxy.url}/v1/responses", body)
+        assert answer.headers["x-trimtab-outcome"] == f"{outcome};history=upstream"

@@ -1,0 +1,97 @@
+"""What the variables of the environment and the settings change, and what is told of their mistakes."""
+
+import pytest
+from support.config import find_problems
+
+from proxy.config.load import load_config, load_file
+from proxy.config.schema import Config
+
+FILE = "mode: off\ndefaults: {high_water: 0.5, low_water: 0.1}\nupstreams: {Local: {base_url: 'http://file'}}"
+
+
+def _load(text: str = "", *settings: str, **environment: str) -> Config:
+    return load_config(text, settings=settings, environment=environment)
+
+
+def test_a_variable_lies_over_the_file_and_under_a_setting() -> None:
+    """It sets one key; its neighbours keep what the file says."""
+    variables = {"TRIMTAB_DEFAULTS__HIGH_WATER": "0.7", "TRIMTAB_MODE": "observe", "TRIMTAB_WORKERS": "2"}
+    config = _load(FILE, **variables, TRIMTAB_UPSTREAMS__LOCAL__BASE_URL="http://variable")
+
+    assert (config.defaults.high_water, config.defaults.low_water) == (0.7, 0.1)
+    assert (config.mode, config.workers) == ("observe", 2)
+    assert {name: one.base_url for name, one in config.upstreams.items()} == {"Local": "http://variable"}
+    assert _load(FILE, "defaults.high_water=0.9", **variables).defaults.high_water == 0.9
+
+
+def test_an_empty_variable_sets_nothing() -> None:
+    """Compose files write `NAME=` for what is not set."""
+    assert _load(FILE, TRIMTAB_MODE="", TRIMTAB_DEFAULTS__HIGH_WATER="", TRIMTAB_MODELS="") == _load(FILE)
+
+
+def test_a_list_or_a_mapping_is_written_as_yaml() -> None:
+    """It replaces what the file has there."""
+    config = _load(
+        "models: [{match: a}, {match: b}]",
+        TRIMTAB_MODELS='[{match: "gpt-*", mode: observe}]',
+        TRIMTAB_DEFAULTS__TOOLS='{"mcp__x": {dedupe: false}}',
+    )
+
+    assert [(entry.match, entry.mode) for entry in config.models] == [("gpt-*", "observe")]
+    assert list(config.defaults.tools) == ["mcp__x"]
+
+
+@pytest.mark.parametrize("key", ["123456", "true", "1e5", "a #b", "[a", "a: b", "*x", "&y", "2024-01-01"])
+def test_a_text_is_taken_as_it_stands(key: str) -> None:
+    """A key that YAML would read as a number, or cut at a comment, is the key all the same. Quotes are YAML's."""
+    assert _load(TRIMTAB_DEFAULTS__SUMMARY__MODEL=key).defaults.summary.model == key
+    assert _load(TRIMTAB_DEFAULTS__SUMMARY__MODEL="'x'").defaults.summary.model == "x"
+    assert (
+        _load("defaults: {summary: {model: m}}", TRIMTAB_DEFAULTS__SUMMARY__MODEL="null").defaults.summary.model is None
+    )
+
+
+def test_variables_inside_a_variable_are_replaced_once() -> None:
+    """As in the file. The value that comes in is not searched again."""
+    config = _load(TRIMTAB_UPSTREAM__API_KEY="${KEY}", TRIMTAB_MODELS="[{match: '${M:-a}'}]", KEY="sk-${KEY}")
+
+    assert (config.upstream.api_key, config.models[0].match) == ("sk-${KEY}", "a")
+    assert find_problems("", TRIMTAB_UPSTREAM__API_KEY="${KEY}") == [
+        "upstream.api_key (TRIMTAB_UPSTREAM__API_KEY): ${KEY} is not set in the environment and has no default"
+    ]
+
+
+def test_a_problem_names_the_variable_and_no_secret() -> None:
+    """A setting over the variable, or the file's own mistake elsewhere, is not blamed on it."""
+    secret = "sk-planted\nkey"  # noqa: S105 - not a real secret
+    assert find_problems(FILE, TRIMTAB_DEFAULTS__HIGH_WATER="7") == [
+        "defaults.high_water (TRIMTAB_DEFAULTS__HIGH_WATER): 7 must be auto, or a number above 0 and at most 1"
+    ]
+    assert find_problems("", "defaults.high_water=8", TRIMTAB_DEFAULTS__HIGH_WATER="7") == [
+        "defaults.high_water: 8 must be auto, or a number above 0 and at most 1"
+    ]
+    assert find_problems("", TRIMTAB_MODELS="[{match: a}, {match: b, mod: off}]") == [
+        "models[1].mod (TRIMTAB_MODELS): unknown key; did you mean mode?"
+    ]
+    for name in ("UPSTREAM__API_KEY", "ADMIN_TOKEN", "CLIENT_KEYS", "UPSTREAM__PROXY", "UPSTREAMS"):
+        problems = find_problems("", **{f"TRIMTAB_{name}": secret})
+        assert problems
+        assert all(f"TRIMTAB_{name}" in problem for problem in problems)
+        assert not any("planted" in problem for problem in problems)
+
+
+def test_a_section_that_the_file_has_as_another_value_is_told() -> None:
+    """Nothing is overwritten by guess. A section that is null is an empty one."""
+    assert find_problems("defaults: {tidy: false}", TRIMTAB_DEFAULTS__TIDY__TABLES="true") == [
+        "TRIMTAB_DEFAULTS__TIDY__TABLES: tidy is not a section in the file"
+    ]
+
+
+def test_a_file_is_read_with_the_process_s_variables(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`serve`, a reload and `check` use this; a process's environment does not change while it runs."""
+    file = tmp_path / "trimtab.yaml"
+    file.write_text(FILE, encoding="utf-8")
+    monkeypatch.setenv("TRIMTAB_DEFAULTS__HIGH_WATER", "0.7")
+
+    assert load_file(file).defaults.high_water == 0.7
+    assert load_file(file, may_be_empty=False) == load_file(file)
