@@ -35,6 +35,8 @@ from rules.summary.request import Summary
 from rules.text.summary_requests import IN_SYSTEM, IN_USER
 
 ASK = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
+FIRST_CUT = 22
+"""Steps of a session after which the cut stands."""
 DUPLICATES = replace(POLICY, dedupe=True)
 
 
@@ -134,6 +136,17 @@ def test_if_a_cut_stands_the_prefix_is_the_one_before(messages: tuple[Message, .
     if earlier[0].window.cuts == planned.window.cuts and earlier[0].window.prune_stop == planned.window.prune_stop:
         forwarded = earlier[1].conversation.messages
         assert outcome.conversation.messages[: len(forwarded)] == forwarded
+
+
+@pytest.mark.parametrize("steps", range(20, 26))
+def test_it_passes_until_a_cut_stands(steps: int) -> None:
+    """All of these requests fit the window, and some come after the cut."""
+    policy = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
+    before = (*session(steps, result_tokens=80), assistant("Done."), ASK)
+    assert conversation(*before).tokens <= policy.context_window
+    stands = run(conversation(*asked(before)), policy)[0].window.cut is not None
+    assert run(conversation(*before), policy)[0].is_client_compaction is not stands
+    assert stands is (steps >= FIRST_CUT)
 
 
 def test_a_placeholder_that_stands_is_enough() -> None:
