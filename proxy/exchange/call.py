@@ -4,7 +4,7 @@ Law: each of these is derived once for a request. A client's headers make the pr
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -21,6 +21,7 @@ from proxy.http.credentials import keep_credentials
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
 from proxy.state.models.model_policy import ModelView
+from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Codec, Request
 from proxy.wire.dialects import is_bare
 from rules.conversation import Conversation, Decision, Message
@@ -47,6 +48,8 @@ class Call:
     request: without what must not be sent; `cleaned` says what was taken out.
     label: the model's label in the metrics.
     lane: the queue in which the request's work waits for a thread.
+    ledger: where the decisions about this request are written down.
+    attempt: 1 for the first request to the upstream, 2 for the second.
     """
 
     arrival: Arrival
@@ -57,6 +60,8 @@ class Call:
     label: str
     lane: Lane
     cleaned: tuple[Decision, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger, compare=False)
+    attempt: int = 1
 
 
 def choose_route(

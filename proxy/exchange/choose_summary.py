@@ -63,7 +63,7 @@ async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:
     wanted = planned.plan.request
     text = None if wanted is None else await services.summaries.find(wanted, choice.summariser)
     if wanted is None or text is not None:
-        return Chosen(planned, text)
+        return Chosen(planned, text, summariser=choice.summariser)
     return await choice.put_off(planned) or Chosen(planned)
 
 

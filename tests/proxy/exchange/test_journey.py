@@ -9,7 +9,7 @@ from support.journeys import ARRIVAL, DECISIONS, TARGET
 from proxy.compaction.compactor import Compacted
 from proxy.exchange.compact import Attempt
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.serve import Journey
+from proxy.exchange.journey import Journey
 from proxy.http.errors import ContextExceededError, UpstreamUnreachableError
 from proxy.http.relay import Reply
 from proxy.wire.overflow.classify import Overflow
