@@ -21,6 +21,8 @@ from rules.tokens.families import GENERIC, Costs
 from rules.tokens.parts import Parts, count_parts
 from rules.tokens.sections import FindMarks, Sections, count_sections
 
+MAX_FINDS = 64  # chosen: a configuration uses few sets of memory tags
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -88,6 +90,7 @@ class Compactor:
     ) -> None:
         self.count = count
         self._number = number
+        self._finds: dict[tuple[str, ...], FindMarks] = {}
         self._caches = caches = caches or Caches()
         self._counting = Counting(count, caches.known, costs, number)
         self._states = caches.states
@@ -159,8 +162,13 @@ class Compactor:
         return Compacted(pieces, planned.original, (), tokens, tokens, limit, sections, sections)
 
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:
+        if max_chars is None and tags in self._finds:
+            return self._finds[tags]
         spend = self._allow(max_chars).begin().allowance.spend
-        return self._caches.marks_by(tags, self.count, self._number, spend)
+        find = self._caches.marks_by(tags, self.count, self._number, spend)
+        if max_chars is None and len(self._finds) < MAX_FINDS:
+            self._finds[tags] = find
+        return find
 
     def _allow(self, max_chars: int | None) -> Work:
         work = self._works.get(max_chars)

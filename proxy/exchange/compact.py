@@ -63,9 +63,9 @@ class Attempt:
 
 
 async def compact(
-    services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply, ledger: Ledger
+    services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply, ledger: Ledger | None = None
 ) -> Attempt:
-    """Make the first attempt, and write its decisions into the ledger.
+    """Make the first attempt, and write its decisions into the ledger, if there is one.
 
     A client that waits long for a summary gets comments through its `reply`.
     """
@@ -74,6 +74,7 @@ async def compact(
     if request.codec.is_count and services.config.compaction.count_tokens == "passed":
         return Attempt("passed")
     attempt, phases = Attempt("failed_open"), Phases("plan")
+    ledger = Ledger() if ledger is None else ledger
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
             call = replace(await prepare_call(services, arrival, route, request), ledger=ledger)

@@ -94,12 +94,12 @@ class Prompt:
 
     def describe(self) -> dict[str, Any]:
         """The prompt by the names of the log's fields."""
-        original, sent = self.original_sections._asdict(), self.sent_sections._asdict()
+        named = zip(Sections._fields, self.original_sections, self.sent_sections, strict=True)
         fields = {
             "original_tokens": self.original_tokens,
             "sent_tokens": self.sent_tokens,
             "limit_tokens": self.limit_tokens,
-            "sections": {name: {"original": original[name], "sent": sent[name]} for name in original},
+            "sections": {name: {"original": original, "sent": sent} for name, original, sent in named},
             "decisions": [entry.describe() for entry in self.entries],
         }
         if self.summary is not None:

@@ -23,6 +23,8 @@ class Marks(NamedTuple):
 FindMarks = Callable[[str], Marks]
 """Returns the marks of a text, as `find_marks` does for the policy's memory tags."""
 NO_MARKS = Marks()
+# Reading a member of an enumeration takes as long as all else that is done for most messages.
+_SYSTEM, _USER, _ASSISTANT, _TOOL = Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL
 
 
 class Sections(NamedTuple):
@@ -59,16 +61,18 @@ def scale_parts(parts: Iterable[int], ratio: float) -> list[int]:
 def count_sections(conversation: Conversation, find: FindMarks) -> Sections:
     """The sections of a transcript, in our tokens."""
     messages = conversation.messages
-    leading, last = count_systems(messages), find_current(messages)
-    system = conversation.fixed_tokens + sum([message.tokens for message in messages[:leading]])
-    memory = summary = 0
-    for message in messages[leading:]:
-        if message.role is not Role.TOOL:
-            marks = find_in_message(message, find)
-            if marks is not NO_MARKS:
-                memory += marks.memory
-                summary += marks.summary
-    current = 0 if last is None else messages[last].tokens - sum(find_in_message(messages[last], find))
+    leading = count_systems(messages)
+    system = conversation.fixed_tokens
+    for message in messages[:leading]:
+        system += message.tokens
+    memory = summary = current = 0
+    # Most messages of a long transcript are the assistant's and results, so these are left out first.
+    for message in [one for one in messages[leading:] if one.role is not _TOOL and _may_have_marks(one)]:
+        marks = find_in_message(message, find)
+        memory += marks.memory
+        summary += marks.summary
+        if message.role is _USER and not _is_ours(message):
+            current = message.tokens - marks.memory - marks.summary
     recent = conversation.tokens - system - memory - summary - current
     return Sections(system, summary, memory, recent, current)
 
@@ -76,7 +80,7 @@ def count_sections(conversation: Conversation, find: FindMarks) -> Sections:
 def count_systems(messages: Sequence[Message]) -> int:
     """The number of system and developer messages before the first other message."""
     for index, message in enumerate(messages):
-        if message.role is not Role.SYSTEM:
+        if message.role is not _SYSTEM:
             return index
     return len(messages)
 
@@ -85,7 +89,7 @@ def find_current(messages: Sequence[Message]) -> int | None:
     """The index of the last user message; None if there is none. Messages of trimtab's own do not count."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if message.role is Role.USER and not _is_ours(message):
+        if message.role is _USER and not _is_ours(message):
             return index
     return None
 
@@ -97,13 +101,19 @@ def _is_ours(message: Message) -> bool:
     return message.texts[0] == GO_ON or message.texts[0].startswith(INTRODUCTION)
 
 
+def _may_have_marks(message: Message) -> bool:
+    """Whether it is of a role that has memory, or begins with a summary, which may have the assistant's role."""
+    if message.role is _ASSISTANT:
+        return bool(message.texts) and message.texts[0].startswith(INTRODUCTION)
+    return message.role is not _TOOL
+
+
 def find_in_message(message: Message, find: FindMarks) -> Marks:
     """The marks of a message behind the leading system messages; together at most the message's tokens."""
-    role, texts = message.role, message.texts
-    if role is Role.TOOL or (role is Role.ASSISTANT and not (texts and texts[0].startswith(INTRODUCTION))):
+    if not _may_have_marks(message):
         return NO_MARKS
     memory = summary = 0
-    for text in texts:
+    for text in message.texts:
         marks = find(text)
         if marks is not NO_MARKS:
             memory += marks.memory
@@ -119,10 +129,12 @@ def find_marks(text: str, tags: Sequence[str], count: CountTokens) -> Marks:
 
     Memory within a summary belongs to the summary. The time is linear in the text's length for each tag.
     """
+    if is_client_summary(text):
+        return Marks(0, count(text))
+    if "</" not in text and "[" not in text:  # by far the most texts, and quicker than what follows
+        return NO_MARKS
     if INTRODUCTION in text:
         spans = _find_summaries(text)
-    elif is_client_summary(text):
-        return Marks(0, count(text))
     else:
         blocks = find_memory(text, tags)
         return Marks(sum([count(text[start:stop]) for start, stop in blocks]), 0) if blocks else NO_MARKS

@@ -31,7 +31,6 @@ from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.service import Summaries
 from proxy.state.tenancy import Tenancy
-from proxy.telemetry.ledger import Ledger
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request
@@ -147,7 +146,7 @@ class Stages:
     async def attempt(self, request: Request, **headers: str) -> Attempt:
         """The first attempt of a request."""
         route = self.route(request.model, **headers)
-        return await compact(self.services, arrive(**headers), route, request, make_reply(), Ledger())
+        return await compact(self.services, arrive(**headers), route, request, make_reply())
 
     async def settle(self) -> None:
         """Wait until no facts about models are being learned."""
