@@ -92,8 +92,9 @@ def count(
 ) -> None:
     """Count the tokens of a request body, by section. No network is used.
 
-    FILE (or standard input) holds the body. The sections are: system, tools, memory, summary, user, assistant, tool
-    results and format.
+    FILE (or standard input) holds the body. The sections are: system, summary, memory, recent and current. Beside them
+    there is a finer view, the parts: system, tools, memory, summary, user, assistant, tool results and format. Both add
+    up to all tokens.
     """
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)

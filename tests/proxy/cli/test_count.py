@@ -92,12 +92,13 @@ def test_lines_answer_to_lines() -> None:
 
 
 def test_a_table_is_for_people() -> None:
-    """It has a row for each section and one for the sum."""
+    """It has a row for each section and each part, and one for the sum."""
     result = _count("--table", input_bytes=orjson.dumps(HELLO))
 
     assert result.exit_code == 0
     rows = [line.split("│")[1:4] for line in result.stdout.splitlines() if line.startswith("│")]
-    assert [cell.strip() for cell in rows[4]] == ["user", "6", "66.7%"]
+    assert [cell.strip() for cell in rows[4]] == ["current", "6", "66.7%"]
+    assert [cell.strip() for cell in rows[9]] == ["user", "6", "66.7%"]
     assert [cell.strip() for cell in rows[-1]] == ["all", "9", ""]
 
 

@@ -85,6 +85,16 @@ TRUNCATED = {
 }
 REQUEST = {"requests_total{chat,m*,compacted,200}": 1}
 TIMES = {"upstream_seconds_sum{m*}": 2.5}
+SECTIONS = {
+    "section_tokens_total{m*,system,original}": 100,
+    "section_tokens_total{m*,memory,original}": 50,
+    "section_tokens_total{m*,recent,original}": 800,
+    "section_tokens_total{m*,current,original}": 50,
+    "section_tokens_total{m*,system,sent}": 100,
+    "section_tokens_total{m*,summary,sent}": 30,
+    "section_tokens_total{m*,recent,sent}": 328,
+    "section_tokens_total{m*,current,sent}": 50,
+}
 
 
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
