@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 
 from proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
-from proxy.compaction.compactor import Compacted, scale
+from proxy.compaction.compactor import Compacted
 from proxy.compaction.pool import Compactors
+from proxy.compaction.refusal import scale_decision
 from proxy.config.load import load_file
 from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.logs import configure_log, get_log
@@ -35,7 +36,8 @@ def compact(requests: Requests, *, explain: bool, config_path: Path | None, sett
         compactor = compactors.choose(view.settings, request.model)
         left, dropped = compactor.drop_tools(request, view.settings.drop_tools)
         compacted = compactor.apply(compactor.plan(left, view.policy), None)
-        compacted = compacted.add_cleaned(tuple(scale(decision, view.policy.token_ratio) for decision in dropped))
+        ratio = view.policy.token_ratio
+        compacted = compacted.add_cleaned(tuple(scale_decision(decision, ratio) for decision in dropped))
         click.echo(compacted.body, nl=requests.jsonl)
         if explain:
             _explain(place, compacted)

@@ -1,8 +1,9 @@
 """`trimtab count`: counts a request's tokens by section, and prints them as JSON or as a table."""
 
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
@@ -23,6 +24,7 @@ from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.codec import Request
 from proxy.wire.dialects import DEFAULT
 from rules.tokens.families import find_family
+from rules.tokens.parts import Parts
 from rules.tokens.sections import Sections
 
 
@@ -31,34 +33,45 @@ class Tally:
     """The tokens of one request, as its model is expected to count them.
 
     vocabulary: name of the vocabulary that counted, or `heuristic`.
-    tokens: the sum of all sections.
+    tokens: the sum of all sections, and of all parts.
     """
 
     model: str
     vocabulary: str
     tokens: int
     sections: Sections
+    parts: Parts
 
     @classmethod
     def of(cls, request: Request, model: str, config: Config, compactors: Compactors) -> "Tally":
         """Count a request as `model` would, whatever model the request names."""
         family, settings = find_family(model), config.policy_for(model)
-        raw = compactors.choose(settings, model).count_sections(request)
-        scaled = Sections(**{key: round(family.ratio * tokens) for key, tokens in asdict(raw).items()})
-        return cls(model, compactors.name_vocabulary(settings, model), scaled.tokens, scaled)
+        counted = compactors.choose(settings, model).count_sections(request, settings.memory.tags)
+        sections, parts = counted[0].scale(family.ratio), counted[1].scale(family.ratio)
+        return cls(model, compactors.name_vocabulary(settings, model), sections.tokens, sections, parts)
+
+    def describe(self) -> dict[str, Any]:
+        """The tally as it is printed in JSON."""
+        return {
+            "model": self.model,
+            "vocabulary": self.vocabulary,
+            "tokens": self.tokens,
+            "sections": self.sections._asdict(),
+            "parts": self.parts._asdict(),
+        }
 
     def print_table(self) -> None:
-        """Print a row for each section and one for the sum."""
+        """Print a row for each section, one for each part, and one for the sum."""
         from rich.console import Console  # noqa: PLC0415 - `serve` does not need it
         from rich.table import Table  # noqa: PLC0415 - the same
 
         table = Table("section", "tokens", "share", title=f"{self.model or 'no model'}, counted by {self.vocabulary}")
         table.columns[1].justify = table.columns[2].justify = "right"
-        for section in fields(self.sections):
-            tokens = getattr(self.sections, section.name)
-            share = f"{tokens / self.tokens:.1%}" if self.tokens else ""
-            table.add_row(section.name.replace("_", " "), f"{tokens:,}", share)
-        table.add_section()
+        for shown in (self.sections, self.parts):
+            for name, tokens in shown._asdict().items():
+                share = f"{tokens / self.tokens:.1%}" if self.tokens else ""
+                table.add_row(name.replace("_", " "), f"{tokens:,}", share)
+            table.add_section()
         table.add_row("all", f"{self.tokens:,}", "")
         Console().print(table)
 
@@ -79,8 +92,9 @@ def count(
 ) -> None:
     """Count the tokens of a request body, by section. No network is used.
 
-    FILE (or standard input) holds the body. The sections are: system, tools, memory, summary, user, assistant, tool
-    results and format.
+    FILE (or standard input) holds the body. The sections are: system, summary, memory, recent and current. Beside them
+    there is a finer view, the parts: system, tools, memory, summary, user, assistant, tool results and format. Both add
+    up to all tokens.
     """
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)
@@ -92,7 +106,7 @@ def count(
         if as_table if as_table is not None else sys.stdout.isatty() and not requests.jsonl:
             tally.print_table()
         else:
-            click.echo(orjson.dumps(asdict(tally)))
+            click.echo(orjson.dumps(tally.describe()))
 
     nothing = orjson.dumps({"error": f"not a {requests.dialect or DEFAULT.name} request"})
     for_each_request(requests, work, lambda _: nothing)

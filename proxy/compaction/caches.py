@@ -6,6 +6,7 @@ time of an answer would show what other tenants have sent.
 All bounds below are chosen: together they fit `limits.max_memory_bytes` at its default (proxy/memory.py).
 """
 
+from collections.abc import Callable
 from copy import copy
 from sys import getsizeof
 
@@ -14,10 +15,11 @@ from proxy.wire.content.tool_lists import ListKey
 from proxy.wire.content.tool_lists import Shortened as ShortList
 from proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
 from proxy.wire.transcript.known import FixedTokens, Known, weigh_element
-from rules.conversation import Message
+from rules.conversation import CountTokens, Message
 from rules.pipeline.transcript_state import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
+from rules.tokens.sections import FindMarks, Marks, find_marks
 
 UNUSED_SHARE = 1 / 8
 """Share of most caches for entries that were never used again. Chosen: an entry that is never used again is evicted
@@ -32,6 +34,10 @@ SKETCHES_BYTES = 32 * 1024 * 1024
 """Sketches of texts, by which similar results are found. Most of these texts belong to cached messages."""
 DIFFS_BYTES = 8 * 1024 * 1024
 """Diffs between similar results."""
+MARKS_BYTES = 4 * 1024 * 1024
+"""Long texts of users and systems, with the memory and the summaries in them."""
+MIN_MARKED_CHARS = 512
+"""A shorter text is searched for memory and summaries at each request. Measured: that is quicker than a look-up."""
 BEGINNINGS_BYTES = 64 * 1024 * 1024
 """The newest bodies, whole: enough for some forty sessions of 400 kB. Of other bodies only the messages are known."""
 STATES_BYTES = 144 * 1024 * 1024
@@ -52,6 +58,7 @@ ALL_BYTES = (
     + SKETCHES_BYTES
     + DIFFS_BYTES
     + STATES_BYTES
+    + MARKS_BYTES
     + BEGINNINGS_BYTES
 )
 
@@ -68,6 +75,8 @@ def _make_memos(scale: float) -> "tuple[_Elements, _Fixed]":
     )
 
 
+MarksKey = tuple[int, tuple[str, ...], str]
+"""The counter, the memory tags, the text."""
 _Elements = BytesLRU[tuple[int, bytes], tuple[Message, ...]]
 _Fixed = BytesLRU[tuple[int, tuple[bytes, ...]], FixedTokens]
 
@@ -92,6 +101,9 @@ class Caches:
         self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(
             int(scale * STATES_BYTES), _weigh_state, unused_share=UNUSED_SHARE, is_used=lambda state: state.is_grown
         )
+        self.marks: BytesLRU[MarksKey, Marks] = BytesLRU(
+            int(scale * MARKS_BYTES), lambda key, _: getsizeof(key[2]), unused_share=2 * UNUSED_SHARE
+        )
         self.begun: BytesLRU[tuple[str, bytes], tuple[Beginning, ...]] = BytesLRU(
             int(scale * BEGINNINGS_BYTES),
             weigh_beginnings,
@@ -110,15 +122,38 @@ class Caches:
         made.known = Known(made.elements, made.fixed)
         made.results, made.sketches = self.results.share(), self.sketches.share()
         made.diffs, made.states = self.diffs.share(), self.states.share()
-        made.begun, made.tool_lists = self.begun.share(), self.tool_lists.share()
+        made.begun, made.tool_lists, made.marks = self.begun.share(), self.tool_lists.share(), self.marks.share()
         made.beginnings = Beginnings(made.begun, self.beginnings.most_bytes)
         return made
 
     def close(self) -> None:
         """Forget everything, and remember nothing from now on."""
-        for memo in (self.elements, self.fixed, self.results, self.sketches, self.diffs, self.states, self.begun):
+        found = (self.results, self.sketches, self.diffs, self.states, self.marks)
+        for memo in (self.elements, self.fixed, *found, self.begun):
             memo.close()
         self.tool_lists.close()
+
+    def marks_by(
+        self, tags: tuple[str, ...], count: CountTokens, number: int, spend: Callable[[int], None]
+    ) -> FindMarks:
+        """A `find_marks` for these tags that remembers long texts.
+
+        number: identifies `count` among all users of these caches.
+        spend: called with the characters of a long text that is not known, before they are read; it may raise.
+        """
+        marks = self.marks
+
+        def find(text: str) -> Marks:
+            if len(text) < MIN_MARKED_CHARS:
+                return find_marks(text, tags, count)
+            key = number, tags, text
+            found = marks.get(key)
+            if found is None:
+                spend(len(text))
+                found = marks[key] = find_marks(text, tags, count)
+            return found
+
+        return find
 
 
 def _weigh_result(key: ResultKey, shortened: Shortened) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proxy.compaction.caches import Caches
+from proxy.compaction.refusal import RefusedError, add_to_system, refuse, scale_decision
 from proxy.wire.codec import Adapted, Counting, Question, Request
 from proxy.wire.transcript.beginnings import Begun
 from rules.conversation import Conversation, CountTokens, Decision
@@ -14,12 +15,15 @@ from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
-from rules.policy import Policy
+from rules.policy import MEMORY_TAGS, Policy
 from rules.results.work import Work
 from rules.summary.asking.prompts import write_inline_prompt
 from rules.summary.request import Summary, SummaryRequest
 from rules.tokens.families import GENERIC, Costs
-from rules.tokens.sections import Sections, count_sections
+from rules.tokens.parts import Parts, count_parts
+from rules.tokens.sections import FindMarks, Sections, count_sections
+
+MAX_FINDS = 64  # chosen: a configuration uses few sets of memory tags
 
 DROP_TOOLS = "drop_tools"
 """Name of the rule in decisions."""
@@ -28,12 +32,16 @@ FindBegun = Callable[[bytes], Begun | None]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A decoded and planned request; only the summary of `plan.request` is missing."""
+    """A decoded and planned request; only the summary of `plan.request` is missing.
+
+    sections: of the client's prompt, in our tokens.
+    """
 
     request: Request
     original: Conversation
     policy: Policy
     plan: Plan
+    sections: Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,7 @@ class Compacted:
     pieces: the body to send, in pieces; the client's own bytes if no rule acted.
     forwarded: the conversation in that body; its token counts are ours.
     original_tokens, sent_tokens, limit_tokens: in the model's own tokens, as far as its ratio is known.
+    original_sections, sent_sections: the sections of which the first two are the sums.
     headers: to send in addition, because of the changes.
     """
 
@@ -52,6 +61,8 @@ class Compacted:
     original_tokens: int
     sent_tokens: int
     limit_tokens: int
+    original_sections: Sections
+    sent_sections: Sections
     headers: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -64,13 +75,26 @@ class Compacted:
         if not decisions:
             return self
         original_tokens = self.original_tokens + sum(decision.saved_tokens for decision in decisions)
-        return replace(self, decisions=(*decisions, *self.decisions), original_tokens=original_tokens)
+        return replace(
+            self,
+            decisions=(*decisions, *self.decisions),
+            original_tokens=original_tokens,
+            original_sections=add_to_system(self.original_sections, decisions),
+        )
 
 
-def describe_refused(request: Request, error: LimitExceededError) -> Compacted:
+def describe_refused(request: Request, error: RefusedError) -> Compacted:
     """The figures of a request that was refused."""
-    nothing = Conversation((), 0, ())
-    return Compacted((request.body,), nothing, error.decisions, error.original_tokens, error.tokens, error.limit)
+    return Compacted(
+        pieces=(request.body,),
+        forwarded=Conversation((), 0, ()),
+        decisions=error.decisions,
+        original_tokens=error.original_tokens,
+        sent_tokens=error.tokens,
+        limit_tokens=error.limit,
+        original_sections=error.original_sections,
+        sent_sections=error.sections,
+    )
 
 
 class Compactor:
@@ -83,7 +107,9 @@ class Compactor:
         self, count: CountTokens, costs: Costs = GENERIC.costs, *, caches: Caches | None = None, number: int = 0
     ) -> None:
         self.count = count
-        caches = caches or Caches()
+        self._number = number
+        self._finds: dict[tuple[str, ...], FindMarks] = {}
+        self._caches = caches = caches or Caches()
         self._counting = Counting(count, caches.known, costs, number, caches.tool_lists)
         self._states = caches.states
         # By `max_chars`; callers use only a few values.
@@ -127,16 +153,17 @@ class Compactor:
             work=self._allow(max_chars),
             states=self._states,
         )
-        return Planned(request, planned.original, policy, planned)
+        sections = count_sections(planned.original, self._find_marks(policy.memory_tags, max_chars))
+        return Planned(request, planned.original, policy, planned, sections)
 
     def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
         """Carry out a plan. `summary`: the one that the plan asked for; None for the digest.
 
-        Raises LimitExceededError if the policy refuses the request, UndecodableError if the body cannot be spliced, and
+        Raises RefusedError if the policy refuses the request, UndecodableError if the body cannot be spliced, and
         LargeWorkError if more than `max_chars` of results were not compared before.
         """
-        ratio = planned.policy.token_ratio
-        limit = planned.plan.model_limit
+        ratio, limit = planned.policy.token_ratio, planned.plan.model_limit
+        find = self._find_marks(planned.policy.memory_tags, max_chars)
         try:
             outcome = apply(
                 planned.plan,
@@ -147,29 +174,40 @@ class Compactor:
                 states=self._states,
             )
         except LimitExceededError as error:
-            decisions = [scale(decision, ratio) for decision in error.decisions]
-            original, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
-            window = planned.policy.context_window
-            raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
-        original_tokens = round(ratio * planned.original.tokens)
+            raise refuse(error, planned.sections, find, limit_tokens=limit, ratio=ratio) from error
         is_same, request = outcome.conversation is planned.original, planned.request
+        original = planned.sections.scale(ratio)
+        sent = original if is_same else count_sections(outcome.conversation, find).scale(ratio)
         adapted = Adapted(request.codec.encode(request, planned.original, outcome.conversation))
         if not is_same:
             adapted = request.codec.adapt(request, outcome.conversation, adapted.pieces)
         return Compacted(
             pieces=adapted.pieces,
             forwarded=outcome.conversation,
-            decisions=(*(scale(decision, ratio) for decision in outcome.decisions), *adapted.decisions),
-            original_tokens=original_tokens,
-            sent_tokens=original_tokens if is_same else round(ratio * outcome.conversation.tokens),
+            decisions=(*(scale_decision(decision, ratio) for decision in outcome.decisions), *adapted.decisions),
+            original_tokens=original.tokens,
+            sent_tokens=sent.tokens,
             limit_tokens=limit,
+            original_sections=original,
+            sent_sections=sent,
             headers=adapted.headers,
         )
 
     def leave_alone(self, planned: Planned) -> Compacted:
         """The result of `apply` for an empty plan."""
-        tokens = round(planned.policy.token_ratio * planned.original.tokens)
-        return Compacted((planned.request.body,), planned.original, (), tokens, tokens, planned.plan.model_limit)
+        sections = planned.sections.scale(planned.policy.token_ratio)
+        tokens, pieces = sections.tokens, (planned.request.body,)
+        limit = planned.plan.model_limit
+        return Compacted(pieces, planned.original, (), tokens, tokens, limit, sections, sections)
+
+    def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:
+        if max_chars is None and tags in self._finds:
+            return self._finds[tags]
+        spend = self._allow(max_chars).begin().allowance.spend
+        find = self._caches.marks_by(tags, self.count, self._number, spend)
+        if max_chars is None and len(self._finds) < MAX_FINDS:
+            self._finds[tags] = find
+        return find
 
     def _allow(self, max_chars: int | None) -> Work:
         work = self._works.get(max_chars)
@@ -177,19 +215,14 @@ class Compactor:
             work = self._works[max_chars] = replace(self._works[None], max_chars=max_chars)
         return work
 
-    def count_sections(self, request: Request) -> Sections:
-        """Tokens of the request by section. Raises UndecodableError."""
+    def count_sections(self, request: Request, memory_tags: tuple[str, ...] = MEMORY_TAGS) -> tuple[Sections, Parts]:
+        """Tokens of the request by section, and by speaker and kind. Raises UndecodableError."""
         format_tokens = request.codec.count_format(request, self._counting)
-        return count_sections(request.codec.decode(request, self._counting), self.count, format_tokens=format_tokens)
+        conversation, find = request.codec.decode(request, self._counting), self._find_marks(memory_tags)
+        return count_sections(conversation, find), count_parts(conversation, find, format_tokens=format_tokens)
 
     def ask_behind(
         self, request: Request, prefix: Conversation, wanted: SummaryRequest, question: Question
     ) -> bytes | None:
         """Make the body that asks for a summary after forwarded messages; None if the request does not allow it."""
         return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
-
-
-def scale(decision: Decision, ratio: float) -> Decision:
-    """Convert a decision to the model's own tokens."""
-    before, after = round(ratio * decision.tokens_before), round(ratio * decision.tokens_after)
-    return replace(decision, tokens_before=before, tokens_after=after)

@@ -4,14 +4,15 @@ Law: each of these is derived once for a request. A client's headers make the pr
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxy.compaction.compactor import Compactor, scale
+from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import Lane
+from proxy.compaction.refusal import scale_decision
 from proxy.config.policies.control import MODES
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
@@ -22,6 +23,7 @@ from proxy.http.credentials import keep_credentials
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
 from proxy.state.models.model_policy import ModelView
+from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Codec, Request
 from proxy.wire.dialects import is_bare
 from rules.conversation import Conversation, Decision, Message
@@ -51,6 +53,8 @@ class Call:
     request: without what must not be sent; `cleaned` says what was taken out, in our tokens.
     label: the model's label in the metrics.
     lane: the queue in which the request's work waits for a thread.
+    ledger: where the decisions about this request are written down.
+    attempt: 1 for the first request to the upstream, 2 for the second.
     """
 
     arrival: Arrival
@@ -61,6 +65,8 @@ class Call:
     label: str
     lane: Lane
     cleaned: tuple[Decision, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger, compare=False)
+    attempt: int = 1
 
     @property
     def cleaned_tokens(self) -> int:
@@ -69,7 +75,7 @@ class Call:
 
     def scale_cleaned(self) -> tuple[Decision, ...]:
         """The decisions about what was taken out, in the model's own tokens."""
-        return tuple(scale(decision, self.view.policy.token_ratio) for decision in self.cleaned)
+        return tuple(scale_decision(decision, self.view.policy.token_ratio) for decision in self.cleaned)
 
 
 def choose_route(

@@ -18,6 +18,7 @@ from proxy.http.headers import keep_for_provider, request_headers
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
+from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.routing.endpoints import MESSAGES
 from proxy.wire.routing.model import replace_deployment
@@ -63,8 +64,18 @@ async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:
     wanted = planned.plan.request
     text = None if wanted is None else await services.summaries.find(wanted, choice.summariser)
     if wanted is None or text is not None:
-        return Chosen(planned, text)
+        return Chosen(planned, text, summariser=choice.summariser)
     return await choice.put_off(planned) or Chosen(planned)
+
+
+def name_summary(chosen: Chosen, compacted: Compacted) -> UsedSummary | None:
+    """The stored summary in a compacted request; None if no cut was carried out, or its text is not stored."""
+    wanted, summariser = chosen.planned.plan.request, chosen.summariser
+    if chosen.text is None or wanted is None or summariser is None:
+        return None
+    kind = "summarise" if chosen.text.by_model else "digest"
+    cut = next((decision for decision in compacted.decisions if decision.rule == kind), None)
+    return None if cut is None else UsedSummary(summariser.name_summary(wanted.key), kind, cut.messages)
 
 
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:

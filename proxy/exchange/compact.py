@@ -10,9 +10,10 @@ from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
+from proxy.compaction.refusal import RefusedError, add_cleaned, describe_excess, write_cost
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, Route, find_credentials_for, settle_mode
-from proxy.exchange.choose_summary import Chosen, choose_text, find_text
+from proxy.exchange.choose_summary import Chosen, choose_text, find_text, name_summary
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import (
@@ -25,8 +26,9 @@ from proxy.http.errors import (
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
+from proxy.telemetry.ledger import Ledger, UsedSummary
 from proxy.wire.codec import Request, UndecodableError, Unsent
-from rules.pipeline.exceeded import LimitExceededError
+from rules.conversation import Decision
 from rules.policy import Policy
 from rules.results.pairing import describe_unpaired, find_unpaired
 from rules.window.room import HEAD_STEPS
@@ -49,6 +51,7 @@ class Attempt:
     compacted: also set for a request that is refused.
     body: what goes out, in pieces; None for the client's own bytes.
     refusal: our own error, if the policy refuses a request that cannot fit, or if no thread was free.
+    summary: the stored summary in what is sent; None if there is none.
     lesson: what to learn if this second attempt succeeds.
     is_test: the request goes out as if nothing had been learned, to test a lesson.
     seconds: name and duration of each phase, in order.
@@ -60,22 +63,28 @@ class Attempt:
     compacted: Compacted | None = None
     body: tuple[bytes, ...] | None = None
     refusal: ProxyError | None = None
+    summary: UsedSummary | None = None
     lesson: Lesson | None = None
     is_test: bool = False
     seconds: tuple[tuple[str, float], ...] = ()
 
 
-async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
-    """Make the first attempt. A client that waits long for a summary gets comments through its `reply`."""
+async def compact(
+    services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply, ledger: Ledger | None = None
+) -> Attempt:
+    """Make the first attempt, and write its decisions into the ledger, if there is one.
+
+    A client that waits long for a summary gets comments through its `reply`.
+    """
     if route.target.mode == "off":
         return Attempt("off")
     if request.codec.is_count and services.config.compaction.count_tokens == "passed":
         return Attempt("passed")
     attempt, phases = Attempt("failed_open"), Phases("plan")
-    call: Call | None = None
+    ledger = Ledger() if ledger is None else ledger
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
-            call = await prepare_call(services, arrival, route, request)
+            call = replace(await prepare_call(services, arrival, route, request), ledger=ledger)
             try:
                 call = await _drop_tools(services, await _clean(services, call))
                 planned, size_bytes = await _plan(services, call, phases)
@@ -87,7 +96,7 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
                     attempt = Attempt("enforce", call, refusal=unpaired)
             except BusyError:
                 attempt = give_way(call)
-            except LimitExceededError as error:
+            except RefusedError as error:
                 attempt = _refuse(call, error)
     except UndecodableError:
         attempt = Attempt("undecodable")
@@ -132,14 +141,6 @@ async def _drop_tools(services: Services, call: Call) -> Call:
     return replace(call, request=left, cleaned=(*call.cleaned, *decisions)) if decisions else call
 
 
-def _add_to_refused(call: Call, error: LimitExceededError) -> LimitExceededError:
-    """The refusal with the decisions about what must not be sent, and its tokens."""
-    cleaned = call.scale_cleaned()
-    original = error.original_tokens + sum(decision.saved_tokens for decision in cleaned)
-    decisions = (*cleaned, *error.decisions)
-    return LimitExceededError(original, error.tokens, error.limit, window=error.window, decisions=decisions)
-
-
 async def _find_unpaired(
     services: Services, call: Call, request: Request, planned: Planned
 ) -> UnpairedToolCallsError | None:
@@ -159,10 +160,10 @@ async def _find_unpaired(
     return UnpairedToolCallsError(describe_unpaired(unpaired, conversation.origins, param), param) if unpaired else None
 
 
-def _refuse(call: Call, error: LimitExceededError) -> Attempt:
+def _refuse(call: Call, error: RefusedError) -> Attempt:
     """The attempt for a request that cannot fit: refused, or forwarded unchanged if it is only observed."""
-    error = _add_to_refused(call, error)
-    mode, excess = call.route.target.mode, ContextExceededError(_describe_excess(error), error.tokens, error.limit)
+    mode, cost = call.route.target.mode, write_cost(error, call.ledger.entries)
+    excess = ContextExceededError(describe_excess(error), error.tokens, error.limit, cost)
     compacted = describe_refused(call.request, error)
     return Attempt(mode, call, compacted=compacted, refusal=excess if mode == "enforce" else None)
 
@@ -173,18 +174,20 @@ async def _carry_out_first(
     """Make the attempt from a plan that was made with what was learned about the model.
 
     The attempt ignores a lesson that is due for a test, and all lessons if the request does not fit with them. Raises
-    LimitExceededError, but never because of a lesson alone. Raises UndecodableError.
+    RefusedError, but never because of a lesson alone. Raises UndecodableError.
     """
-    refused: LimitExceededError | None = None
+    refused: RefusedError | None = None
     try:
         if planned.plan.is_empty and call.route.target.mode == "enforce":
             compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned())
+            call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
             outcome = "compacted" if call.cleaned else "unchanged"
             return Attempt(outcome, call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
         if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
+        _note_test(call, planned)
         view = call.view.doubt(services.config)
-    except LimitExceededError as error:
+    except RefusedError as error:
         if not call.view.has_learned:
             raise
         refused, view = error, call.view.forget(services.config)
@@ -192,7 +195,7 @@ async def _carry_out_first(
     try:
         planned, size_bytes = await _plan(services, trial, phases)
         attempt = await carry_out(services, trial, planned, reply, phases, size_bytes=size_bytes)
-    except LimitExceededError:
+    except RefusedError:
         if refused is None:
             raise
         raise refused from None  # the refusal with learned limits names the better numbers
@@ -231,7 +234,10 @@ async def _weigh(services: Services, call: Call) -> int:
 async def carry_out(
     services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
 ) -> Attempt:
-    """Carry out a plan. Raises LimitExceededError if the policy refuses, UndecodableError if splicing fails."""
+    """Carry out a plan, and write its decisions into the ledger.
+
+    Raises RefusedError if the policy refuses, UndecodableError if splicing fails.
+    """
     chosen = Chosen(planned)
     if planned.plan.request is not None or planned.plan.prefetch is not None:
         if call.request.codec.is_count:
@@ -241,13 +247,29 @@ async def carry_out(
     with phases.timed("apply"):
         text = chosen.text
         work = partial(call.compactor.apply, chosen.planned, text)
-        compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+        try:
+            compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+        except RefusedError as error:
+            refused = add_cleaned(error, call.scale_cleaned())
+            call.ledger.note(call.attempt, refused.limit, refused.decisions)
+            raise refused from None
     compacted = compacted.add_cleaned(call.scale_cleaned())
+    call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"
     body = compacted.pieces if call.route.target.mode == "enforce" else None
-    return Attempt(outcome, call, chosen, compacted, body, seconds=phases.seconds)
+    summary = name_summary(chosen, compacted) if body is not None else None
+    return Attempt(outcome, call, chosen, compacted, body, summary=summary, seconds=phases.seconds)
+
+
+def _note_test(call: Call, planned: Planned) -> None:
+    """Write down that the plan for a learned limit gives way to a test of that limit."""
+    compacted = call.compactor.leave_alone(planned)
+    reason = "a cut for the learned limit, which this request tests instead"
+    tokens = compacted.original_tokens
+    replaced = Decision("lesson_test", reason, tokens, tokens, 0, 0)
+    call.ledger.note(call.attempt, compacted.limit_tokens, [replaced])
 
 
 def give_way(call: Call) -> Attempt:
@@ -269,16 +291,3 @@ def surely_stays(request: Request, policy: Policy) -> bool:
     # All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
     room = limit - most_tokens - limit // HEAD_STEPS
     return most_tokens < policy.high_water * room
-
-
-def _describe_excess(error: LimitExceededError) -> str:
-    done = ", ".join(f"{decision.rule} saved {decision.saved_tokens}" for decision in error.decisions)
-    # OpenAI's own wording, which clients look for.
-    return (
-        f"This model's maximum context length is {error.window} tokens."
-        f" However, your messages resulted in {error.tokens} tokens after compaction ({done or 'nothing helped'})."
-        f" {error.window - error.limit} tokens of the window are reserved for the completion,"
-        f" which leaves a limit of {error.limit} tokens for the prompt."
-        " Please reduce the length of the newest messages, or of what is always kept:"
-        " system messages, tools, the first user message."
-    )

@@ -61,7 +61,8 @@ async def _plan_again(
     if lesson is None:
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request)
-    again = replace(again, view=replace(again.view, policy=lesson.apply(again.view.policy)), cleaned=call.cleaned)
+    view = replace(again.view, policy=lesson.apply(again.view.policy))
+    again = replace(again, view=view, cleaned=call.cleaned, ledger=call.ledger, attempt=call.attempt + 1)
     work, size_bytes = (
         partial(again.compactor.plan, again.request, again.view.policy),
         weigh_known(len(call.request.body)),

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from proxy.exchange.arrival import Arrival
-from proxy.http.errors import ProxyError
+from proxy.http.errors import ContextExceededError, ProxyError
+from proxy.telemetry.ledger import Prompt
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
-from rules.conversation import Decision
 from rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
@@ -44,19 +44,6 @@ class Target:
     is_secret: bool = False
     match: str | None = None
     mode: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """The prompt of a request, in the model's own tokens: as the client sent it, as forwarded, and the limit.
-
-    `sent_tokens` is 0 if nothing was sent.
-    """
-
-    original_tokens: int
-    sent_tokens: int
-    limit_tokens: int
-    decisions: tuple[Decision, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +181,12 @@ class Recorder:
 
     def _record_prompt(self, label: str, report: Report, prompt: Prompt) -> None:
         self.metrics.prompt_tokens.labels(label, "original").inc(prompt.original_tokens)
+        self.metrics.record_sections(label, "original", prompt.original_sections)
         answered, sent = report.answered, prompt.sent_tokens
         if not sent:
             return
         self.metrics.prompt_tokens.labels(label, "sent").inc(sent)
+        self.metrics.record_sections(label, "sent", prompt.sent_sections)
         self.metrics.context_used.labels(label).observe(sent / max(prompt.limit_tokens, 1))
         if prompt.decisions and report.target.mode == "enforce" and not report.is_refused:
             self.metrics.record_decisions(label, prompt.decisions)
@@ -243,14 +232,10 @@ class Recorder:
             # Our errors hold no message text and no credential (http/errors.py). They are logged, because agents often
             # hide them from their users.
             fields |= {"error": report.error.code, "reason": str(report.error)}
+            if isinstance(report.error, ContextExceededError) and report.error.context_cost is not None:
+                fields["context_cost"] = report.error.context_cost
         if prompt is not None:
-            fields["original_tokens"] = prompt.original_tokens
-            fields["sent_tokens"] = prompt.sent_tokens
-            fields["limit_tokens"] = prompt.limit_tokens
-            fields["decisions"] = [
-                {"rule": item.rule, "saved_tokens": item.saved_tokens, "first_changed": item.first_changed}
-                for item in prompt.decisions
-            ]
+            fields |= prompt.describe()
         if report.prefix_kept is not None:
             fields["prefix_kept"] = round(report.prefix_kept, 3)
         if answered.completion_tokens is not None:

@@ -1,12 +1,11 @@
-"""The journey of a request that a codec claims, from its bytes to the end of its answer.
+"""Serves a request that a codec claims, from its bytes to the end of its answer.
 
 Law: the client gets one answer. The upstream is asked a second time only if it refused the first attempt for its
-length. Each field of a journey is the result of one stage; only this module and the router write to it.
+length.
 """
 
-import time
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import aiohttp
@@ -14,18 +13,18 @@ from aiohttp import web
 
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
-from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Route, choose_route, describe_target, place
 from proxy.exchange.choose_summary import write_ahead
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
+from proxy.exchange.journey import MAX_ATTEMPTS, Journey
 from proxy.exchange.observe import SafeTap, count_answer, observe
 from proxy.exchange.recover import learn_from_retry, recover
-from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
+from proxy.exchange.report import fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import OverloadedError, ProxyError
-from proxy.http.headers import Headers, add_to_lists, write_own_headers
-from proxy.http.relay import Reply, relay_answer, replace_answer
+from proxy.http.headers import add_to_lists
+from proxy.http.relay import relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
@@ -35,112 +34,6 @@ from proxy.wire.transcript.beginnings import MIN_BYTES, Begun
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
-MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
-_NO_TARGET, _NO_ATTEMPT, _NOTHING_ANSWERED = Target(""), Attempt("aborted"), Answered()
-
-
-@dataclass(slots=True)
-class Journey:
-    """One request under way.
-
-    attempts: how often it was sent, or was about to be.
-    sent_at: time of the first attempt on the monotonic clock; 0.0 before it.
-    asks_usage: the client wants the stream to end with `usage`.
-    opening: the beginning of the last attempt's answer; None before it.
-    is_hopeless: the client gets the refusal, because nothing shorter could be sent.
-    is_count: the upstream only counts the prompt's tokens.
-    is_over: the request got its answer, or its client left. If false at the end, an unexpected error stopped it.
-    """
-
-    arrival: Arrival
-    reply: Reply
-    target: Target = _NO_TARGET
-    attempt: Attempt = _NO_ATTEMPT
-    attempts: int = 0
-    sent_at: float = 0.0
-    asks_usage: bool = False
-    opening: Opening | None = None
-    answered: Answered = _NOTHING_ANSWERED
-    prefix_kept: float | None = None
-    error: ProxyError | None = None
-    is_hopeless: bool = False
-    is_count: bool = False
-    is_over: bool = False
-
-    def begin_attempt(self) -> None:
-        """Note that the request is sent, or sent again."""
-        self.attempts += 1
-        self.sent_at = self.sent_at or time.monotonic()
-        self.opening = None
-
-    def write_headers(self) -> Headers:
-        """The `x-trimtab-*` headers to add to the answer."""
-        prompt, chosen = _describe_prompt(self), self.attempt.chosen
-        overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
-        outcome = self.attempt.outcome if self.error is None else "refused"
-        if chosen is not None and chosen.planned.original.continues:
-            outcome += ";history=upstream"
-        if chosen is not None and chosen.planned.plan.is_client_compaction:
-            outcome += ";compaction=client"
-        if prompt is None:
-            return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
-        tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
-        if chosen is None or chosen.planned.plan.window.is_high:  # without a plan it did not fit, so it is above
-            tokens["high_water"] = True
-        return write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens, prompt.decisions)
-
-    def report(self) -> Report:
-        """The report of this request."""
-        reply, error = self.reply, self.error
-        overflow = None if self.opening is None else self.opening.overflow
-        status = reply.status if error is None else error.status
-        return Report(
-            arrival=self.arrival,
-            target=self.target,
-            status=status,
-            outcome=_name_outcome(self, status),
-            seconds=time.monotonic() - self.arrival.started_at,
-            # A request that is only counted is sent again to be answered; its tokens are recorded then.
-            prompt=None if self.is_count else _describe_prompt(self),
-            answered=self.answered,
-            prefix_kept=self.prefix_kept,
-            pace=reply.pace,
-            is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
-            retry=_name_retry(self),
-            error=error,
-            upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
-            phase_seconds=self.attempt.seconds,
-        )
-
-
-def _describe_prompt(journey: Journey) -> Prompt | None:
-    compacted = journey.attempt.compacted
-    if compacted is None:
-        return None
-    sent_tokens = compacted.sent_tokens if journey.target.mode == "enforce" else compacted.original_tokens
-    sent_tokens = sent_tokens if journey.sent_at else 0
-    return Prompt(compacted.original_tokens, sent_tokens, compacted.limit_tokens, compacted.decisions)
-
-
-def _name_outcome(journey: Journey, status: int) -> str:
-    """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
-    if journey.reply.broken or not journey.is_over:
-        return "broken"
-    if journey.reply.client_left or not status:
-        return "aborted"
-    return journey.attempt.outcome if journey.error is None else "refused"
-
-
-def _name_retry(journey: Journey) -> str:
-    """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
-    opening = journey.opening
-    if journey.attempts < MAX_ATTEMPTS:
-        return "hopeless" if journey.is_hopeless else ""
-    if journey.error is not None or opening is None:
-        return "aborted" if journey.error is None else "failed"
-    if opening.overflow is not None:
-        return "refused"
-    return "recovered" if opening.status == 200 else "failed"
 
 
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
@@ -161,7 +54,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         else:
             request, journey.asks_usage = replace(request, model=model), request.asks_usage
             journey.is_count = codec.is_count
-            journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
+            journey.attempt = await compact(services, journey.arrival, route, request, journey.reply, journey.ledger)
             call = journey.attempt.call
             journey.target = route.target if call is None else call.route.target  # a part of sessions is observed
             _keep_beginning(services, journey, request, begun)

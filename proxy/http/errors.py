@@ -110,17 +110,25 @@ class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
     """No rule could make the request fit the context window. Status and code make clients compact by themselves.
 
     tokens, limit_tokens: of the prompt after compaction, and the most that it may have.
+    context_cost: what the prompt consists of, what was decided, and what would have to shrink (compaction/refusal.py).
     """
 
     type = "invalid_request_error"
 
-    def __init__(self, message: str, tokens: int | None = None, limit_tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        tokens: int | None = None,
+        limit_tokens: int | None = None,
+        context_cost: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.tokens, self.limit_tokens = tokens, limit_tokens
+        self.tokens, self.limit_tokens, self.context_cost = tokens, limit_tokens, context_cost
 
     def text(self) -> ErrorText:
         """The error in the form that a codec writes."""
-        return replace(super().text(), tokens=self.tokens, limit_tokens=self.limit_tokens)
+        more = {} if self.context_cost is None else {"context_cost": self.context_cost}
+        return replace(super().text(), tokens=self.tokens, limit_tokens=self.limit_tokens, more=more)
 
 
 class UnpairedToolCallsError(ProxyError, status=400, code="unpaired_tool_calls"):

@@ -11,7 +11,8 @@ from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.credentials import drop_credentials, is_credential, plain
-from rules.conversation import Decision
+from proxy.telemetry.ledger import Entry, Prompt
+from rules.tokens.sections import Sections
 
 HOP_BY_HOP = frozenset(
     {
@@ -28,6 +29,9 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 1000
 """Maximum number of header fields of a request or a response, with trailers. Chosen: Apache and Python's http.client
 take 100, most others have no limit."""
+MAX_TOLD_ENTRIES = 32
+"""Most decisions in a response header. Chosen: two attempts have at most some 25. So the header has at most 4 KiB; many
+clients refuse a head of more than 8 KiB."""
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
@@ -163,7 +167,6 @@ def write_own_headers(
     overhead_seconds: float,
     outcome: str,
     tokens: Mapping[str, int] = NO_TOKENS,
-    decisions: Iterable[Decision] = (),
 ) -> Headers:
     """The proxy's own headers of a response.
 
@@ -171,16 +174,30 @@ def write_own_headers(
     overhead_seconds: time that the proxy itself took; sent in milliseconds.
     outcome: a token of RFC 9651, with parameters or without.
     tokens: prompt tokens, by what they count; True is a boolean of RFC 9651.
-    decisions: what each rule saved, in tokens.
     """
     timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
     headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
     if tokens:
-        headers.append(
-            (
-                "x-trimtab-tokens",
-                ", ".join(f"{name}={'?1' if number is True else number}" for name, number in tokens.items()),
-            )
-        )
-    saved = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in decisions)
-    return [*headers, ("x-trimtab-decisions", saved)] if saved else headers
+        told = ", ".join(f"{name}={'?1' if number is True else number}" for name, number in tokens.items())
+        headers.append(("x-trimtab-tokens", told))
+    return headers
+
+
+def write_ledger_headers(prompt: Prompt) -> Headers:
+    """The headers of a response that say what became of the prompt. Only its last MAX_TOLD_ENTRIES are written."""
+    named = zip(Sections._fields, prompt.original_sections, prompt.sent_sections, strict=True)
+    told = ", ".join([f"{name};original={original};sent={sent}" for name, original, sent in named])
+    headers = [("x-trimtab-sections", told)]
+    entries, summary = prompt.entries[-MAX_TOLD_ENTRIES:], prompt.summary
+    if entries:
+        headers.append(("x-trimtab-decisions", ", ".join(map(_write_entry, entries))))
+    if summary is not None:
+        value = f'"{summary.id}";kind={summary.kind};messages={summary.messages}'
+        headers.append(("x-trimtab-summary", value))
+    return headers
+
+
+def _write_entry(entry: Entry) -> str:
+    item = entry.decision
+    tokens = f"saved={item.saved_tokens};before={item.tokens_before};after={item.tokens_after}"
+    return f"{item.rule};{tokens};limit={entry.limit_tokens};attempt={entry.attempt}"

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from aiohttp import HttpVersion11, web
 
 from proxy.exchange.arrival import find_secrets, read_arrival, tell_path
-from proxy.exchange.serve import Journey, serve
+from proxy.exchange.journey import Journey
+from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
 from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from proxy.telemetry.shared import AllWorkers, SharedMetrics
 from rules.conversation import Decision
+from rules.tokens.sections import Sections
 
 MAX_MODEL_LABELS = 50  # chosen: bounds the number of series
 MAX_LABEL_CHARS = 128  # chosen: longer than real model names
@@ -93,6 +94,11 @@ class Metrics:
     in_flight = _Row(Gauge, "Requests in flight.", name="requests_in_flight", multiprocess_mode="livesum")
     prompt_tokens = _Row(
         Counter, "Prompt tokens: as the client sent them (original) and as forwarded (sent).", "model stage"
+    )
+    section_tokens = _Row(
+        Counter,
+        "Prompt tokens by section: as the client sent them (original) and as forwarded (sent).",
+        "model section stage",
     )
     tokens_saved = _Row(
         Counter, "Prompt tokens saved by each rule. The cost of summaries is not subtracted.", "model rule"
@@ -191,6 +197,12 @@ class Metrics:
         """Allow a model's name as a label, because an upstream has answered for it with success."""
         if model.isprintable() and 0 < len(model) <= MAX_LABEL_CHARS and len(self._models) < MAX_MODEL_LABELS:
             self._models.add(model)
+
+    def record_sections(self, model: str, stage: str, sections: Sections) -> None:
+        """Count the tokens of a prompt by section; `stage` is `original` or `sent`."""
+        for section, tokens in zip(Sections._fields, sections, strict=True):
+            if tokens:
+                self.section_tokens.labels(model, section, stage).inc(tokens)
 
     def record_decisions(self, model: str, decisions: Iterable[Decision]) -> None:
         """Count what each rule saved or added, the kind of cut, and a repair."""

@@ -4,6 +4,7 @@ Law: nothing outside a dialect's folder knows the names of its fields. A codec h
 only in the `Known` that it is given. Every method may run in a thread.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -124,6 +125,7 @@ class ErrorText:
     """An error that the proxy sends to a client. `code` and `type` are for programs; `param` is the field at fault.
 
     tokens, limit_tokens: of a prompt that is too long, and the most that it may have; None if they are not known.
+    more: further members of the error object.
     """
 
     message: str
@@ -132,6 +134,7 @@ class ErrorText:
     param: str | None = None
     tokens: int | None = None
     limit_tokens: int | None = None
+    more: Mapping[str, object] = field(default_factory=dict)
 
 
 class Codec(Protocol):

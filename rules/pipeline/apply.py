@@ -87,8 +87,9 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
     # Between limit and window the request may still fit with a shorter completion: the upstream decides.
     refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off and not plan.original.continues
     if current.tokens > plan.hard_limit and refuses and current.messages:
+        window_tokens, tokens = policy.context_window, plan.original.tokens
         raise LimitExceededError(
-            plan.original.tokens, current.tokens, plan.limit, window=policy.context_window, decisions=decisions
+            tokens, current.tokens, plan.limit, window=window_tokens, decisions=decisions, conversation=current
         )
     return Outcome(plan.original if not decisions else current, decisions)
 

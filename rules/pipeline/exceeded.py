@@ -29,10 +29,18 @@ class LimitExceededError(ValueError):
     limit: the size that the prompt was planned for, in our tokens.
     window: the context window, in the model's own tokens.
     decisions: what the rules did, in order.
+    conversation: what was left after compaction; None if it is not known.
     """
 
     def __init__(
-        self, original_tokens: int, tokens: int, limit: int, *, window: int, decisions: Sequence[Decision]
+        self,
+        original_tokens: int,
+        tokens: int,
+        limit: int,
+        *,
+        window: int,
+        decisions: Sequence[Decision],
+        conversation: Conversation | None = None,
     ) -> None:
         super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
         self.original_tokens = original_tokens
@@ -40,6 +48,7 @@ class LimitExceededError(ValueError):
         self.limit = limit
         self.window = window
         self.decisions = tuple(decisions)
+        self.conversation = conversation
 
 
 def shorten_newest(

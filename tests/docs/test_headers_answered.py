@@ -4,7 +4,14 @@ import pytest
 from support.client import post
 from support.reference_pages import read_rows, read_section
 
-OWN = ("x-trimtab-request-id", "server-timing", "x-trimtab-outcome", "x-trimtab-tokens", "x-trimtab-decisions")
+OWN = (
+    "x-trimtab-request-id",
+    "server-timing",
+    "x-trimtab-outcome",
+    "x-trimtab-tokens",
+    "x-trimtab-sections",
+    "x-trimtab-decisions",
+)
 CALL = {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 RESULT = {"role": "tool", "tool_call_id": "1", "content": "\n".join(f"line {n} of a log" for n in range(3000))}
 SMALL = {"model": "m", "messages": [{"role": "user", "content": "look"}]}
@@ -15,19 +22,19 @@ LONG = {
 HUGE_HEAD = {"model": "m", "messages": [{"role": "system", "content": "word " * 9000}, *SMALL["messages"]]}
 
 CHATS = [
-    ("a rule acted", LONG, {}, "iTotd"),
-    ("no rule acted", SMALL, {}, "iTot"),
-    ("observed", LONG, {"x-trimtab-mode": "observe"}, "iTotd"),
+    ("a rule acted", LONG, {}, "iTotsd"),
+    ("no rule acted", SMALL, {}, "iTots"),
+    ("observed", LONG, {"x-trimtab-mode": "observe"}, "iTotsd"),
     ("off", LONG, {"x-trimtab-mode": "OFF"}, "iTo"),
     ("no chat completion", {"x": 1}, {}, "iTo"),
     ("an error before the plan", SMALL, {"x-trimtab-mode": "on"}, "iTo"),
-    ("the overflow error", HUGE_HEAD, {}, "iTot"),
+    ("the overflow error", HUGE_HEAD, {}, "iTots"),
 ]
 """A name, the body and headers sent, and the OWN headers of the response: a letter for each, in the order of OWN."""
 
 
 def _find_own(headers) -> str:
-    return "".join(letter for letter, name in zip("iTotd", OWN, strict=True) if name in headers)
+    return "".join(letter for letter, name in zip("iTotsd", OWN, strict=True) if name in headers)
 
 
 @pytest.mark.parametrize(("sent", "headers", "expected"), [row[1:] for row in CHATS], ids=[row[0] for row in CHATS])
@@ -58,7 +65,7 @@ async def test_an_error_after_the_plan_tells_of_the_plan(start_proxy, client) ->
     proxy = await start_proxy("defaults.max_tool_result_tokens=100", "upstream.base_url=http://127.0.0.1:9/v1")
     answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", LONG)
 
-    assert (answer.status, _find_own(answer.headers)) == (502, "iTotd")
+    assert (answer.status, _find_own(answer.headers)) == (502, "iTotsd")
 
 
 async def test_sent_tokens_are_those_that_went_out(start_proxy, client) -> None:

@@ -14,20 +14,25 @@ from proxy.http.headers import (
     OWN_PREFIX,
     PROVIDER_HEADERS,
     REWRITING_HEADERS,
+    write_ledger_headers,
     write_own_headers,
 )
 from proxy.http.keys import ADMITTING_HEADERS
 from proxy.http.request_body import ENTITY_HEADERS
+from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
 from rules.conversation import Decision
 from rules.results.excerpt.rule import TRUNCATE
 from rules.results.tidy.rule import TIDY
+from rules.tokens.sections import Sections
 
 PAGE = "headers.md"
 OWN_NAME = re.compile(rf"{OWN_PREFIX}[a-z]+(-[a-z]+)*")
 WORD = r"[A-Za-z*][\w!#$%&'*+.^`|~:/-]*"
 INTEGER = r"-?\d{1,15}"
 DICTIONARY = re.compile(rf"[a-z]\w*={INTEGER}(, [a-z]\w*={INTEGER})*")
-LIST = re.compile(rf"{WORD};saved={INTEGER}(, {WORD};saved={INTEGER})*")
+ITEM = rf"{WORD}(;[a-z]+={INTEGER})+"
+LIST = re.compile(rf"{ITEM}(, {ITEM})*")
+STRING_WITH_PARAMETERS = re.compile(rf'"[0-9a-f]{{1,64}}";kind={WORD};messages={INTEGER}')
 """The part of RFC 9651 that these headers use."""
 
 
@@ -71,14 +76,20 @@ def test_response_headers_and_their_examples_are_what_trimtab_writes() -> None:
     """The function that writes the headers returns each row's example."""
     rows = read_rows(read_section(PAGE, "Response headers of trimtab"))
     examples = {name.strip("`"): example.strip("`") for name, _, example in rows}
-    decisions = [Decision("truncate", "", 9800, 0, 1, 0), Decision("prune", "", 14428, 0, 1, 0)]
-    tokens = {"original": 20023, "sent": 124, "limit": 119808, "high_water": True}
-    written = write_own_headers("08ddcb468de5a69689374951", 0.0019, "compacted", tokens, decisions)
+    ledger = Ledger()
+    ledger.note(1, 119808, [Decision("truncate", "", 41230, 31430, 1, 0), Decision("prune", "", 31430, 17002, 1, 0)])
+    used = UsedSummary("3f9a" * 16, "summarise", 34)
+    sections = Sections(5200, 0, 0, 35930, 100), Sections(5200, 1410, 0, 10292, 100)
+    prompt = Prompt(41230, 17002, 119808, (), *sections, ledger.entries, used)
+    tokens = {"original": 41230, "sent": 17002, "limit": 119808, "high_water": True}
+    written = write_own_headers("08ddcb468de5a69689374951", 0.0019, "compacted", tokens)
 
-    values = dict(written)
+    values = dict([*written, *write_ledger_headers(prompt)])
     assert values == examples
     assert DICTIONARY.fullmatch(values["x-trimtab-tokens"])
     assert LIST.fullmatch(values["x-trimtab-decisions"])
+    assert LIST.fullmatch(values["x-trimtab-sections"])
+    assert STRING_WITH_PARAMETERS.fullmatch(values["x-trimtab-summary"])
 
 
 def test_the_page_has_every_rule_that_a_decision_may_name() -> None:

@@ -62,10 +62,12 @@ def _find_events() -> dict[str, Event]:
 
 def _find_request_fields() -> set[str]:
     """The keys of the dictionary for the log line of a request."""
-    tree = ast.parse((ROOT / "proxy/exchange/report.py").read_text("utf-8"))
-    function = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "_write_line")
+    files = ("proxy/exchange/report.py", "proxy/telemetry/ledger.py")
+    nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8")))]
+    named = {"_write_line", "describe"}
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name in named]
     keys: list[ast.expr | None] = []
-    for node in ast.walk(function):
+    for node in (node for function in functions for node in ast.walk(function)):
         keys += node.keys if isinstance(node, ast.Dict) else [node.slice] if isinstance(node, ast.Subscript) else []
     return {literal for literal in map(read_literal, keys) if literal is not None}
 
@@ -82,10 +84,14 @@ def test_the_page_has_every_event_with_its_level_and_fields() -> None:
 def test_the_page_has_every_field_of_the_request_event() -> None:
     section = read_section(PAGE, "The request event")
     rows = {row[0].strip("`"): row for row in read_rows(section)}
-    nested = {"rule", "saved_tokens", "first_changed"}
+    nested = {
+        "decisions": {"rule", "attempt", "before_tokens", "after_tokens", "saved_tokens", "first_changed"},
+        "sections": {"original", "sent"},
+        "summary": {"id", "kind", "messages"},
+    }
 
-    assert set(rows) | nested == _find_request_fields()
-    assert nested <= set(find_code(rows["decisions"][1]))
+    assert set(rows).union(*nested.values()) == _find_request_fields()
+    assert all(names <= set(find_code(rows[field][1])) for field, names in nested.items())
     assert _find_events()["request"].levels == {"info", "warning"}
 
 

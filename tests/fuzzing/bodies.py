@@ -14,7 +14,7 @@ from fuzzing.choices import Choices
 from fuzzing.policies import choose_policy
 from support.dialects.spoken.dialect import Dialect
 
-from proxy.compaction.compactor import Compacted, Compactor, Planned
+from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.codec import Question, Request, UndecodableError
 from rules.pipeline.exceeded import LimitExceededError
@@ -92,7 +92,7 @@ class Speech:
         earlier = planned.plan.put_off()
         if earlier is not None:
             forward = replace(policy, on_exceeded=OnExceeded.FORWARD)
-            put_off = Planned(request, planned.original, forward, earlier)
+            put_off = replace(planned, policy=forward, plan=earlier)
             self._check(request, compactor.apply(put_off, SUMMARY), forward, is_plain=False)
 
     def _check(self, request: Request, sent: Compacted, policy: Policy, *, is_plain: bool) -> None:

@@ -10,7 +10,7 @@ from aiohttp import ClientResponse, web
 from upstreams.faulty import FaultyUpstream
 from yarl import URL
 
-from proxy.exchange.serve import Journey
+from proxy.exchange.journey import Journey
 from proxy.server.app import Proxy
 
 CALM_SECONDS = 3.0

@@ -178,7 +178,7 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
 def write_error(error: ErrorText, *, as_event: bool) -> bytes:
     """An error in OpenAI's form, as a body or as an event."""
     param = "messages" if error.code == PROMPT_TOO_LONG else error.param
-    said = {"message": error.message, "type": error.type, "param": param, "code": error.code}
+    said = {"message": error.message, "type": error.type, "param": param, "code": error.code, **error.more}
     body = orjson.dumps({"error": said})
     return write_event(body) if as_event else body
 

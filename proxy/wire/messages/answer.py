@@ -182,7 +182,7 @@ def write_error(error: ErrorText, *, as_event: bool) -> bytes:
         message = f"{_describe_excess(error)}{message}"
     elif kind == "trimtab_error":
         kind = "api_error"
-    said = {"type": kind, "message": message, "code": error.code}
+    said = {"type": kind, "message": message, "code": error.code, **error.more}
     if error.param is not None:
         said["param"] = error.param
     body = orjson.dumps({"type": "error", "error": said})

@@ -28,7 +28,7 @@ class _Response(msgspec.Struct):
 def write_error(error: ErrorText, *, as_event: bool) -> bytes:
     """An error in OpenAI's form, as a body or as the events that end a stream."""
     param = "input" if error.code == PROMPT_TOO_LONG else error.param
-    said = {"message": error.message, "type": error.type, "param": param, "code": error.code}
+    said = {"message": error.message, "type": error.type, "param": param, "code": error.code, **error.more}
     return _write_failure(said) if as_event else orjson.dumps({"error": said})
 
 

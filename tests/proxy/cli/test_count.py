@@ -38,7 +38,8 @@ def test_the_cookbooks_formula_comes_out() -> None:
         "model": "gpt-4o",
         "vocabulary": "o200k_base",
         "tokens": 9,
-        "sections": {
+        "sections": {"system": 3, "summary": 0, "memory": 0, "recent": 0, "current": 6},
+        "parts": {
             "system": 0,
             "tools": 0,
             "memory": 0,
@@ -59,11 +60,11 @@ def test_every_section_has_its_share() -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "out", "schema": SCHEMA}}
     body = {"model": "gpt-4o", "messages": messages, "tools": session["tools"], "response_format": schema}
     counted = orjson.loads(_count(input_bytes=orjson.dumps(body)).stdout)
-    sections = counted["sections"]
 
-    assert [name for name, tokens in sections.items() if not tokens] == ["summary"]
-    assert sum(sections.values()) == counted["tokens"]
-    assert sections["tool_results"] > 0.5 * counted["tokens"]
+    for shown in (counted["sections"], counted["parts"]):
+        assert [name for name, tokens in shown.items() if not tokens] == ["summary"]
+        assert sum(shown.values()) == counted["tokens"]
+    assert counted["parts"]["tool_results"] > 0.5 * counted["tokens"]
 
 
 def test_another_model_may_be_asked_for(tmp_path: Path) -> None:
@@ -91,12 +92,13 @@ def test_lines_answer_to_lines() -> None:
 
 
 def test_a_table_is_for_people() -> None:
-    """It has a row for each section and one for the sum."""
+    """It has a row for each section and each part, and one for the sum."""
     result = _count("--table", input_bytes=orjson.dumps(HELLO))
 
     assert result.exit_code == 0
     rows = [line.split("│")[1:4] for line in result.stdout.splitlines() if line.startswith("│")]
-    assert [cell.strip() for cell in rows[4]] == ["user", "6", "66.7%"]
+    assert [cell.strip() for cell in rows[4]] == ["current", "6", "66.7%"]
+    assert [cell.strip() for cell in rows[9]] == ["user", "6", "66.7%"]
     assert [cell.strip() for cell in rows[-1]] == ["all", "9", ""]
 
 

@@ -7,12 +7,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.journeys import ARRIVAL, DECISIONS, TARGET
 
-from proxy.exchange.report import MAX_TOLD_PATHS, Answered, Phases, Prompt, Recorder, Report, Target, fail_open
+from proxy.exchange.report import MAX_TOLD_PATHS, Answered, Phases, Recorder, Report, Target, fail_open
 from proxy.http.errors import ContextExceededError, UnauthorizedError
+from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
 from proxy.wire.routing.endpoints import UNKNOWN, Endpoint
+from rules.tokens.sections import Sections
 
 
 class _Log:
@@ -37,6 +39,18 @@ def recorder(log: _Log) -> Recorder:
     return Recorder(Metrics(), log)
 
 
+BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
+USED = UsedSummary("3f9a", "summarise", 34)
+
+
+def _prompt() -> Prompt:
+    """A prompt of which the upstream refused a first attempt."""
+    ledger = Ledger()
+    ledger.note(1, 4000, DECISIONS[:1])
+    ledger.note(2, 2000, DECISIONS)
+    return Prompt(1000, 508, 2000, DECISIONS, BEFORE, AFTER, ledger.entries, USED)
+
+
 def _report(mode: str = "enforce", status: int = 200, outcome: str = "compacted") -> Report:
     """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s, not in a stream."""
     return Report(
@@ -45,7 +59,7 @@ def _report(mode: str = "enforce", status: int = 200, outcome: str = "compacted"
         status=status,
         outcome=outcome,
         seconds=3.0,
-        prompt=Prompt(1000, 508 if mode == "enforce" else 1000, 2000, DECISIONS),
+        prompt=_prompt() if mode == "enforce" else replace(_prompt(), sent_tokens=1000, sent_sections=BEFORE),
         upstream_seconds=2.5,
     )
 
@@ -62,8 +76,25 @@ def _figures(recorder: Recorder) -> dict[str, float]:
     return found
 
 
+TRUNCATED = {
+    "rule": "truncate",
+    "before_tokens": 900,
+    "after_tokens": 400,
+    "saved_tokens": 500,
+    "first_changed": 3,
+}
 REQUEST = {"requests_total{chat,m*,compacted,200}": 1}
 TIMES = {"upstream_seconds_sum{m*}": 2.5}
+SECTIONS = {
+    "section_tokens_total{m*,system,original}": 100,
+    "section_tokens_total{m*,memory,original}": 50,
+    "section_tokens_total{m*,recent,original}": 800,
+    "section_tokens_total{m*,current,original}": 50,
+    "section_tokens_total{m*,system,sent}": 100,
+    "section_tokens_total{m*,summary,sent}": 30,
+    "section_tokens_total{m*,recent,sent}": 328,
+    "section_tokens_total{m*,current,sent}": 50,
+}
 
 
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
@@ -71,7 +102,7 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
     phases = (("plan", 0.25), ("apply", 0.5), ("plan", 0.25))
     recorder.record(replace(_report(), answered=Answered(508, 0, 30), prefix_kept=0.75, phase_seconds=phases))
 
-    assert _figures(recorder) == REQUEST | TIMES | {
+    assert _figures(recorder) == REQUEST | TIMES | SECTIONS | {
         "prompt_tokens_total{m*,original}": 1000,
         "prompt_tokens_total{m*,sent}": 508,
         "tokens_saved_total{m*,truncate}": 500,
@@ -148,10 +179,27 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
         "original_tokens": 1000,
         "sent_tokens": 508,
         "limit_tokens": 2000,
+        "sections": {
+            "system": {"original": 100, "sent": 100},
+            "summary": {"original": 0, "sent": 30},
+            "memory": {"original": 50, "sent": 0},
+            "recent": {"original": 800, "sent": 328},
+            "current": {"original": 50, "sent": 50},
+        },
         "decisions": [
-            {"rule": "truncate", "saved_tokens": 500, "first_changed": 3},
-            {"rule": "pairing", "saved_tokens": -8, "first_changed": 7},
+            {**TRUNCATED, "attempt": 1, "limit_tokens": 4000},
+            {**TRUNCATED, "attempt": 2, "limit_tokens": 2000},
+            {
+                "rule": "pairing",
+                "attempt": 2,
+                "limit_tokens": 2000,
+                "before_tokens": 400,
+                "after_tokens": 408,
+                "saved_tokens": -8,
+                "first_changed": 7,
+            },
         ],
+        "summary": {"id": "3f9a", "kind": "summarise", "messages": 34},
         "prefix_kept": 0.5,
         "completion_tokens": 30,
     }

@@ -1,7 +1,9 @@
-"""A request's tokens by section."""
+"""A prompt's tokens by section."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
@@ -11,7 +13,6 @@ from support.builders import (
     conversation,
     count,
     fill,
-    function_result,
     result,
     session,
     system,
@@ -19,64 +20,114 @@ from support.builders import (
     user,
 )
 
+from rules.conversation import Conversation
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
-from rules.policy import Policy
+from rules.policy import MEMORY_TAGS, Policy, SummaryRole
 from rules.summary.request import Summary
-from rules.tokens.sections import Sections, count_sections
+from rules.text.markers import INTRODUCTION, SUMMARY_END
+from rules.tokens.sections import NO_MARKS, Marks, Sections, count_sections, find_marks, scale_parts
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
 POLICY = Policy(context_window=4000, completion_reserve=400, summary_min_steps=2, prices=FREE)
+FIND = partial(find_marks, tags=MEMORY_TAGS, count=count)
+BLOCK = "<relevant_context>" + fill("memory", 50) + "</relevant_context>"
+CLIENTS = (
+    "This session is being continued from a previous conversation that ran out of context. It was about a harbour."
+)
 
 
-@given(transcripts(), st.integers(0, 100), st.integers(0, 100))
-def test_the_sections_add_up_to_the_request(messages, tools, rest) -> None:
-    """Nothing is left out, and nothing is counted twice."""
-    talk = conversation(*messages, fixed_tokens=tools + rest)
-    sections = count_sections(talk, count, format_tokens=rest)
+def sections_of(talk: Conversation) -> Sections:
+    """The sections by the default memory tags."""
+    return count_sections(talk, FIND)
+
+
+@given(transcripts(), st.integers(0, 200), st.floats(0.05, 20), st.sets(st.integers(0, 9)))
+def test_the_sections_add_up_to_the_request_at_any_ratio(messages, fixed, ratio, marked) -> None:
+    """Nothing is left out, nothing is counted twice, and nothing is lost by rounding."""
+    texts = (BLOCK, f"{INTRODUCTION}\nWork.\n{SUMMARY_END}", CLIENTS)
+    said = [
+        replace(message, texts=(*message.texts, texts[index % 3])) if index in marked else message
+        for index, message in enumerate(messages)
+    ]
+    talk = conversation(*said, fixed_tokens=fixed)
+    sections = sections_of(talk)
 
     assert sections.tokens == talk.tokens
-    assert (sections.tools, sections.format) == (tools, rest)
-    assert all(getattr(sections, section.name) >= 0 for section in fields(Sections))
+    assert sections.scale(ratio).tokens == round(ratio * talk.tokens)
+    assert min(sections) >= 0
+    assert min(sections.scale(ratio)) >= 0
 
 
-def test_each_message_belongs_to_its_speaker() -> None:
-    """Developers count as system, and functions as tools."""
+@given(st.lists(st.integers(0, 10**6), max_size=9), st.floats(0.05, 20))
+def test_scaled_parts_are_rounded_by_less_than_one(parts, ratio) -> None:
+    scaled = scale_parts(parts, ratio)
+
+    assert sum(scaled) == round(ratio * sum(parts))
+    assert all(abs(after - ratio * before) <= 1 + 1e-6 for before, after in zip(parts, scaled, strict=True))
+
+
+def test_each_message_belongs_to_its_section() -> None:
+    """Only leading messages count as system, and only the last user message as current."""
     messages = (
         system(),
         system(role="developer"),
         user("Hello."),
         assistant("Yes.", call("1")),
         result("1", "done"),
-        function_result("done"),
+        system("Be quick."),
+        user("And now?"),
+        assistant("Wait."),
     )
     tokens = [message.tokens for message in messages]
-    sections = count_sections(conversation(*messages), count, format_tokens=0)
+    sections = sections_of(conversation(*messages, fixed_tokens=11))
 
-    assert sections.system == tokens[0] + tokens[1]
-    assert (sections.user, sections.assistant) == (tokens[2], tokens[3])
-    assert sections.tool_results == tokens[4] + tokens[5]
-
-
-def test_retrieved_memory_stands_apart() -> None:
-    """It is the text between memory tags, with or without attributes, in any message."""
-    block = '<relevant_context source="x">' + fill("memory", 50) + "</relevant_context>"
-    talk = conversation(system("Be careful.\n" + block), user("<relevant_context>a</relevant_context> Hello."))
-    sections = count_sections(talk, count, format_tokens=0)
-
-    assert sections.memory == count(block) + count("<relevant_context>a</relevant_context>")
-    assert sections.system == talk.messages[0].tokens - count(block)
-    assert sections.tokens == talk.tokens
+    assert sections == Sections(
+        system=11 + tokens[0] + tokens[1],
+        recent=sum(tokens[2:6]) + tokens[7],
+        current=tokens[6],
+    )
 
 
-def test_a_summary_of_trimtabs_own_stands_apart() -> None:
-    """It is counted without the user's own words in the same message."""
+def test_memory_is_that_of_users_and_of_later_system_messages() -> None:
+    """In leading system messages and in results, tags are text like any other."""
+    block = count(BLOCK)
+    messages = (system(BLOCK), user(f"{BLOCK} Hello."), assistant(BLOCK, call("1")), result("1", BLOCK), system(BLOCK))
+    talk = conversation(*messages, user(f"Go on. {BLOCK}"))
+    sections = sections_of(talk)
+
+    assert sections.memory == 3 * block
+    assert sections.current == talk.messages[-1].tokens - block
+    assert sections.system == talk.messages[0].tokens
+
+
+def test_memory_within_a_summary_belongs_to_the_summary() -> None:
+    summary = f"{INTRODUCTION}\n{BLOCK}\n{SUMMARY_END}"
+
+    assert find_marks(f"a {BLOCK} {summary} {BLOCK} b", MEMORY_TAGS, count) == Marks(2 * count(BLOCK), count(summary))
+    assert find_marks(summary.removesuffix(SUMMARY_END), MEMORY_TAGS, count).memory == 0
+    assert find_marks("</b> [a]", MEMORY_TAGS, count) is NO_MARKS
+
+
+def test_a_clients_own_summary_is_a_summary() -> None:
+    """Its whole text counts, wherever it stands among the texts of its message."""
+    talk = conversation(system(), user(CLIENTS), user("Go on."))
+    sections = sections_of(talk)
+
+    assert sections.summary == count(CLIENTS)
+    assert sections.current == talk.messages[-1].tokens
+
+
+@pytest.mark.parametrize("role", list(SummaryRole))
+def test_a_summary_of_trimtabs_own_stands_apart(role: SummaryRole) -> None:
+    """Whatever its role, it is counted without the user's own words, which stay in their sections."""
     talk = conversation(*session(40, call_tokens=40, result_tokens=60), user("Really?"), *session(12)[2:])
-    policy = replace(POLICY, keep_user_tokens=400)
+    policy = replace(POLICY, keep_user_tokens=400, summary_role=role)
     planned = plan(talk, policy, count=count)
     text = fill("summary", 60)
     forwarded = apply(planned, policy, count=count, summary=Summary(text, by_model=True)).conversation
-    sections = count_sections(forwarded, count, format_tokens=0)
+    sections = sections_of(forwarded)
 
     assert count(text) < sections.summary < count(text) + SUMMARY_FRAME_TOKENS
     assert sections.tokens == forwarded.tokens
+    assert sections.current >= count("Really?")

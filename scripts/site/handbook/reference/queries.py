@@ -43,6 +43,11 @@ LABELS = (
         " `failed_open` (forwarded unchanged after a fault of trimtab); `broken` (the answer broke off); `aborted`"
         " (the client closed its connection, or trimtab was stopped).",
     ),
+    Label(
+        "section",
+        None,
+        "`system`, `summary`, `memory`, `recent`, `current`: see [the ledger](../explanation/ledger.md#sections).",
+    ),
     Label("stage", None, "`original`: as the client sent it; `sent`: as forwarded."),
     Label(
         "rule",

@@ -1,4 +1,4 @@
-"""The progress of a request, and the report of it."""
+"""The journey of a request: its headers, and the report of it."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -9,14 +9,19 @@ from support.journeys import ARRIVAL, DECISIONS, TARGET
 from proxy.compaction.compactor import Compacted
 from proxy.exchange.compact import Attempt
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.serve import Journey
+from proxy.exchange.journey import Journey
 from proxy.http.errors import ContextExceededError, UpstreamUnreachableError
 from proxy.http.relay import Reply
+from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from rules.conversation import Conversation
+from rules.tokens.sections import Sections
 
-COMPACTED = Compacted((b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000)
+BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
+COMPACTED = Compacted(
+    (b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000, BEFORE, AFTER
+)
 ATTEMPT = Attempt("compacted", compacted=COMPACTED, seconds=(("plan", 0.1),))
 OVERFLOW = Overflow(Kind.PROMPT)
 
@@ -126,12 +131,32 @@ def test_each_attempt_begins_anew_but_the_clock() -> None:
 
 def test_the_answers_headers_say_what_was_done() -> None:
     """Structured fields give the tokens, the decisions, and the time that the proxy took."""
-    assert _journey().write_headers() == [
+    journey = _journey()
+    journey.attempt = replace(ATTEMPT, summary=UsedSummary("3f9a", "summarise", 34))
+    journey.ledger.note(1, 4000, DECISIONS[:1])
+    journey.ledger.note(2, 2000, DECISIONS)
+
+    assert journey.write_headers() == [
         ("x-trimtab-request-id", "id"),
         ("Server-Timing", "trimtab;dur=500.0"),
         ("x-trimtab-outcome", "compacted"),
         ("x-trimtab-tokens", "original=1000, sent=508, limit=2000"),
-        ("x-trimtab-decisions", "truncate;saved=500, pairing;saved=-8"),
+        (
+            "x-trimtab-sections",
+            (
+                "system;original=100;sent=100, summary;original=0;sent=30, memory;original=50;sent=0, "
+                "recent;original=800;sent=328, current;original=50;sent=50"
+            ),
+        ),
+        (
+            "x-trimtab-decisions",
+            (
+                "truncate;saved=500;before=900;after=400;limit=4000;attempt=1, "
+                "truncate;saved=500;before=900;after=400;limit=2000;attempt=2, "
+                "pairing;saved=-8;before=400;after=408;limit=2000;attempt=2"
+            ),
+        ),
+        ("x-trimtab-summary", '"3f9a";kind=summarise;messages=34'),
     ]
 
 
@@ -140,12 +165,12 @@ def test_a_request_only_observed_says_that_the_original_went_out() -> None:
     headers = dict(_journey("observe").write_headers())
 
     assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
+    assert "memory;original=50;sent=50, recent;original=800;sent=800" in headers["x-trimtab-sections"]
 
 
 def test_without_a_decision_there_is_no_header_of_them() -> None:
     """There is no empty header, and there are no tokens without a transcript."""
     journey = _journey()
-    journey.attempt = replace(ATTEMPT, compacted=replace(COMPACTED, decisions=()))
     assert "x-trimtab-decisions" not in dict(journey.write_headers())
     journey.attempt = Attempt("undecodable")
     assert [name for name, _ in journey.write_headers()] == [

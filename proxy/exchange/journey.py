@@ -1,0 +1,141 @@
+"""The journey of a request, what its stages found out, and the report of it.
+
+Law: each field of a journey is the result of one stage. Only serve.py, the ways of requests that pass, and the router
+write to it.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+from proxy.exchange.arrival import Arrival
+from proxy.exchange.compact import Attempt
+from proxy.exchange.early_answer import Opening
+from proxy.exchange.report import Answered, Report, Target
+from proxy.http.errors import ProxyError
+from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
+from proxy.http.relay import Reply
+from proxy.telemetry.ledger import Ledger, Prompt
+from rules.tokens.sections import Sections
+
+MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
+_NO_TARGET, _NO_ATTEMPT, _NOTHING_ANSWERED = Target(""), Attempt("aborted"), Answered()
+_NO_SECTIONS = Sections()
+
+
+@dataclass(slots=True)
+class Journey:
+    """One request under way.
+
+    ledger: all decisions about it, also those of an attempt that was refused.
+    attempts: how often it was sent, or was about to be.
+    sent_at: time of the first attempt on the monotonic clock; 0.0 before it.
+    asks_usage: the client wants the stream to end with `usage`.
+    opening: the beginning of the last attempt's answer; None before it.
+    is_hopeless: the client gets the refusal, because nothing shorter could be sent.
+    is_count: the upstream only counts the prompt's tokens.
+    is_over: the request got its answer, or its client left. If false at the end, an unexpected error stopped it.
+    """
+
+    arrival: Arrival
+    reply: Reply
+    target: Target = _NO_TARGET
+    attempt: Attempt = _NO_ATTEMPT
+    ledger: Ledger = field(default_factory=Ledger)
+    attempts: int = 0
+    sent_at: float = 0.0
+    asks_usage: bool = False
+    opening: Opening | None = None
+    answered: Answered = _NOTHING_ANSWERED
+    prefix_kept: float | None = None
+    error: ProxyError | None = None
+    is_hopeless: bool = False
+    is_count: bool = False
+    is_over: bool = False
+
+    def begin_attempt(self) -> None:
+        """Note that the request is sent, or sent again."""
+        self.attempts += 1
+        self.sent_at = self.sent_at or time.monotonic()
+        self.opening = None
+
+    def write_headers(self) -> Headers:
+        """The `x-trimtab-*` headers to add to the answer."""
+        prompt, chosen = _describe_prompt(self), self.attempt.chosen
+        overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
+        outcome = self.attempt.outcome if self.error is None else "refused"
+        if chosen is not None and chosen.planned.original.continues:
+            outcome += ";history=upstream"
+        if chosen is not None and chosen.planned.plan.is_client_compaction:
+            outcome += ";compaction=client"
+        if prompt is None:
+            return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
+        tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
+        if chosen is None or chosen.planned.plan.window.is_high:  # without a plan it did not fit, so it is above
+            tokens["high_water"] = True
+        headers = write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens)
+        return [*headers, *write_ledger_headers(prompt)]
+
+    def report(self) -> Report:
+        """The report of this request."""
+        reply, error = self.reply, self.error
+        overflow = None if self.opening is None else self.opening.overflow
+        status = reply.status if error is None else error.status
+        return Report(
+            arrival=self.arrival,
+            target=self.target,
+            status=status,
+            outcome=_name_outcome(self, status),
+            seconds=time.monotonic() - self.arrival.started_at,
+            # A request that is only counted is sent again to be answered; its tokens are recorded then.
+            prompt=None if self.is_count else _describe_prompt(self),
+            answered=self.answered,
+            prefix_kept=self.prefix_kept,
+            pace=reply.pace,
+            is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
+            retry=_name_retry(self),
+            error=error,
+            upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
+            phase_seconds=self.attempt.seconds,
+        )
+
+
+def _describe_prompt(journey: Journey) -> Prompt | None:
+    compacted = journey.attempt.compacted
+    if compacted is None:
+        return None
+    sent_tokens, sent = compacted.sent_tokens, compacted.sent_sections
+    if not journey.sent_at:
+        sent_tokens, sent = 0, _NO_SECTIONS
+    elif journey.target.mode != "enforce":
+        sent_tokens, sent = compacted.original_tokens, compacted.original_sections
+    return Prompt(
+        original_tokens=compacted.original_tokens,
+        sent_tokens=sent_tokens,
+        limit_tokens=compacted.limit_tokens,
+        decisions=compacted.decisions,
+        original_sections=compacted.original_sections,
+        sent_sections=sent,
+        entries=journey.ledger.entries,
+        summary=journey.attempt.summary,
+    )
+
+
+def _name_outcome(journey: Journey, status: int) -> str:
+    """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
+    if journey.reply.broken or not journey.is_over:
+        return "broken"
+    if journey.reply.client_left or not status:
+        return "aborted"
+    return journey.attempt.outcome if journey.error is None else "refused"
+
+
+def _name_retry(journey: Journey) -> str:
+    """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
+    opening = journey.opening
+    if journey.attempts < MAX_ATTEMPTS:
+        return "hopeless" if journey.is_hopeless else ""
+    if journey.error is not None or opening is None:
+        return "aborted" if journey.error is None else "failed"
+    if opening.overflow is not None:
+        return "refused"
+    return "recovered" if opening.status == 200 else "failed"

@@ -1,0 +1,108 @@
+"""The ledger of a request: every decision that was made about it, with the attempt and the limit that it was made for.
+
+Law: what was decided is told, whether it was forwarded, refused, or replaced by another plan. It holds no text of a
+conversation.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rules.conversation import Decision
+from rules.tokens.sections import Sections
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One decision.
+
+    attempt: 1 for what was planned for the first request to the upstream, 2 for the second.
+    limit_tokens: the limit of the prompt that it was made for, in the model's own tokens, as all its figures.
+    """
+
+    attempt: int
+    limit_tokens: int
+    decision: Decision
+
+    def describe(self) -> dict[str, str | int]:
+        """The entry by the names of the log's fields."""
+        decision = self.decision
+        return {
+            "rule": decision.rule,
+            "attempt": self.attempt,
+            "limit_tokens": self.limit_tokens,
+            "before_tokens": decision.tokens_before,
+            "after_tokens": decision.tokens_after,
+            "saved_tokens": decision.saved_tokens,
+            "first_changed": decision.first_changed,
+        }
+
+    def explain(self) -> dict[str, str | int]:
+        """The entry with its reason, for a client whose request was refused."""
+        told = self.describe()
+        del told["first_changed"]
+        return {"rule": told["rule"], "reason": self.decision.reason, **told}
+
+
+class Ledger:
+    """The entries of one request, in order. The stages of its journey write to it."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: tuple[Entry, ...] = ()
+
+    def note(self, attempt: int, limit_tokens: int, decisions: Iterable[Decision]) -> None:
+        """Add the decisions of one plan."""
+        self.entries += tuple([Entry(attempt, limit_tokens, decision) for decision in decisions])
+
+
+@dataclass(frozen=True, slots=True)
+class UsedSummary:
+    """The summary in a prompt.
+
+    id: the one under which the store keeps it. It is derived from the client's credential and reveals nothing of it.
+    kind: `summarise` if a model wrote it, else `digest`.
+    messages: the number of messages that it stands for.
+    """
+
+    id: str
+    kind: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt of a request, in the model's own tokens: as the client sent it, as forwarded, and the limit.
+
+    `sent_tokens` is 0 if nothing was sent.
+
+    decisions: of the plan that was sent. entries: all decisions in order, also those of plans that were not sent, or
+        that the upstream refused.
+    original_sections, sent_sections: the sections of which the first two are the sums.
+    summary: the stored summary in what was sent; None if there is none.
+    """
+
+    original_tokens: int
+    sent_tokens: int
+    limit_tokens: int
+    decisions: tuple[Decision, ...]
+    original_sections: Sections
+    sent_sections: Sections
+    entries: tuple[Entry, ...] = ()
+    summary: UsedSummary | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """The prompt by the names of the log's fields."""
+        named = zip(Sections._fields, self.original_sections, self.sent_sections, strict=True)
+        fields = {
+            "original_tokens": self.original_tokens,
+            "sent_tokens": self.sent_tokens,
+            "limit_tokens": self.limit_tokens,
+            "sections": {name: {"original": original, "sent": sent} for name, original, sent in named},
+            "decisions": [entry.describe() for entry in self.entries],
+        }
+        if self.summary is not None:
+            used = self.summary
+            fields["summary"] = {"id": used.id, "kind": used.kind, "messages": used.messages}
+        return fields

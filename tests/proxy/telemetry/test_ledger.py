@@ -1,0 +1,26 @@
+"""The ledger of a request."""
+
+from proxy.telemetry.ledger import Entry, Ledger
+from rules.conversation import Decision
+
+PRUNED = Decision("prune", "2 tool results before message 8", 900, 400, 2, 5)
+CUT = Decision("digest", "cut before message 8", 400, 100, 7, 1)
+
+
+def test_each_decision_keeps_its_attempt_and_its_limit() -> None:
+    """What a later plan decides is added, and removes nothing."""
+    ledger = Ledger()
+    ledger.note(1, 8000, [PRUNED])
+    ledger.note(2, 4000, [])
+    ledger.note(2, 4000, (PRUNED, CUT))
+
+    assert ledger.entries == (Entry(1, 8000, PRUNED), Entry(2, 4000, PRUNED), Entry(2, 4000, CUT))
+
+
+def test_an_entry_is_described_with_the_sizes_before_and_after() -> None:
+    """A client whose request was refused gets the reason; the log gets the first message that changed."""
+    entry = Entry(1, 8000, PRUNED)
+    figures = {"attempt": 1, "limit_tokens": 8000, "before_tokens": 900, "after_tokens": 400, "saved_tokens": 500}
+
+    assert entry.describe() == {"rule": "prune", **figures, "first_changed": 5}
+    assert entry.explain() == {"rule": "prune", "reason": "2 tool results before message 8", **figures}
