@@ -21,7 +21,11 @@ def declare(dialect, name):
     about = {"name": name, "description": LONG}
     if dialect == "chat":
         return {"type": "function", "function": {**about, "parameters": schema}}
-    return {**about, "input_schema": schema} if dialect == "messages" else {"type": "function", **about, "parameters": schema}
+    return (
+        {**about, "input_schema": schema}
+        if dialect == "messages"
+        else {"type": "function", **about, "parameters": schema}
+    )
 
 
 def call(dialect, name, number=1, text="x"):
@@ -39,6 +43,11 @@ def call(dialect, name, number=1, text="x"):
     return [{"role": "assistant", "content": [block]}, {"role": "user", "content": [result]}]
 
 
+def write_lines(number):
+    """A text in which no two lines are alike."""
+    return "\n".join(f"line {at} of file {number} has words" for at in range(40))
+
+
 def write(dialect, *said, names=NAMES, model="gpt-4o", **more):
     """A request whose tools stand behind its transcript."""
     key = "input" if dialect == "responses" else "messages"
@@ -50,7 +59,10 @@ def write(dialect, *said, names=NAMES, model="gpt-4o", **more):
 
 def read_tokens(answer):
     """The figures in the header."""
-    return {key: int(value) for key, value in (one.split("=") for one in answer.headers["x-trimtab-tokens"].split(", ") if "=" in one)}
+    return {
+        key: int(value)
+        for key, value in (one.split("=") for one in answer.headers["x-trimtab-tokens"].split(", ") if "=" in one)
+    }
 
 
 @dialects
@@ -72,7 +84,11 @@ async def test_dropped_tools_are_not_sent_and_counted_as_saved(dialect, start_pr
     assert [(one["rule"], one["saved_tokens"]) for one in line["decisions"]] == [("drop_tools", saved)]
     async with client.get(proxy.url + "/metrics") as page:
         metrics = await page.text()
-    (counted,) = [one for one in metrics.splitlines() if one.startswith("trimtab_tokens_saved_total{") and 'rule="drop_tools"' in one]
+    (counted,) = [
+        one
+        for one in metrics.splitlines()
+        if one.startswith("trimtab_tokens_saved_total{") and 'rule="drop_tools"' in one
+    ]
     assert float(counted.split()[-1]) == saved
 
 
@@ -122,7 +138,9 @@ async def test_a_second_attempt_has_no_dropped_tools(dialect, start_proxy, clien
     async def refuse_once(recorded, request):
         if len(upstream.chats) == 1:
             said = "This model's maximum context length is 6000 tokens. However, your messages resulted in 9000 tokens."
-            return error(400, message=said, type="invalid_request_error", param="messages", code="context_length_exceeded")
+            return error(
+                400, message=said, type="invalid_request_error", param="messages", code="context_length_exceeded"
+            )
         return await plain(recorded, request)
 
     upstream.answer = refuse_once
@@ -140,8 +158,13 @@ async def test_a_second_attempt_has_no_dropped_tools(dialect, start_proxy, clien
 @dialects
 async def test_a_summary_is_asked_for_without_dropped_tools(dialect, start_proxy, client, upstream):
     """The question behind the conversation has the tools that the conversation is sent with."""
-    proxy = await start_proxy(*DROPS, "defaults.context_window=8000", "defaults.completion_reserve=1000", "defaults.overflow_strategy=auto_compact")
-    said = [one for number in range(40) for one in call(dialect, "read", number, f"line {number} of it\n" * 60)]
+    proxy = await start_proxy(
+        *DROPS,
+        "defaults.context_window=8000",
+        "defaults.completion_reserve=1000",
+        "defaults.overflow_strategy=summarize",
+    )
+    said = [one for number in range(40) for one in call(dialect, "read", number, write_lines(number))]
     await post(client, proxy.url + PATHS[dialect], write(dialect, *said))
 
     assert upstream.summaries
@@ -151,7 +174,9 @@ async def test_a_summary_is_asked_for_without_dropped_tools(dialect, start_proxy
 
 async def test_a_refusal_tells_what_was_saved(start_proxy, client):
     """The size of the original has the dropped tools, and the words name the rule."""
-    proxy = await start_proxy(*DROPS, "defaults.context_window=2000", "defaults.completion_reserve=100", "defaults.on_exceeded=error")
+    proxy = await start_proxy(
+        *DROPS, "defaults.context_window=2000", "defaults.completion_reserve=100", "defaults.on_exceeded=error"
+    )
     body = write("chat", {"role": "user", "content": "word " * 5000})
     answer, told = await post(client, proxy.url + PATHS["chat"], body)
     assert answer.status == 400

@@ -27,7 +27,9 @@ def say(role: str, text: str) -> dict[str, object]:
 
 def result(number: int) -> str:
     """A result of about 330 tokens."""
-    return f"[tool: read_file]\nfile {number}\n" + "\n".join(f"line {at} of part {number} has words" for at in range(36))
+    return f"[tool: read_file]\nfile {number}\n" + "\n".join(
+        f"line {at} of part {number} has words" for at in range(36)
+    )
 
 
 def lay_out(layout: str, role: str, results: int = 30) -> list[dict[str, object]]:
@@ -108,7 +110,12 @@ async def test_a_long_result_keeps_its_header(dialect, start_proxy, client, upst
 async def test_a_persons_short_words_stay(dialect, start_proxy, client, upstream):
     """Words that only look like a result are never long enough to be changed."""
     proxy = await start_proxy(*WINDOW)
-    said = [*lay_out("behind answers", "user"), say("assistant", "Hm."), say("user", "[tool: broken] why?"), say("assistant", "So.")]
+    said = [
+        *lay_out("behind answers", "user"),
+        say("assistant", "Hm."),
+        say("user", "[tool: broken] why?"),
+        say("assistant", "So."),
+    ]
     said += [say("user", "Go on.")]
     await post(client, proxy.url + PATHS[dialect], write(dialect, said))
     assert ("user", "[tool: broken] why?") in read_texts(dialect, upstream.chats[-1].body)
@@ -119,7 +126,10 @@ KINDS = st.sampled_from(["user", "assistant", "result", "system", "written syste
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
 @settings(max_examples=15)
-@given(kinds=st.lists(KINDS, min_size=1, max_size=40), strategy=st.sampled_from([OverflowStrategy.PRUNE, OverflowStrategy.AUTO_COMPACT]))
+@given(
+    kinds=st.lists(KINDS, min_size=1, max_size=40),
+    strategy=st.sampled_from([OverflowStrategy.PRUNE, OverflowStrategy.AUTO_COMPACT]),
+)
 def test_a_grown_transcript_repeats_what_was_sent(dialect: str, kinds: list[str], strategy: OverflowStrategy) -> None:
     """Unless a decision has changed, the messages sent before are sent again. Nothing goes out over the limit."""
     policy = Policy(context_window=4000, completion_reserve=500, overflow_strategy=strategy)

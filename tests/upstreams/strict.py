@@ -49,7 +49,9 @@ class Dialect:
 def check_chat(body: Wire) -> list[str]:
     """What OpenAI refuses in a chat completion."""
     wires = body.get("messages")
-    return (check_pairing(wires) if isinstance(wires, list) and wires else ["messages: missing or empty"]) or check_tools(body)
+    return (
+        check_pairing(wires) if isinstance(wires, list) and wires else ["messages: missing or empty"]
+    ) or check_tools(body)
 
 
 def check_responses(body: Wire) -> list[str]:

@@ -18,9 +18,15 @@ def check_tools(body: Wire) -> list[str]:
     for key, dependents in _DEPENDENTS.items():
         if body.get(key) == []:
             problems.append(f"{key}: [] is too short")
-        problems += [f"{name} is only allowed when {key} are specified" for name in dependents if body.get(name) is not None and not body.get(key)]
+        problems += [
+            f"{name} is only allowed when {key} are specified"
+            for name in dependents
+            if body.get(name) is not None and not body.get(key)
+        ]
     declared = set(name_tools(body))
-    problems += [f"{name} is chosen, but not declared" for name in _find_names(body.get("tool_choice")) if name not in declared]
+    problems += [
+        f"{name} is chosen, but not declared" for name in _find_names(body.get("tool_choice")) if name not in declared
+    ]
     return problems
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.compaction.compactor import Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.codec import Request
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used, make_list_memo
 from proxy.wire.dialects import name_codec
@@ -33,7 +33,10 @@ def call(dialect: str, name: str) -> list[dict[str, object]]:
     """A call and its result."""
     if dialect == "chat":
         made = {"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}}
-        return [{"role": "assistant", "content": None, "tool_calls": [made]}, {"role": "tool", "tool_call_id": "c", "content": "x"}]
+        return [
+            {"role": "assistant", "content": None, "tool_calls": [made]},
+            {"role": "tool", "tool_call_id": "c", "content": "x"},
+        ]
     if dialect == "responses":
         made = {"type": "function_call", "call_id": "c", "name": name, "arguments": "{}"}
         return [made, {"type": "function_call_output", "call_id": "c", "output": "x"}]
@@ -123,7 +126,12 @@ def test_legacy_functions_are_tools() -> None:
     """A called function stays, and without functions their choice goes."""
     functions = [{"name": "draw", "parameters": {}}, {"name": "mcp__a", "parameters": {}}]
     said = {"role": "assistant", "content": None, "function_call": {"name": "draw", "arguments": "{}"}}
-    body = {"model": "m", "functions": functions, "function_call": "auto", "messages": [{"role": "user", "content": "x"}]}
+    body = {
+        "model": "m",
+        "functions": functions,
+        "function_call": "auto",
+        "messages": [{"role": "user", "content": "x"}],
+    }
     left, _ = drop("chat", orjson.dumps(body))
     assert orjson.loads(left.body).keys() == {"model", "messages"}
     body["messages"].append(said)

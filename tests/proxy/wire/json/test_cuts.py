@@ -29,7 +29,9 @@ def test_what_is_left_of_a_list_are_the_other_items(items: list[str], before: st
 @given(st.permutations(["a", "b", "c", "d"]), st.sets(st.sampled_from("abcd")), BLANKS)
 def test_what_is_left_of_an_object_are_the_other_members(keys: list[str], gone: set[str], blank: str) -> None:
     """Members go like items."""
-    text = ("{" + blank + f"{blank},".join(f'"{key}"{blank}:{blank}[{at},{{}}]' for at, key in enumerate(keys)) + "}").encode()
+    text = (
+        "{" + blank + f"{blank},".join(f'"{key}"{blank}:{blank}[{at},{{}}]' for at, key in enumerate(keys)) + "}"
+    ).encode()
     members = find_members(text, [])
     assert [key.decode().strip('"') for key, _, _ in members] == keys
     spans = [span for _, span, _ in members]

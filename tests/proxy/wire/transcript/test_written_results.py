@@ -81,7 +81,9 @@ def test_the_beginning_is_never_recognised(dialect: str) -> None:
 @dialects
 @given(
     said=st.lists(
-        st.tuples(st.sampled_from(["user", "assistant", "system"]), st.sampled_from(["hi", "[tool: read]\nx", "[tool: ls] y"])),
+        st.tuples(
+            st.sampled_from(["user", "assistant", "system"]), st.sampled_from(["hi", "[tool: read]\nx", "[tool: ls] y"])
+        ),
         max_size=8,
     ),
     parts=st.integers(0, 8),
@@ -92,7 +94,9 @@ def test_a_longer_transcript_changes_nothing_before(dialect: str, said: list[tup
     counting = Counting(count_by_heuristic, make_known())
     whole = decode(dialect, *elements, counting=counting).messages
     # The last unit of a response may grow, so the model's own messages are not compared there.
-    early = [one for one in decode(dialect, *elements[:parts], counting=counting).messages if one.role is not Role.ASSISTANT]
+    early = [
+        one for one in decode(dialect, *elements[:parts], counting=counting).messages if one.role is not Role.ASSISTANT
+    ]
     late = [one for one in whole if one.role is not Role.ASSISTANT]
     assert all(left is right for left, right in zip(early, late, strict=False))
     results = {id(one) for one in whole if one.is_written and one.texts == ("x",) and one.wire_role == "user"}
