@@ -126,7 +126,7 @@ def test_a_placeholder_of_any_size_keeps_its_bound() -> None:
 
 
 @pytest.mark.parametrize(("header", "stays"), [("[tool: read]\n", True), ("[tool: " + "q7 z9 x8 " * 20 + "]\n", False)])
-def test_a_written_result_keeps_its_header_only_if_the_placeholder_has_room(header: str, stays: bool) -> None:
+def test_a_written_result_keeps_its_header_only_if_the_placeholder_has_room(header: str, stays: object) -> None:
     """A pruned result never costs more than the fold has counted for it."""
     text = fill("long", 200)
     message = replace(result(None, text, name="read"), wire_role="user", header=header)

@@ -140,7 +140,7 @@ def test_legacy_functions_are_tools() -> None:
 
 
 def test_tools_of_a_namespace_go_one_by_one() -> None:
-    """A namespace of which nothing is left goes whole. A glob matches the tool's name, alone or behind the namespace's."""
+    """A namespace of which nothing is left goes whole. A glob matches the name, alone or behind the namespace's."""
     inner = [declare("responses", "list"), declare("responses", "add")]
     spaces = [{"type": "namespace", "name": name, "tools": inner} for name in ("mcp__jira__", "git__")]
     body = write("responses", [*spaces, {"type": "web_search"}], *call("responses", "add"))
@@ -155,7 +155,7 @@ def test_tools_of_a_namespace_go_one_by_one() -> None:
 
 
 def test_a_cache_marker_moves_to_the_last_declaration_that_is_left() -> None:
-    """Not to one that the model must search for, nor to one with a marker of its own; before the first there is none."""
+    """Not to one that the model must search for, nor to one with a marker of its own."""
     read, later = declare("messages", "read"), declare("messages", "write", defer_loading=True)
     drawn = declare("messages", "draw", cache_control=MARKER)
     assert orjson.loads(drop("messages", write("messages", [read, later, drawn]))[0].body)["tools"] == [

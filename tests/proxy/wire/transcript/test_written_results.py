@@ -23,8 +23,8 @@ HEADERS = {
     "EXECUTION RESULT of [execute_bash]:": "execute_bash",
 }
 OTHERS = (
-    "[tool:]", "[tool: ]", "[tool: two words]", "[tool: a](http://x)", "tool: read", "[tools: read]", "see [tool: read]",
-    "[note: read]", "[tool", "[tool: read", "[read_file for 'a.py'] Result:", "",
+    "[tool:]", "[tool: ]", "[tool: two words]", "[tool: a](http://x)", "tool: read", "[tools: read]",
+    "see [tool: read]",    "[note: read]", "[tool", "[tool: read", "[read_file for 'a.py'] Result:", "",
 )  # fmt: skip
 DIALECTS = ("chat", "responses", "messages")
 dialects = pytest.mark.parametrize("dialect", DIALECTS)
