@@ -3,7 +3,7 @@
 import aiohttp
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.client import post
 from upstreams.strict import check_chat, check_messages, check_responses
@@ -11,7 +11,7 @@ from upstreams.strict import check_chat, check_messages, check_responses
 from proxy.compaction import load_compactor, read_request
 from rules.conversation import Role
 from rules.pipeline.exceeded import LimitExceededError
-from rules.policy import Policy
+from rules.policy import OverflowStrategy, Policy
 
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 CHECKS = {"chat": check_chat, "responses": check_responses, "messages": check_messages}
@@ -77,16 +77,17 @@ async def test_thirty_results_fit_the_limit(dialect, role, layout, start_proxy, 
     assert answer.status == 200
     tokens = dict(one.split("=") for one in answer.headers["x-trimtab-tokens"].split(", ") if "=" in one)
     assert int(tokens["original"]) > 9000 > LIMIT >= int(tokens["sent"])
-    assert "prune" in answer.headers["x-trimtab-decisions"]
+    is_one_step = layout == "behind one answer"  # the model has seen none of them
+    assert is_one_step or "prune" in answer.headers["x-trimtab-decisions"]
     sent = read_texts(dialect, upstream.chats[-1].body)
     assert CHECKS[dialect](orjson.loads(upstream.chats[-1].body)) == []
     assert any("Mend the build." in text for _, text in sent)
     newest = "What is broken?" if layout != "before questions" else "And file 30?"
     assert sent[-1] == ("user", newest)
     placeholders = [(one, text) for one, text in sent if "tool result of" in text]
-    assert placeholders
+    assert placeholders or is_one_step
     assert all(one == role and text.startswith("[tool: read_file]\n[trimtab: ") for one, text in placeholders)
-    assert any(result(29) in text for _, text in sent) or layout == "behind one answer"
+    assert any(result(29) in text for _, text in sent)
 
 
 @dialects
@@ -124,8 +125,12 @@ KINDS = st.sampled_from(["user", "assistant", "result", "system", "written syste
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
-@given(kinds=st.lists(KINDS, min_size=1, max_size=60), strategy=st.sampled_from(["prune", "hybrid"]))
-def test_a_grown_transcript_repeats_what_was_sent(dialect: str, kinds: list[str], strategy: str) -> None:
+@settings(max_examples=15)
+@given(
+    kinds=st.lists(KINDS, min_size=1, max_size=40),
+    strategy=st.sampled_from([OverflowStrategy.PRUNE, OverflowStrategy.AUTO_COMPACT]),
+)
+def test_a_grown_transcript_repeats_what_was_sent(dialect: str, kinds: list[str], strategy: OverflowStrategy) -> None:
     """Unless a decision has changed, the messages sent before are sent again. Nothing goes out over the limit."""
     policy = Policy(context_window=4000, completion_reserve=500, overflow_strategy=strategy)
     said = [say("user", "Mend the build.")]

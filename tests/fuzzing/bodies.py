@@ -25,6 +25,9 @@ from rules.summary.request import Summary
 Outcome = Compacted | LimitExceededError | UndecodableError
 SUMMARY = Summary("The build was mended in part; the tests are still to be run.", by_model=True)
 
+GLOBS = (("*",), ("*e*",), ("[a-m]*", "run"))
+OF_TOOLS = frozenset({"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"})
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -72,12 +75,31 @@ class Speech:
         if isinstance(outcome, Compacted):
             self._check(request, outcome, policy, is_plain=is_plain)
             self._ask_for_summaries(compactor, request, policy, outcome)
+        self._drop_tools(compactor, request, choices.pick(GLOBS))
 
     def read(self, body: bytes) -> Request | None:
         """The request as the proxy reads it; None if it cannot be decoded."""
         with suppress(UndecodableError):
             return self.dialect.codec.read(body)
         return None
+
+    def _drop_tools(self, compactor: Compactor, request: Request, globs: tuple[str, ...]) -> None:
+        """Take declarations out of the body: only what concerns tools changes, and a second time nothing does."""
+        try:
+            left, decisions = compactor.drop_tools(request, globs)
+        except UndecodableError:
+            return
+        if not decisions:
+            assert left is request, "no decision was made, but the body changed"
+            return
+        assert decisions[0].saved_tokens >= 0, "fewer tools cost more"
+        assert compactor.drop_tools(left, globs)[0].body == left.body, "more tools were dropped the second time"
+        assert left.raws == request.raws, "an element of the transcript changed"
+        before, after = load(request.body), load(left.body)
+        if before is not None:
+            assert after is not None, "the body without tools is not JSON"
+            others = [[member for member in each if member[0] not in OF_TOOLS] for each in (before, after)]
+            assert others[0] == others[1], "other members than those of tools changed"
 
     def _ask_for_summaries(self, compactor: Compactor, request: Request, policy: Policy, sent: Compacted) -> None:
         """The other uses of a plan: questions for a summary, counts of sections, a postponed cut."""

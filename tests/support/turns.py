@@ -147,6 +147,11 @@ class TurnsCodec:
     def clean(self, request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
         return request.body, ()
 
+    def drop_tools(
+        self, request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
+    ) -> tuple[bytes, int]:
+        return request.body, 0
+
     def peek_model(self, beginning: bytes) -> str:
         return ""
 

@@ -123,3 +123,16 @@ def test_a_placeholder_of_any_size_keeps_its_bound() -> None:
     (pruned,) = prune_tool_results(conversation(short), start=0, stop=1, count=truth).conversation.messages
     assert f"of {10**12 + short.tokens} tokens" in pruned.text
     assert truth(pruned.text) + 4 <= PLACEHOLDER_TOKENS
+
+
+@pytest.mark.parametrize(("header", "stays"), [("[tool: read]\n", True), ("[tool: " + "q7 z9 x8 " * 20 + "]\n", False)])
+def test_a_written_result_keeps_its_header_only_if_the_placeholder_has_room(header: str, stays: object) -> None:
+    """A pruned result never costs more than the fold has counted for it."""
+    text = fill("long", 200)
+    message = replace(result(None, text, name="read"), wire_role="user", header=header)
+    message = replace(message, tokens=4 + count(header) + count(text))
+    (pruned,) = prune_tool_results(conversation(message), start=0, stop=1, count=count).conversation.messages
+    said = pruned.as_said()
+    assert said.text.startswith(header) is stays
+    assert said.text.endswith("call the tool again if needed]")
+    assert pruned.tokens == 4 + sum(map(count, pruned.texts)) + count(pruned.header) <= PLACEHOLDER_TOKENS

@@ -148,3 +148,41 @@ def test_the_newest_user_messages_are_found_within_their_budget(sizes: list[int]
     ranks = sums.newest_users(at, budget)
     assert list(ranks) == kept
     assert sums.user_tokens(ranks) == sum(messages[2 * rank].tokens for rank in kept)
+
+
+def written(text: str, role: str = "user") -> Message:
+    """A result that the client wrote as text."""
+    return replace(result(None, text, name="read"), wire_role=role)
+
+
+def test_written_results_right_behind_an_answer_are_open_with_it() -> None:
+    """The first belongs to the step of the answer; each of the others can be cut off, but is still open."""
+    messages = (user("task"), assistant("I read two files."), *[written(fill(f"{at}", 90)) for at in range(3)])
+    sums = sum_up(messages)
+    assert (sums.open_step, sums.steps(1, 5)) == (1, 3)
+    assert sums.behind(1, 5) == messages[1].tokens + 3 * PLACEHOLDER_TOKENS
+    sums.add(assistant("Done."))
+    assert sums.open_step == 5
+
+
+def test_a_long_row_of_written_results_is_not_open_as_a_whole() -> None:
+    """Behind an answer the newest ones are open. Elsewhere each result shows that the one before was answered."""
+    row = [written(fill(f"{at}", 90), "system") for at in range(30)]
+    assert sum_up((user("task"), assistant("I read."), *row)).open_step == 32 - MAX_OPEN_WORDS
+    assert sum_up((user("task"), *row)).open_step == 30
+    assert sum_up((user("task"), *row, user("And now?"))).open_step == 30
+    mixed = [message for one in row for message in (one, user("Next."))]
+    assert sum_up((user("task"), *mixed)).open_step == 59
+
+
+@given(kinds=st.lists(st.sampled_from("aurst"), max_size=30), role=st.sampled_from(["user", "system"]))
+def test_a_cut_never_parts_an_answer_from_the_written_result_behind_it(kinds: list[str], role: str) -> None:
+    """Nor does the open step begin between them. A step begins at every other message that is no result of a call."""
+    made = {"a": assistant("I read."), "u": user("x"), "r": written("y", role), "s": system("z"), "t": result("1", "w")}
+    messages = [made[kind] for kind in kinds]
+    sums = sum_up(messages)
+    for at, (left, right) in enumerate(pairwise(messages), 1):
+        if right is made["r"]:
+            starts = left is not made["a"]
+            assert sums.steps(at, at + 1) == starts
+            assert starts or sums.open_step != at

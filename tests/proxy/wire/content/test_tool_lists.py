@@ -155,7 +155,7 @@ def test_tools_of_a_namespace_go_one_by_one() -> None:
 
 
 def test_a_cache_marker_moves_to_the_last_declaration_that_is_left() -> None:
-    """Not to one that the model must search for, nor to one with its own marker; before the first there is none."""
+    """Not to one that the model must search for, nor to one with a marker of its own."""
     read, later = declare("messages", "read"), declare("messages", "write", defer_loading=True)
     drawn = declare("messages", "draw", cache_control=MARKER)
     assert orjson.loads(drop("messages", write("messages", [read, later, drawn]))[0].body)["tools"] == [

@@ -1,0 +1,185 @@
+"""Declarations of tools that the operator drops, through the running proxy in each dialect."""
+
+import orjson
+import pytest
+from support.client import post
+from support.dialects.tools_validity import name_tools
+from upstreams.recording import error
+from upstreams.strict import check_chat, check_messages, check_responses
+
+PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+CHECKS = {"chat": check_chat, "responses": check_responses, "messages": check_messages}
+DROPS = ('defaults.drop_tools=["mcp__*"]',)
+NAMES = ("read", "mcp__jira__list", "write", "mcp__jira__add")
+LONG = "This tool has a long description, of which an agent pays every word at each request. " * 20
+dialects = pytest.mark.parametrize("dialect", PATHS)
+
+
+def declare(dialect, name):
+    """The declaration of a tool."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    about = {"name": name, "description": LONG}
+    if dialect == "chat":
+        return {"type": "function", "function": {**about, "parameters": schema}}
+    return (
+        {**about, "input_schema": schema}
+        if dialect == "messages"
+        else {"type": "function", **about, "parameters": schema}
+    )
+
+
+def call(dialect, name, number=1, text="x"):
+    """A call and its result."""
+    called = f"call_{number}"
+    if dialect == "chat":
+        made = {"id": called, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        result = {"role": "tool", "tool_call_id": called, "content": text}
+        return [{"role": "assistant", "content": None, "tool_calls": [made]}, result]
+    if dialect == "responses":
+        made = {"type": "function_call", "call_id": called, "name": name, "arguments": "{}"}
+        return [made, {"type": "function_call_output", "call_id": called, "output": text}]
+    block = {"type": "tool_use", "id": called, "name": name, "input": {}}
+    result = {"type": "tool_result", "tool_use_id": called, "content": text}
+    return [{"role": "assistant", "content": [block]}, {"role": "user", "content": [result]}]
+
+
+def write_lines(number):
+    """A text in which no two lines are alike."""
+    return "\n".join(f"line {at} of file {number} has words" for at in range(40))
+
+
+def write(dialect, *said, names=NAMES, model="gpt-4o", **more):
+    """A request whose tools stand behind its transcript."""
+    key = "input" if dialect == "responses" else "messages"
+    limit = {"max_tokens": 500} if dialect == "messages" else {}
+    transcript = [{"role": "user", "content": "Mend the build."}, *said]
+    tools = [declare(dialect, name) for name in names]
+    return orjson.dumps({"model": model, **limit, key: transcript, "tools": tools, **more})
+
+
+def read_tokens(answer):
+    """The figures in the header."""
+    return {
+        key: int(value)
+        for key, value in (one.split("=") for one in answer.headers["x-trimtab-tokens"].split(", ") if "=" in one)
+    }
+
+
+@dialects
+async def test_dropped_tools_are_not_sent_and_counted_as_saved(dialect, start_proxy, client, upstream, log):
+    """In header, log and metrics. The rest of the body is sent byte for byte."""
+    proxy = await start_proxy(*DROPS)
+    body = write(dialect, tool_choice={"type": "auto"} if dialect == "messages" else "auto")
+    answer, _ = await post(client, proxy.url + PATHS[dialect], body)
+
+    sent = upstream.chats[-1].body
+    assert name_tools(orjson.loads(sent)) == ["read", "write"]
+    assert sent == write(dialect, names=("read", "write"), tool_choice=orjson.loads(body)["tool_choice"])
+    assert CHECKS[dialect](orjson.loads(sent)) == []
+    tokens = read_tokens(answer)
+    saved = tokens["original"] - tokens["sent"]
+    assert saved > tokens["sent"] / 3
+    assert f"drop_tools;saved={saved}" in answer.headers["x-trimtab-decisions"]
+    line = log.lines[-1]
+    assert [(one["rule"], one["saved_tokens"]) for one in line["decisions"]] == [("drop_tools", saved)]
+    async with client.get(proxy.url + "/metrics") as page:
+        metrics = await page.text()
+    (counted,) = [
+        one
+        for one in metrics.splitlines()
+        if one.startswith("trimtab_tokens_saved_total{") and 'rule="drop_tools"' in one
+    ]
+    assert float(counted.split()[-1]) == saved
+
+
+@dialects
+async def test_a_called_tool_stays_and_the_session_stays_valid(dialect, start_proxy, client, upstream):
+    """The set that is sent changes only when a dropped tool is called, and every call is to a declared tool."""
+    proxy = await start_proxy(*DROPS)
+    said = []
+    seen = []
+    for number, name in enumerate(["read", "read", "mcp__jira__add", "write"]):
+        said += call(dialect, name, number)
+        await post(client, proxy.url + PATHS[dialect], write(dialect, *said))
+        sent = orjson.loads(upstream.chats[-1].body)
+        assert CHECKS[dialect](sent) == []
+        seen.append(name_tools(sent))
+    assert seen == [["read", "write"]] * 2 + [["read", "write", "mcp__jira__add"]] * 2
+
+
+@dialects
+async def test_if_no_tool_is_left_strict_upstreams_take_the_request(dialect, start_proxy, client, upstream):
+    """Neither an empty list nor a choice is sent."""
+    proxy = await start_proxy('defaults.drop_tools=["*"]')
+    choice = {"type": "any"} if dialect == "messages" else "required"
+    more = {} if dialect == "messages" else {"parallel_tool_calls": True}
+    await post(client, proxy.url + PATHS[dialect], write(dialect, tool_choice=choice, **more))
+    sent = orjson.loads(upstream.chats[-1].body)
+    assert CHECKS[dialect](sent) == []
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & sent.keys()
+
+
+@dialects
+@pytest.mark.parametrize("mode", ["observe", "off"])
+async def test_other_modes_send_every_tool(dialect, mode, start_proxy, client, upstream):
+    """Mode `observe` tells what would be saved."""
+    proxy = await start_proxy(*DROPS, f"mode={mode}")
+    body = write(dialect)
+    answer, _ = await post(client, proxy.url + PATHS[dialect], body)
+    assert upstream.chats[-1].body == body
+    assert ("drop_tools" in answer.headers.get("x-trimtab-decisions", "")) is (mode == "observe")
+
+
+@dialects
+async def test_a_second_attempt_has_no_dropped_tools(dialect, start_proxy, client, upstream):
+    """The upstream refuses the first for its length; the second one is shorter, without the dropped tools too."""
+    plain = upstream.answer
+
+    async def refuse_once(recorded, request):
+        if len(upstream.chats) == 1:
+            said = "This model's maximum context length is 6000 tokens. However, your messages resulted in 9000 tokens."
+            return error(
+                400, message=said, type="invalid_request_error", param="messages", code="context_length_exceeded"
+            )
+        return await plain(recorded, request)
+
+    upstream.answer = refuse_once
+    proxy = await start_proxy(*DROPS, "defaults.context_window=100000", "defaults.overflow_strategy=prune")
+    said = [one for number in range(30) for one in call(dialect, "read", number, f"line of file {number}\n" * 60)]
+    answer, _ = await post(client, proxy.url + PATHS[dialect], write(dialect, *said))
+
+    first, second = (orjson.loads(one.body) for one in upstream.chats)
+    assert name_tools(first) == name_tools(second) == ["read", "write"]
+    assert CHECKS[dialect](second) == []
+    assert len(upstream.chats[1].body) < len(upstream.chats[0].body)
+    assert answer.headers["x-trimtab-decisions"].startswith("drop_tools;")
+
+
+@dialects
+async def test_a_summary_is_asked_for_without_dropped_tools(dialect, start_proxy, client, upstream):
+    """The question behind the conversation has the tools that the conversation is sent with."""
+    proxy = await start_proxy(
+        *DROPS,
+        "defaults.context_window=8000",
+        "defaults.completion_reserve=1000",
+        "defaults.overflow_strategy=summarize",
+    )
+    said = [one for number in range(40) for one in call(dialect, "read", number, write_lines(number))]
+    await post(client, proxy.url + PATHS[dialect], write(dialect, *said))
+
+    assert upstream.summaries
+    for one in (*upstream.summaries, *upstream.chats):
+        assert not [name for name in name_tools(one.json) if name.startswith("mcp__")]
+
+
+async def test_a_refusal_tells_what_was_saved(start_proxy, client):
+    """The size of the original has the dropped tools, and the words name the rule."""
+    proxy = await start_proxy(
+        *DROPS, "defaults.context_window=2000", "defaults.completion_reserve=100", "defaults.on_exceeded=error"
+    )
+    body = write("chat", {"role": "user", "content": "word " * 5000})
+    answer, told = await post(client, proxy.url + PATHS["chat"], body)
+    assert answer.status == 400
+    assert "drop_tools saved" in orjson.loads(told)["error"]["message"]
+    tokens = read_tokens(answer)
+    assert tokens["original"] > 5000
