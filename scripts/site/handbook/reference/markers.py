@@ -63,6 +63,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "mark_image": "Stands for an image that was removed. It names the image's type, dimensions, size and file"
         " name, as far as they are known.",
     },
+    "Retrieved memory": {
+        "mark_memory": "Stands for a block of [retrieved memory](../explanation/replayed-cut.md#retrieved-memory) that"
+        " was dropped. The size is that of the block with its tags.",
+    },
     "Summaries": {
         "INTRODUCTION": "The first line of a summary. The last sentence is there because a tool's text must not gain"
         " authority by being summarised.",
