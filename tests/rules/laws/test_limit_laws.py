@@ -88,7 +88,8 @@ def test_a_larger_request_passes() -> None:
     """A soft limit never shortens or refuses, and it has no effect if the head leaves it no room."""
     huge = [system(), user("Go."), assistant("Yes."), user(fill("huge", 20_000))]
     policy = replace(POLICY, compact_at_tokens=1000)
-    assert run(huge, policy)[1].conversation is run(huge, policy)[0].original
+    planned, outcome = run(huge, policy)
+    assert outcome.conversation is planned.original
     long_head = [system(fill("head", 900)), *session(60)[1:]]
     assert run(long_head, policy)[1].conversation.messages == tuple(long_head)
 
@@ -104,7 +105,7 @@ def test_a_soft_limit_above_high_water_changes_nothing() -> None:
 def test_a_summary_has_its_share_at_most() -> None:
     """Its size is reserved in the cut."""
     policy = replace(POLICY, sections=SectionShares(summary=0.002, recent=0.1))
-    window = run(session(100), policy)[0].window
+    window = run(session(150, result_tokens=200), policy)[0].window
     assert window.cut is not None
     assert window.cut.reserved_tokens == int(policy.limit_tokens() * 0.002)
 
