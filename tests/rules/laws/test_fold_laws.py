@@ -249,7 +249,9 @@ def test_a_kept_state_folds_only_what_is_new(monkeypatch: pytest.MonkeyPatch) ->
 def _count_adds(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     added: list[Message] = []
     add: Callable[..., Any] = Fold.add
-    monkeypatch.setattr(Fold, "add", lambda self, message: (added.append(message), add(self, message))[1])
+    monkeypatch.setattr(
+        Fold, "add", lambda self, message, *memory: (added.append(message), add(self, message, *memory))[1]
+    )
     return added
 
 

@@ -17,6 +17,7 @@ def test_markers_read_as_the_manual_says() -> None:
     assert markers.mark_pruned(900) == pruned
     image = "[trimtab: image/png 1280x800, 182 kB, a.png, removed; get it again if needed]"
     assert markers.mark_image("image/png 1280x800", "182 kB", "a.png") == image
+    assert markers.mark_memory(900) == "[trimtab: retrieved memory of 900 tokens removed]"
     assert markers.NO_RESULT == "aborted"
     assert markers.TABLE == "[trimtab: table]"
 

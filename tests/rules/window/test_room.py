@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from support.builders import assistant, fill, system, transcripts, user
 
 from rules.conversation import Message
-from rules.window.room import HEAD_STEPS, Room
+from rules.policy import Policy
+from rules.window.room import HEAD_STEPS, Marks, Room
 
 LIMIT = 3200
 GRAIN = LIMIT // HEAD_STEPS
@@ -39,3 +40,17 @@ def test_a_longer_transcript_leaves_the_same_room(
 def test_a_limit_below_any_rounding_leaves_what_is_left(limit: int) -> None:
     """Nothing is divided by zero."""
     assert Room.measure((), 3, limit).tokens == limit - 3
+
+
+def test_a_soft_limit_lowers_the_marks_in_proportion() -> None:
+    """Only if it is below high water, and only if the head leaves it a quarter."""
+    policy = Policy(high_water=0.8, low_water=0.4)
+    plain = Marks.measure(1000, None, policy)
+    assert plain == Marks.measure(1000, 800, policy)
+    assert (plain.high, plain.low, plain.least_gain, plain.protected, plain.is_soft) == (800, 400, 100, 640, False)
+    soft = Marks.measure(1000, 400, policy)
+    assert (soft.tokens, soft.high, soft.low, soft.least_gain, soft.is_soft) == (1000, 400, 200, 50, True)
+    messages = [system(), user(fill("task", 500))]
+    assert Room.measure(messages, 0, 10_000, soft_limit=3200).soft == 2600
+    assert Room.measure(messages, 0, 10_000, soft_limit=600).soft is None
+    assert Room.measure(messages, 0, 10_000).soft is None

@@ -70,6 +70,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         " task list. In both, double quotation marks become single ones. [More](../explanation/tool-results.md"
         "#pins-the-goal-after-long-output)",
     },
+    "Retrieved memory": {
+        "mark_memory": "Stands for a block of [retrieved memory](../explanation/replayed-cut.md#retrieved-memory) that"
+        " was dropped. The size is that of the block with its tags.",
+    },
     "Summaries": {
         "INTRODUCTION": "The first line of a summary. The last sentence is there because a tool's text must not gain"
         " authority by being summarised.",

@@ -1,0 +1,169 @@
+"""The laws of retrieved memory: when it is dropped, what stays of it, and that no later message changes that."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import FREE, assistant, conversation, count, fill, session, system, user
+
+from rules.conversation import Message, Outcome
+from rules.pipeline.apply import apply
+from rules.pipeline.make_plan import plan
+from rules.pipeline.plan import Plan
+from rules.policy import OverflowStrategy, Policy, SectionShares
+from rules.summary.request import Summary
+from rules.text.memory_blocks import find_memory
+
+LIMIT = 7000
+POLICY = Policy(
+    context_window=9332,
+    completion_reserve=2332,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+    summary_max_tokens=400,
+    summary_min_steps=3,
+    prices=FREE,
+)
+
+
+def remember(tokens: int, label: str = "memory") -> str:
+    """A block of retrieved memory."""
+    return f"<relevant_context>{fill(label, tokens)}</relevant_context>"
+
+
+def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
+    """The decisions about a transcript, and the conversation that is forwarded."""
+    planned = plan(conversation(*messages), policy, count=count)
+    summary = Summary("What was done so far.", by_model=True) if planned.request else None
+    return planned, apply(planned, policy, count=count, summary=summary)
+
+
+def rules_of(outcome: Outcome) -> list[str]:
+    """The names of the decisions."""
+    return [decision.rule for decision in outcome.decisions]
+
+
+def count_blocks(messages: Sequence[Message]) -> int:
+    """The number of memory blocks in the messages."""
+    return sum(len(find_memory(text, POLICY.memory_tags)) for message in messages for text in message.texts)
+
+
+def chat(turns: int, memory_tokens: int, answer_tokens: int = 20) -> list[Message]:
+    """A chat in which each user message begins with retrieved memory."""
+    messages = [system()]
+    for number in range(turns):
+        messages.append(user(f"{remember(memory_tokens, f'memory {number}')}\nQuestion {number}?"))
+        messages.append(assistant(fill(f"answer {number}", answer_tokens)))
+    return messages[:-1]
+
+
+BLOCK = remember(7200)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [system(), user(f"{BLOCK}\nWhat now?")],
+        [system(), user(f"First, {BLOCK}read this."), assistant("Yes."), user("What now?")],
+        [system(), user("Begin."), assistant("Yes."), system(f"Note: {BLOCK}"), user("What now?")],
+        [system(), user(f"a{remember(4000)}b"), assistant("Yes."), user(f"c{remember(7000)}d")],
+    ],
+)
+def test_memory_goes_first_and_the_rest_stays(messages: list[Message]) -> None:
+    """7,200 tokens of memory at a limit of 7,000: less than 500 are sent, with all words around the blocks."""
+    assert POLICY.limit_tokens() == LIMIT
+    planned, outcome = run(messages)
+    assert rules_of(outcome) == ["memory"]
+    assert outcome.conversation.tokens == planned.reserved_tokens < 500
+    for before, after in zip(messages, outcome.conversation.messages, strict=True):
+        text = before.text
+        for start, stop in reversed(find_memory(text, POLICY.memory_tags)):
+            text = f"{text[:start]}[trimtab: retrieved memory of {count(text[start:stop])} tokens removed]{text[stop:]}"
+        assert after.text == text
+        assert (after is before) == (not find_memory(before.text, POLICY.memory_tags))
+
+
+def test_leading_system_messages_results_and_answers_hold_no_memory() -> None:
+    """Their text never changes for its tags."""
+    told = remember(900)
+    messages = [system(told), user("Begin."), *session(30, result_tokens=400)[2:-1], assistant(told), user("Go on.")]
+    outcome = run(messages)[1]
+    assert "memory" not in rules_of(outcome)
+    assert outcome.conversation.messages[0] is messages[0]
+
+
+def test_the_oldest_memory_goes_until_low_water() -> None:
+    """The newest blocks stay, and with them the one that the question came with."""
+    found = (run(chat(turns, 500)) for turns in range(2, 40))
+    planned, outcome = next((planned, outcome) for planned, outcome in found if outcome.decisions)
+    assert rules_of(outcome) == ["memory"]
+    assert outcome.conversation.tokens <= planned.limit * POLICY.low_water
+    kept = [count_blocks([message]) for message in outcome.conversation.messages if message.role == "user"]
+    assert kept == sorted(kept)
+    assert kept[0] == 0 < kept[-1]
+
+
+def test_where_memory_is_not_enough_the_rest_follows() -> None:
+    """A cut drops the memory before it: in the task statement, and in the messages kept verbatim."""
+    found = [run(chat(turns, 60, answer_tokens=300))[1] for turns in range(12, 60, 3)]
+    cut = [outcome for outcome in found if "summarise" in rules_of(outcome)]
+    assert cut
+    for outcome in cut:
+        assert rules_of(outcome)[0] == "memory"
+        assert count_blocks(outcome.conversation.messages[:2]) == 0
+
+
+@given(
+    sizes=st.lists(st.tuples(st.sampled_from([0, 0, 30, 400, 2500]), st.integers(1, 900)), max_size=14),
+    limit=st.sampled_from([600, 1500, 4000]),
+    task=st.sampled_from([0, 300, 3000]),
+    share=st.sampled_from([None, 0.05, 0.3]),
+)
+def test_no_message_changes_what_was_dropped_before_it(
+    sizes: list[tuple[int, int]], limit: int, task: int, share: float | None
+) -> None:
+    """Memory that is gone stays gone, the prefix moves only with a decision, and the plan's size is the one sent."""
+    policy = replace(POLICY, context_window=limit * 4 // 3, completion_reserve=limit)
+    policy = policy if share is None else replace(policy, sections=SectionShares(memory=share, recent=0.3))
+    messages = [system(), user(f"{remember(task)}Go.")]
+    for number, (memory, words) in enumerate(sizes):
+        said = fill(f"words {number}", words)
+        messages.append(user(remember(memory) + said) if number % 2 else assistant(said))
+    found = [run(messages[:stop], policy) for stop in range(2, len(messages) + 1)]
+    for (before, sent), (after, later) in pairwise(found):
+        assert after.window.memory_stop >= before.window.memory_stop
+        assert later.conversation.tokens <= max(after.reserved_tokens, after.original.tokens)
+        kept = [replace(before.window, next_cut=None, prefetch_tokens=0), replace(after.window, next_cut=None)]
+        if kept[0] == replace(kept[1], prefetch_tokens=0):
+            assert later.conversation.messages[: len(sent.conversation.messages)] == sent.conversation.messages
+        if after.window.cut is not None:
+            assert after.window.memory_stop >= after.window.cut.at or not count_blocks(messages[: after.window.cut.at])
+
+
+def test_the_share_of_memory_is_kept() -> None:
+    """Over its share, memory goes down to half of it, so that the cache does not break at each turn."""
+    policy = replace(POLICY, context_window=128_000, completion_reserve=8000, sections=SectionShares(memory=0.02))
+    share = int(policy.limit_tokens() * 0.02)
+    stops = []
+    for turns in range(1, 60):
+        planned, outcome = run(chat(turns, 300), policy)
+        assert sum(count(remember(300)) for _ in range(count_blocks(outcome.conversation.messages))) <= share * 1.1
+        stops.append(planned.window.memory_stop)
+    assert 2 < len(set(stops)) < 20
+
+
+def test_other_tags_and_no_tags() -> None:
+    """The policy's tags decide. With the strategy `error`, nothing is dropped."""
+    messages = [system(), user("Look: " + fill("x", 10)), assistant("Yes."), user(f"<note>{fill('n', 3000)}</note>?")]
+    assert rules_of(run(messages, replace(POLICY, context_window=4000, memory_tags=("memo", "note")))[1]) == ["memory"]
+    told = [system(), user("Go."), assistant("Yes."), user(remember(5800)), assistant("Yes."), user("Go on.")]
+    assert rules_of(run(told)[1]) == ["memory"]
+    for policy in (
+        replace(POLICY, memory_tags=()),
+        replace(POLICY, overflow_strategy=OverflowStrategy.ERROR),
+    ):
+        assert "memory" not in rules_of(run(told, policy)[1])
