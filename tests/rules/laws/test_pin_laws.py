@@ -174,3 +174,14 @@ def test_remembered_states_change_nothing(messages: tuple[Message, ...], stops: 
             assert again == planned
             if planned.request is None:
                 assert apply(again, policy, count=count, work=work, states=states) == outcome
+
+
+def test_the_fold_sees_the_pins() -> None:
+    """Sessions that fit without pins are cut because of them, as if each pinned result were that much longer."""
+    messages = session(12, result_tokens=160)
+    plain = replace(POLICY, context_window=3300, overflow_strategy=OverflowStrategy.PRUNE)
+    with pinning(150):
+        pinned = run(conversation(*messages), replace(plain, pin_instruction=True))[0]
+        longer = [replace(one, tokens=one.tokens + pinned.pins[0].tokens * (one.role is Role.TOOL)) for one in messages]
+        assert run(conversation(*longer), plain)[0].window == pinned.window
+    assert run(conversation(*messages), plain)[0].window.prune_stop < pinned.window.prune_stop
