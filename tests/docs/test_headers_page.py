@@ -26,7 +26,7 @@ PAGE = "headers.md"
 OWN_NAME = re.compile(rf"{OWN_PREFIX}[a-z]+(-[a-z]+)*")
 WORD = r"[A-Za-z*][\w!#$%&'*+.^`|~:/-]*"
 INTEGER = r"-?\d{1,15}"
-DICTIONARY = re.compile(rf"[a-z]\w*={INTEGER}(, [a-z]\w*={INTEGER})*")
+DICTIONARY = re.compile(rf"[a-z]\w*={INTEGER}(, [a-z]\w*=({INTEGER}|\?1))*")
 LIST = re.compile(rf"{WORD};saved={INTEGER}(, {WORD};saved={INTEGER})*")
 """The part of RFC 9651 that these headers use."""
 
