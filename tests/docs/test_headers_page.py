@@ -29,7 +29,7 @@ PAGE = "headers.md"
 OWN_NAME = re.compile(rf"{OWN_PREFIX}[a-z]+(-[a-z]+)*")
 WORD = r"[A-Za-z*][\w!#$%&'*+.^`|~:/-]*"
 INTEGER = r"-?\d{1,15}"
-DICTIONARY = re.compile(rf"[a-z]\w*={INTEGER}(, [a-z]\w*={INTEGER})*")
+DICTIONARY = re.compile(rf"[a-z]\w*={INTEGER}(, [a-z]\w*=({INTEGER}|\?1))*")
 ITEM = rf"{WORD}(;[a-z]+={INTEGER})+"
 LIST = re.compile(rf"{ITEM}(, {ITEM})*")
 STRING_WITH_PARAMETERS = re.compile(rf'"[0-9a-f]{{1,64}}";kind={WORD};messages={INTEGER}')

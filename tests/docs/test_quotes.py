@@ -158,8 +158,9 @@ def test_the_price_of_an_evaluation_is_printed_as_the_guide_shows_it() -> None:
 def test_the_doctor_prints_a_model_as_the_guide_shows_it() -> None:
     shown = read_block("guides/local-servers.md", "discovered")
     cells = [cell.strip() for cell in shown.splitlines()[-1].split("│")[1:-1]]
-    model, window, found, vocabulary, ratio, expected, upstream, _ = cells
-    finding = ModelFinding(model, upstream, int(window.replace(",", "")), found, vocabulary, float(ratio), expected)
+    model, mode, window, found, vocabulary, ratio, expected, upstream, _ = cells
+    tokens = int(window.replace(",", ""))
+    finding = ModelFinding(model, upstream, mode, tokens, found, vocabulary, float(ratio), expected)
     printed = io.StringIO()
     Report((), (finding,)).print_tables(Console(file=printed, width=200))
 

@@ -107,6 +107,7 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
         "prompt_tokens_total{m*,sent}": 508,
         "tokens_saved_total{m*,truncate}": 500,
         "tokens_added_total{m*,pairing}": 8,
+        "repairs_total{m*}": 1,
         "context_used_ratio_sum{m*}": 508 / 2000,
         "estimate_error_ratio_sum{m*}": 1.0,
         "completion_tokens_total{m*,upstream}": 30,
