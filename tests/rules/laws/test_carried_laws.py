@@ -119,9 +119,13 @@ def carried_of(messages: Sequence[Message], policy: Policy, states: KeptStates |
     planned = plan_of(messages, policy, states)
     if planned.request is None:
         return ""
-    sent = b"\n".join(forward(planned, policy, by_model=True, states=states)).decode()
-    mark = f"Summary {planned.request.key}."
-    return sent[sent.index(mark) + len(mark) : sent.index(SUMMARY_END)] if mark in sent else ""
+    return find_carried(b"\n".join(forward(planned, policy, by_model=True, states=states)).decode(), planned)
+
+
+def find_carried(sent: str, planned: Plan) -> str:
+    """The same text in what was forwarded for a plan with a cut."""
+    mark = f"Summary {planned.request.key}." if planned.request is not None else ""
+    return sent[sent.index(mark) + len(mark) : sent.index(SUMMARY_END)] if mark and mark in sent else ""
 
 
 def check_append_law(messages: Sequence[Message], policy: Policy, *, by_model: bool) -> int:
@@ -175,13 +179,13 @@ def test_a_long_session_carries_the_same_from_cut_to_cut(economy: Economy, windo
 def test_behind_each_cut_something_is_carried(economy: Economy, window: int) -> None:
     """Names are carried at windows like those of the waters. The newest task list is carried whenever it has room."""
     policy = replace(by_economy(POLICY, economy, window), context_window=9000, prices=Prices())
-    messages = long_session()
+    messages, states = long_session(), KeptStates()
     carried = set()
     for stop in requests(messages):
-        planned = plan_of(messages[:stop], policy)
+        planned = plan_of(messages[:stop], policy, states)
         if planned.window.cut is not None:
-            carried.add(carried_of(messages[:stop], policy))
-            sent = b"".join(forward(planned, policy, by_model=True)).decode()
+            sent = b"".join(forward(planned, policy, by_model=True, states=states)).decode()
+            carried.add(find_carried(sent, planned))
             lists = [one for message in messages[:stop] for one in message.tool_calls if one.name == "TodoWrite"]
             assert all(item["content"] in sent for item in orjson.loads(lists[-1].arguments)["todos"])
     assert len(carried) >= 4
