@@ -131,19 +131,22 @@ def find_carried(sent: str, planned: Plan) -> str:
 def check_append_law(messages: Sequence[Message], policy: Policy, *, by_model: bool) -> int:
     """The number of cuts. Fails if a byte of what was forwarded changes for another reason.
 
-    One process that keeps states serves all requests, and a new one serves each. Both must forward the same.
+    One process that keeps states serves all requests, and a new one serves each. Both must forward the same. What a new
+    one forwards is looked at when a cut moved, every fourth time, and at last: what differed before would differ then.
     """
     states = KeptStates()
     before: Plan | None = None
     sent: list[bytes] = []
-    for stop in requests(messages):
+    stops = requests(messages)
+    for number, stop in enumerate(stops, start=1):
         after = plan_of(messages[:stop], policy, states)
         bare = plan_of(messages[:stop], policy)
         assert after == bare
         forwarded = forward(after, policy, by_model=by_model, states=states)
-        assert forwarded == forward(bare, policy, by_model=by_model)
-        if before is not None and _place(before) == _place(after):
-            assert forwarded[: len(sent)] == sent
+        stays = before is not None and _place(before) == _place(after)
+        if not stays or number % 4 == 0 or number == len(stops):
+            assert forwarded == forward(bare, policy, by_model=by_model)
+        assert not stays or forwarded[: len(sent)] == sent
         earlier = after.put_off()
         if before is not None and earlier is not None and _place(before) == _place(earlier):
             for kept in (states, None):
