@@ -521,5 +521,5 @@ def test_any_text_is_judged(text: str) -> None:
     ],
 )
 def test_hostile_answers_are_judged(unit: str) -> None:
-    """A megabyte of text that may begin a pattern is read in one pass; otherwise this test would not end."""
-    assert read_answer(unit * (1_000_000 // len(unit))).flaw is not None
+    """A long text that may begin a pattern is read in one pass; otherwise this test would take minutes."""
+    assert read_answer(unit * (300_000 // len(unit))).flaw is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from programs.redis_server import run_redis
+from programs.redis_server import PROGRAM, run_redis
 
 from proxy.state.stores import StoreError
 from proxy.state.stores.redis import RedisStore
@@ -48,6 +48,7 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_store(own_redis) ->
             assert str(caught.value) == "the redis store failed: the server cannot be reached"
 
 
+@pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
 async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it() -> None:
     """The server's own text is not repeated."""
     with run_redis("--requirepass", "right-password") as server:
