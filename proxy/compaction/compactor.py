@@ -6,7 +6,7 @@ Law: no I/O; safe to run in a thread.
 from dataclasses import dataclass, replace
 
 from proxy.compaction.caches import Caches
-from proxy.compaction.refusal import RefusedError, refuse, scale_decision
+from proxy.compaction.refusal import RefusedError, refuse, scale_decisions
 from proxy.wire.codec import Adapted, Counting, Question, Request
 from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline.apply import apply
@@ -145,7 +145,7 @@ class Compactor:
         return Compacted(
             pieces=adapted.pieces,
             forwarded=outcome.conversation,
-            decisions=(*(scale_decision(decision, ratio) for decision in outcome.decisions), *adapted.decisions),
+            decisions=scale_decisions((*outcome.decisions, *adapted.decisions), planned.sections.tokens, ratio),
             original_tokens=original.tokens,
             sent_tokens=sent.tokens,
             limit_tokens=limit,

@@ -10,7 +10,7 @@ from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
-from proxy.compaction.refusal import RefusedError, describe_excess, write_cost
+from proxy.compaction.refusal import RefusedError, describe_excess, scale_decisions, write_cost
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, Route, find_credentials_for
 from proxy.exchange.choose_summary import Chosen, choose_text, find_text
@@ -121,7 +121,10 @@ async def _clean(services: Services, call: Call) -> Call:
 
 def _add_cleaned(call: Call, compacted: Compacted) -> Compacted:
     """The result with the decisions about what must not be sent."""
-    return replace(compacted, decisions=(*call.cleaned, *compacted.decisions)) if call.cleaned else compacted
+    if not call.cleaned:
+        return compacted
+    cleaned = scale_decisions(call.cleaned, compacted.original_tokens, 1.0)
+    return replace(compacted, decisions=(*cleaned, *compacted.decisions))
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
@@ -205,7 +208,8 @@ async def carry_out(
         try:
             compacted = _add_cleaned(call, await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes))
         except RefusedError as error:
-            call.ledger.note(call.attempt, error.limit, (*call.cleaned, *error.decisions))
+            cleaned = scale_decisions(call.cleaned, error.original_tokens, 1.0)
+            call.ledger.note(call.attempt, error.limit, (*cleaned, *error.decisions))
             raise
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     outcome = call.route.target.mode
