@@ -7,7 +7,7 @@ import click
 from proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.pool import Compactors
-from proxy.compaction.refusal import scale_decision
+from proxy.compaction.refusal import scale_cleaned
 from proxy.config.load import load_file
 from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.logs import configure_log, get_log
@@ -35,9 +35,9 @@ def compact(requests: Requests, *, explain: bool, config_path: Path | None, sett
         view = ModelView.of_unmet(config, request.model)
         compactor = compactors.choose(view.settings, request.model)
         left, dropped = compactor.drop_tools(request, view.settings.drop_tools)
-        compacted = compactor.apply(compactor.plan(left, view.policy), None)
-        ratio = view.policy.token_ratio
-        compacted = compacted.add_cleaned(tuple(scale_decision(decision, ratio) for decision in dropped))
+        planned = compactor.plan(left, view.policy)
+        cleaned = scale_cleaned(dropped, planned.original.tokens, view.policy.token_ratio)
+        compacted = compactor.apply(planned, None).add_cleaned(cleaned)
         click.echo(compacted.body, nl=requests.jsonl)
         if explain:
             _explain(place, compacted)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proxy.compaction.caches import Caches
-from proxy.compaction.refusal import RefusedError, add_to_system, refuse, scale_decision
+from proxy.compaction.refusal import RefusedError, add_to_system, refuse, scale_decisions
 from proxy.wire.codec import Adapted, Counting, Question, Request
 from proxy.wire.transcript.beginnings import Begun
 from rules.conversation import Conversation, CountTokens, Decision
@@ -184,7 +184,7 @@ class Compactor:
         return Compacted(
             pieces=adapted.pieces,
             forwarded=outcome.conversation,
-            decisions=(*(scale_decision(decision, ratio) for decision in outcome.decisions), *adapted.decisions),
+            decisions=scale_decisions((*outcome.decisions, *adapted.decisions), planned.sections.tokens, ratio),
             original_tokens=original.tokens,
             sent_tokens=sent.tokens,
             limit_tokens=limit,

@@ -37,7 +37,7 @@ def refuse(
 
     original: the sections of the client's prompt, in our tokens.
     """
-    decisions = [scale_decision(decision, ratio) for decision in error.decisions]
+    decisions = scale_decisions(error.decisions, error.original_tokens, ratio)
     original_tokens, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
     refused = RefusedError(original_tokens, tokens, limit_tokens, window=error.window, decisions=decisions)
     refused.original_sections = original.scale(ratio)
@@ -64,10 +64,24 @@ def add_to_system(sections: Sections, decisions: Iterable[Decision]) -> Sections
     return sections._replace(system=sections.system + sum(decision.saved_tokens for decision in decisions))
 
 
-def scale_decision(decision: Decision, ratio: float) -> Decision:
-    """Convert a decision to the model's own tokens."""
-    before, after = round(ratio * decision.tokens_before), round(ratio * decision.tokens_after)
-    return replace(decision, tokens_before=before, tokens_after=after)
+def scale_decisions(decisions: Iterable[Decision], original_tokens: int, ratio: float) -> tuple[Decision, ...]:
+    """Decisions in the model's own tokens, each with the size of the whole prompt before and after it.
+
+    original_tokens: the prompt before the first of them, in our tokens. Some rules tell the size of what they changed.
+    """
+    tokens, scaled = original_tokens, []
+    for decision in decisions:
+        before, tokens = round(ratio * tokens), tokens - decision.saved_tokens
+        scaled.append(replace(decision, tokens_before=before, tokens_after=round(ratio * tokens)))
+    return tuple(scaled)
+
+
+def scale_cleaned(cleaned: Sequence[Decision], left_tokens: int, ratio: float) -> tuple[Decision, ...]:
+    """The decisions about what was taken out of a request before it was planned, as `scale_decisions` does.
+
+    left_tokens: what is left of the prompt, in our tokens.
+    """
+    return scale_decisions(cleaned, left_tokens + sum(decision.saved_tokens for decision in cleaned), ratio)
 
 
 def write_cost(error: RefusedError, entries: Iterable[Entry]) -> Mapping[str, object]:

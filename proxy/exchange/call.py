@@ -10,9 +10,9 @@ from operator import attrgetter
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxy.compaction.compactor import Compactor
+from proxy.compaction.compactor import Compactor, Planned
 from proxy.compaction.offload import Lane
-from proxy.compaction.refusal import scale_decision
+from proxy.compaction.refusal import scale_cleaned
 from proxy.config.policies.control import MODES
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
@@ -73,9 +73,9 @@ class Call:
         """The size of what was taken out, in our tokens."""
         return sum(decision.saved_tokens for decision in self.cleaned)
 
-    def scale_cleaned(self) -> tuple[Decision, ...]:
+    def scale_cleaned(self, planned: Planned) -> tuple[Decision, ...]:
         """The decisions about what was taken out, in the model's own tokens."""
-        return tuple(scale_decision(decision, self.view.policy.token_ratio) for decision in self.cleaned)
+        return scale_cleaned(self.cleaned, planned.original.tokens, planned.policy.token_ratio)
 
 
 def choose_route(

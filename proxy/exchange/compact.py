@@ -179,7 +179,7 @@ async def _carry_out_first(
     refused: RefusedError | None = None
     try:
         if planned.plan.is_empty and call.route.target.mode == "enforce":
-            compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned())
+            compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned(planned))
             call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
             outcome = "compacted" if call.cleaned else "unchanged"
             return Attempt(outcome, call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
@@ -250,10 +250,10 @@ async def carry_out(
         try:
             compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
         except RefusedError as error:
-            refused = add_cleaned(error, call.scale_cleaned())
+            refused = add_cleaned(error, call.scale_cleaned(planned))
             call.ledger.note(call.attempt, refused.limit, refused.decisions)
             raise refused from None
-    compacted = compacted.add_cleaned(call.scale_cleaned())
+    compacted = compacted.add_cleaned(call.scale_cleaned(planned))
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     outcome = call.route.target.mode
     if outcome == "enforce":

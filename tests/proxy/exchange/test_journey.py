@@ -19,6 +19,18 @@ from rules.conversation import Conversation
 from rules.tokens.sections import Sections
 
 BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
+SECTIONS_TOLD = (
+    "system;original=100;sent=100",
+    "summary;original=0;sent=30",
+    "memory;original=50;sent=0",
+    "recent;original=800;sent=328",
+    "current;original=50;sent=50",
+)
+DECISIONS_TOLD = (
+    "truncate;saved=500;before=900;after=400;limit=4000;attempt=1",
+    "truncate;saved=500;before=900;after=400;limit=2000;attempt=2",
+    "pairing;saved=-8;before=400;after=408;limit=2000;attempt=2",
+)
 COMPACTED = Compacted(
     (b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000, BEFORE, AFTER
 )
