@@ -48,7 +48,7 @@ LABELS = (
         "rule",
         None,
         "The rule that changed the request: `tidy`, `truncate`, `dedupe`, `images`, `prune`, `summarise`, `digest`,"
-        " `pairing`, `exceeded`.",
+        " `pairing`, `exceeded`, `drop_tools`.",
     ),
     Label("source", None, "`upstream`: as the upstream reported it; `estimated`: counted from the answer."),
     Label("cause", None, "`calibration`: the token ratio changed; `window`: the context window changed."),
