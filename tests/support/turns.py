@@ -134,6 +134,7 @@ class TurnsCodec:
     name = "turns"
     path = "/v1/turns"
     ending = "/turns"
+    transcript = "turns"
     is_count = False
 
     def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
