@@ -13,6 +13,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from support.model_learning import ListLog
+from support.tracing import pytest_pyfunc_call  # noqa: F401 - a hook
 from upstreams.recording import FakeUpstream, run_upstream
 
 from proxy.compaction.pool import Compactors
