@@ -3,7 +3,9 @@
 Law: the sections add up to the tokens, and each decision is told with its attempt and its limit.
 """
 
+import asyncio
 import re
+from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +15,7 @@ from aiohttp import web
 from support.client import SMALL, post
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
+from support.model_learning import ListLog
 from support.sessions import make_session, needs_data, read_rows, recorded_files, requests_of
 from upstreams.recording import Recorded
 
@@ -38,6 +41,17 @@ def read_tokens(headers: Any) -> tuple[int, int, int]:
     """The numbers in `x-trimtab-tokens`."""
     told = dict(re.findall(r"(\w+)=(\d+)", headers["x-trimtab-tokens"]))
     return int(told["original"]), int(told["sent"]), int(told["limit"])
+
+
+async def find_line(log: ListLog, answer: Any) -> dict[str, Any]:
+    """The log line of an answer's request. It is written after the client has the answer."""
+    request_id = answer.headers["x-trimtab-request-id"]
+    async with asyncio.timeout(10):
+        while True:
+            for line in reversed(log.lines):
+                if line["event"] == "request" and line["request_id"] == request_id:
+                    return line
+            await asyncio.sleep(0)
 
 
 def check_ledger(headers: Any, line: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -87,7 +101,7 @@ async def test_a_cut_is_told_with_its_summary(dialect: Dialect, client, start_pr
     """The id is that of the stored text, and the decisions lead from the original size to the size that was sent."""
     proxy = await start_proxy(*SMALL, DIGEST)
     answer, _ = await post(client, proxy.url + dialect.path, dialect.write(make_transcript()))
-    sections = check_ledger(answer.headers, log.lines[-1])
+    sections = check_ledger(answer.headers, await find_line(log, answer))
     decisions = read_items(answer.headers["x-trimtab-decisions"])
 
     assert sections["memory"]["original"] > 0
@@ -99,7 +113,7 @@ async def test_a_cut_is_told_with_its_summary(dialect: Dialect, client, start_pr
     assert {(one["attempt"], one["limit"]) for _, one in decisions} == {(1, limit)}
     found = re.fullmatch(r'"([0-9a-f]{64})";kind=digest;messages=(\d+)', answer.headers["x-trimtab-summary"])
     assert found is not None
-    assert log.lines[-1]["summary"] == {"id": found[1], "kind": "digest", "messages": int(found[2])}
+    assert (await find_line(log, answer))["summary"] == {"id": found[1], "kind": "digest", "messages": int(found[2])}
     assert await proxy.services.summaries._store.get(found[1]) is not None
 
 
@@ -110,7 +124,7 @@ async def test_the_metric_adds_up_to_the_prompt_tokens(dialect: Dialect, client,
     for mode in ("enforce", "observe"):
         body = dialect.write(make_transcript())
         answer, _ = await post(client, proxy.url + dialect.path, body, **{"x-trimtab-mode": mode})
-        check_ledger(answer.headers, log.lines[-1])
+        check_ledger(answer.headers, await find_line(log, answer))
         assert ("x-trimtab-summary" in answer.headers) is (mode == "enforce")
     for stage in ("original", "sent"):
         added = count_metric(proxy, "section_tokens_total", stage=stage)
@@ -139,7 +153,7 @@ async def test_the_decisions_of_a_refused_attempt_are_told(
     upstream.answer = Small(dialect, 16_000, 60_000)
     proxy = await start_proxy("defaults.context_window=128000", "defaults.max_tool_result_tokens=200", DIGEST)
     answer, _ = await post(client, proxy.url + dialect.path, dialect.write(make_transcript(140)))
-    check_ledger(answer.headers, log.lines[-1])
+    check_ledger(answer.headers, await find_line(log, answer))
     decisions = read_items(answer.headers["x-trimtab-decisions"])
     first, second = ([one for one in decisions if one[1]["attempt"] == number] for number in (1, 2))
 
@@ -163,7 +177,7 @@ async def test_a_second_attempt_that_could_not_be_made_is_told(dialect, client, 
     messages = make_transcript(20)
     messages[0]["content"] = "Be careful. " * 4000
     answer, _ = await post(client, proxy.url + dialect.path, dialect.write(messages))
-    check_ledger(answer.headers, log.lines[-1])
+    check_ledger(answer.headers, await find_line(log, answer))
     decisions = read_items(answer.headers["x-trimtab-decisions"])
 
     assert answer.status == upstream.answer.refusal.status
@@ -180,13 +194,13 @@ async def test_a_refused_request_explains_itself(dialect: Dialect, client, upstr
     )
     messages = [*make_transcript(3)[:-1], {"role": "user", "content": "PLANTED words " * 4000}]
     answer, body = await post(client, proxy.url + dialect.path, dialect.write(messages))
-    check_ledger(answer.headers, log.lines[-1])
+    check_ledger(answer.headers, await find_line(log, answer))
     error = orjson.loads(body)["error"]
     cost = error["context_cost"]
 
     assert (answer.status, error["code"], upstream.requests) == (400, "context_length_exceeded", [])
     assert b"PLANTED" not in body
-    assert cost == log.lines[-1]["context_cost"]
+    assert cost == (await find_line(log, answer))["context_cost"]
     assert cost["limit_tokens"] == cost["window_tokens"] - cost["reserved_tokens"] == read_tokens(answer.headers)[2]
     assert cost["tokens"] - cost["limit_tokens"] == cost["excess_tokens"] > 0
     assert sum(one["original"] for one in cost["sections"].values()) == cost["original_tokens"]
@@ -218,9 +232,10 @@ async def test_the_sections_add_up_on_all_recorded_sessions(file, client, start_
         asked = list(requests_of(session))
         for messages in asked[:: max(len(asked) // REQUESTS_PER_SESSION, 1)]:
             body = {"model": "claude-3-5-haiku", "messages": messages, "tools": session.get("tools") or []}
-            answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", body)
+            async with client.post(f"{proxy.url}/v1/chat/completions", data=BytesIO(orjson.dumps(body))) as answer:
+                await answer.read()
             assert answer.status == 200
-            check_ledger(answer.headers, log.lines[-1])
+            check_ledger(answer.headers, await find_line(log, answer))
     for stage in ("original", "sent"):
         added = count_metric(proxy, "section_tokens_total", stage=stage)
         assert added == count_metric(proxy, "prompt_tokens_total", stage=stage) > 0
