@@ -31,7 +31,7 @@ class Shape:
     """The properties of a dialect's transcripts that the rules depend on.
 
     `alternates`: user and assistant messages must take turns.
-    `has_system_messages`: a system message is allowed between the other messages.
+    `has_system_messages`: a system message of ours is allowed between the other messages.
     """
 
     alternates: bool = True
@@ -110,6 +110,7 @@ class Message:
     - `taken_in`: the raw bytes of other messages whose texts were joined to this one.
     - `has_uncounted`: the message has members that are not counted but that a server may read.
     - `keeps_before`: nothing may be cut before this message, and it stays itself.
+    - `stays`: a system message that no cut removes, because what comes after it depends on it.
     """
 
     role: Role
@@ -129,6 +130,7 @@ class Message:
     has_reasoning: bool = False
     has_uncounted: bool = False
     keeps_before: bool = False
+    stays: bool = False
 
     @property
     def text(self) -> str:

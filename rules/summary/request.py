@@ -3,7 +3,7 @@
 Law: the request is data. The prompts for a model are in asking/.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
@@ -27,13 +27,15 @@ class SummaryRequest:
     - `key`: names the covered prefix.
     - `base`: the key of the previous cut's summary, which covers `earlier`; None if there is none.
     - `task`: the task statement. It is forwarded verbatim before the summary.
-    - `earlier`, `span`: the covered messages before and after the previous cut, without the task statement.
+    - `earlier`, `span`: the covered messages before and after the previous cut, without the task statement. Of equal
+      system messages, each of them has only the newest.
     - `max_tokens`: the most that the summary may have.
     - `pruned`: tool results of the span that are forwarded as placeholders.
     - `asks_model`: if false, no model is asked; the text is a digest that continues the previous summary.
     - `kept`: this many of the newest covered user messages are forwarded verbatim after the summary. A digest does not
       list them.
     - `base_kept`: the same number for the previous summary, counted in `earlier`.
+    - `said_elsewhere`: digests of covered system messages that are forwarded anyway. A digest does not list them.
     - `leading`: the system messages before the covered part. A model that is asked within the conversation reads them,
       too. They do not count for equality, because they may contain a timestamp.
     - `instructions`: the operator's own instructions for the note; empty if there are none.
@@ -52,6 +54,7 @@ class SummaryRequest:
     base_kept: int = 0
     leading: tuple[Message, ...] = field(default=(), compare=False)
     instructions: str = ""
+    said_elsewhere: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,19 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
         return None
     request = _request(messages, hashes, earlier, cut.at)
     asks = cut.kind is CutKind.SUMMARISE
-    return replace(request, key=_name(hashes, cut), max_tokens=cut.reserved_tokens, asks_model=asks, kept=len(cut.kept))
+    return replace(
+        request,
+        key=_name(hashes, cut),
+        max_tokens=cut.reserved_tokens,
+        asks_model=asks,
+        kept=len(cut.kept),
+        said_elsewhere=_find_systems(messages, (*cut.kept_systems, *range(cut.at, cut.made_at))),
+    )
+
+
+def _find_systems(messages: Sequence[Message], indexes: Iterable[int]) -> frozenset[bytes]:
+    """The digests of the system messages among these."""
+    return frozenset(messages[index].digest for index in indexes if messages[index].role is Role.SYSTEM)
 
 
 def request_prefetch(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:
@@ -94,12 +109,22 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
         at=at,
         base=_name(hashes, before.cut) if before.cut and start > leading else None,
         task=task,
-        earlier=tuple(messages[index] for index in range(leading, start) if index != before.task),
-        span=tuple(messages[index] for index in range(start, at) if index != before.task),
+        earlier=_take(messages, range(leading, start), before.task),
+        span=_take(messages, range(start, at), before.task),
         max_tokens=0,
         pruned=tuple(message for message in messages[start : min(before.prune_stop, at)] if is_prunable(message)),
         base_kept=len(before.cut.kept) if before.cut else 0,
         leading=tuple(messages[:leading]),
+    )
+
+
+def _take(messages: Sequence[Message], places: range, task: int | None) -> tuple[Message, ...]:
+    """These messages without the task statement; of equal system messages only the newest."""
+    newest = {messages[index].digest: index for index in places if messages[index].role is Role.SYSTEM}
+    return tuple(
+        message
+        for index in places
+        if index != task and ((message := messages[index]).role is not Role.SYSTEM or newest[message.digest] == index)
     )
 
 
@@ -108,7 +133,11 @@ def _name(hashes: Sequence[bytes], cut: Cut) -> str:
 
     A digest has a key of its own, so it is not found if a model's summary is wanted or if other messages are kept.
     """
-    return hashes[cut.at].hex() + ("" if cut.kind is CutKind.SUMMARISE else f"-digest-{len(cut.kept)}")
+    name = hashes[cut.at].hex()
+    if cut.kind is CutKind.SUMMARISE:
+        return name
+    systems = f"-{len(cut.kept_systems)}" if cut.kept_systems else ""
+    return f"{name}-digest-{len(cut.kept)}{systems}"
 
 
 def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: CountTokens) -> str:
@@ -132,7 +161,12 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
         uncovered = (*_newest(before, request.base_kept), *range(start, len(covered)))
     elif base is not None:
         note = find_note(base.text)
-    left = [covered[index] for index in uncovered if index not in kept]
+    left = [
+        message
+        for index in uncovered
+        if index not in kept
+        and ((message := covered[index]).role is not Role.SYSTEM or message.digest not in request.said_elsewhere)
+    ]
     note, note_tokens = break_headings(note), request.max_tokens // 2
     if count(note) > note_tokens:  # the note also gets what a short list leaves of its half
         listed = write_digest(left, max_tokens=note_tokens, count=count)

@@ -1,7 +1,7 @@
 """Replace the part before the cut by its summary.
 
 Law: a function of the transcript, the cut, the summary and the role. The task statement and the kept messages stay
-verbatim. No system message of the client is removed or changed.
+verbatim. No system message of the client is changed, and none at the beginning is removed.
 
 Tool output gains no authority by being in a summary, whatever the summary's role: the introduction says so. Only this
 module introduces the user's words. In a model's summary our headings are broken; a digest is written without them.
@@ -38,9 +38,9 @@ def splice_summary(
 ) -> Outcome:
     """Replace everything between the head and the window's cut by `summary`.
 
-    System messages of the cut part are kept, after the summary. The role is treated as `auto` if there is no user
-    message before the cut, or if it is `system` and the dialect does not allow a system message there. If the summary
-    would not be shorter than what it replaces, the conversation is returned unchanged.
+    The system messages that the cut keeps follow the summary, in their order. The role is treated as `auto` if there is
+    no user message before the cut, or if it is `system` and the dialect does not allow a system message there. If the
+    summary would not be shorter than what it replaces, the conversation is returned unchanged.
     """
     cut = window.cut
     if cut is None:
@@ -53,7 +53,7 @@ def splice_summary(
         role = SummaryRole.AUTO
     body = _write_body(messages[leading : cut.at], summary, cut.reserved_tokens, count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
-    systems = [each for each in placed[leading : cut.at] if each[0].role is Role.SYSTEM]
+    systems = [placed[index] for index in cut.kept_systems]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
     gone = sum(message.tokens for message in messages[leading : cut.at])
     # The bridge is always counted, although only some tails need it: otherwise a tail that grows could change whether

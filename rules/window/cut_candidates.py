@@ -4,6 +4,7 @@ Law: functions of a transcript's sums, the room and the policy. window/cut_decis
 when.
 """
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from rules.policy import OverflowStrategy, Policy
@@ -175,11 +176,16 @@ class Cuts:
         steps = self._sums.steps(self.floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
-        cut = self._make_cut(kind, at, self._reserve, self.keep_budget, self._anchor_tokens)
+        cut = self._make_cut(kind, at, self._reserve, self._anchor_tokens)
         return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop, images=window.images)))
 
     @property
-    def keep_budget(self) -> int:
+    def _reminder_budget(self) -> int:
+        """The most that the reminders kept after a cut may cost, in tokens: a quarter of low water."""
+        return self.share(self._policy.low_water) // 4
+
+    @property
+    def _user_budget(self) -> int:
         """The most that the user messages kept verbatim after a cut may cost, in tokens."""
         return min(self._policy.keep_user_tokens, self.share(self._policy.low_water) // 4)
 
@@ -188,11 +194,15 @@ class Cuts:
         """The most that the names carried over a cut may cost, in tokens."""
         return int(self.share(self._policy.low_water) * self._policy.anchor_share)
 
-    def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int, anchor_tokens: int = 0) -> Cut:
-        """A cut that keeps user messages of at most `budget` tokens; `Cut.kept` is filled in when it is applied.
+    def _make_cut(
+        self, kind: CutKind, at: int, reserved: int, anchor_tokens: int = 0, *, keeps_least: bool = False
+    ) -> Cut:
+        """A cut and its cost. What it keeps is listed when it is applied (`list_kept`).
 
         The kept messages lose their images. Only the last user message keeps its own, if the budget allows it.
+        With `keeps_least`, only the last user message is kept, and system messages that every cut keeps.
         """
+        budget = 0 if keeps_least else self._user_budget
         kept = self._sums.newest_users(at, budget)
         words = self._sums.user_tokens(kept)
         spared = self._sums.last_words if kept and self._sums.last_words < at else -1
@@ -200,8 +210,18 @@ class Cuts:
         if words + saved > budget:
             spared, saved = -1, 0
         systems = self._sums.systems(min(self._room.leading, at), at)
+        systems += 0 if keeps_least else self._sums.reminders.fit(at, self._reminder_budget)[1]
         tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + systems + words + saved
         return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared)
+
+    def list_kept(self, cut: Cut, *, keeps_least: bool = False) -> Cut:
+        """The cut with the messages that it keeps, if it is made now; `keeps_least` as for `_make_cut`."""
+        sums, at = self._sums, cut.at
+        ranks = sums.newest_users(at, 0 if keeps_least else self._user_budget)
+        oldest = at if keeps_least else sums.reminders.fit(at, self._reminder_budget)[0]
+        systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
+        kept = tuple(sums.users[rank] for rank in ranks)
+        return replace(cut, kept=kept, kept_systems=tuple(systems), made_at=len(sums))
 
     def shrink(self, window: Window) -> Window | None:
         """The window cut before the open step, with a digest as short as needed for the open step to fit."""
@@ -210,9 +230,9 @@ class Cuts:
             return None
         last = window.cut
         earlier = (window.earlier or window) if last is not None and last.at == at else window
-        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, 0)))
+        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, keeps_least=True)))
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
-        cut = self._make_cut(CutKind.DIGEST, at, reserved, 0)
+        cut = self._make_cut(CutKind.DIGEST, at, reserved, keeps_least=True)
         cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images)
         return replace(window, cuts=(*earlier.cuts, cut))
 

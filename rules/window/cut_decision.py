@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rules.conversation import Message, Role
-from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
+from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from rules.window.cut_candidates import Cuts
 from rules.window.economics import Economics
 from rules.window.open_step import Cap, OpenStep
@@ -36,7 +36,7 @@ class Fold:
         self._open = OpenStep()
         self._room = room
         self._policy = policy
-        self._sums = Sums(room.leading)
+        self._sums = Sums(room.leading, keeps_systems=policy.preserve_system is PreserveSystem.ALL)
         self._cuts = Cuts(room, policy, self._sums)
         self._economics = Economics(policy.prices)
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
@@ -170,14 +170,14 @@ class Fold:
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
-                self._apply(chosen, self._cuts.keep_budget)
+                self._apply(chosen)
         elif chosen and size < self._forwarded and size <= self._cuts.room_tokens:
-            self._apply(chosen, self._cuts.keep_budget)
+            self._apply(chosen)
         elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
             if made_way:
-                self._apply(made_way, self._cuts.keep_budget)
+                self._apply(made_way)
         elif shrunk := self._cuts.shrink(self.window):
-            self._apply(shrunk, 0)
+            self._apply(shrunk, keeps_least=True)
 
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.
@@ -202,12 +202,10 @@ class Fold:
             self._economics.wait(gain)
         return self._economics.pays(self._cuts, self.window, chosen)
 
-    def _apply(self, chosen: Window, budget: int) -> None:
-        """Change to a window; fill in the user messages that a new cut keeps."""
+    def _apply(self, chosen: Window, *, keeps_least: bool = False) -> None:
+        """Change to a window; list the messages that a new cut keeps."""
         if chosen.cuts and chosen.cut != self.window.cut:
-            cut = chosen.cuts[-1]
-            kept = tuple(self._sums.users[rank] for rank in self._sums.newest_users(cut.at, budget))
-            cut = replace(cut, kept=kept, made_at=len(self._sums))
+            cut = self._cuts.list_kept(chosen.cuts[-1], keeps_least=keeps_least)
             chosen = replace(chosen, cuts=(*chosen.cuts[:-1], cut))
         self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
         self._forwarded = self._cuts.size(self.window)

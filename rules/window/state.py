@@ -23,6 +23,7 @@ class Cut:
     """A summary of `reserved_tokens` replaces everything between the head and message `at`.
 
     kept: indexes of the user messages that are forwarded verbatim after the summary.
+    kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
     tokens: the cost of everything that then lies between the head and message `at`.
     prune_stop, images: what was pruned and removed before this cut was made; `Window.earlier` needs them.
     made_at: number of messages when the cut was made. The messages from `at` to `made_at` decide which names are
@@ -41,6 +42,7 @@ class Cut:
     anchor_tokens: int = 0
     images: ImageStop = NONE_REMOVED
     spared: int = -1
+    kept_systems: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

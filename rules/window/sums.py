@@ -9,6 +9,7 @@ from bisect import bisect_left
 
 from rules.conversation import Message, Role, starts_step
 from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
+from rules.window.kept.reminders import Reminders
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
@@ -26,11 +27,14 @@ class Sums:
     open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
         the messages after them; without results, the newest user and system messages since the last answer. If the
         transcript ends with an answer, it is that answer.
+    fixed: indexes of the system messages after the beginning that every cut keeps. With `keeps_systems` these are all.
+    reminders: the other system messages after the beginning.
     """
 
     __slots__ = (
         "_full",
         "_has_results",
+        "_keeps_systems",
         "_leading",
         "_pruned",
         "_start_sums",
@@ -38,14 +42,17 @@ class Sums:
         "_systems",
         "_user_sums",
         "_words",
+        "fixed",
         "images",
         "open_step",
+        "reminders",
         "task",
         "users",
     )
 
-    def __init__(self, leading: int) -> None:
+    def __init__(self, leading: int, *, keeps_systems: bool = False) -> None:
         self._leading = leading
+        self._keeps_systems = keeps_systems
         self.task: int | None = None
         self.open_step = 0
         self.images = ImageSums()
@@ -54,6 +61,8 @@ class Sums:
         self._full = _tokens(0)
         self._pruned = _tokens(0)  # the same if every result is pruned and every image removed
         self._systems = _tokens(0)
+        self.fixed = _tokens()
+        self.reminders = Reminders()
         self._starts = _tokens()
         self._start_sums = _tokens()
         self.users = _tokens()
@@ -81,8 +90,18 @@ class Sums:
             self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
         self._full.append(self._full[-1] + tokens)
         self._pruned.append(self._pruned[-1] + (tokens - saving if opens else min(tokens, PLACEHOLDER_TOKENS)))
-        self._systems.append(self._systems[-1] + (tokens if message.role is Role.SYSTEM else 0))
+        self._systems.append(self._systems[-1] + self._keep_system(message, index))
         return tokens
+
+    def _keep_system(self, message: Message, index: int) -> int:
+        """Note a system message after the beginning; return its tokens if every cut keeps it."""
+        if message.role is not Role.SYSTEM or index < self._leading:
+            return 0
+        if not (self._keeps_systems or message.stays):
+            self.reminders.add(index, message)
+            return 0
+        self.fixed.append(index)
+        return message.tokens
 
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
         """Move the start of the open step on by one message."""
@@ -97,8 +116,9 @@ class Sums:
     @property
     def size_bytes(self) -> int:
         """Memory that the sums take, in bytes."""
-        arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
-        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums) + self.images.size_bytes
+        arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users, self.fixed)
+        size_bytes = sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
+        return size_bytes + self.images.size_bytes + self.reminders.size_bytes
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""
@@ -116,7 +136,7 @@ class Sums:
         return tokens - self.images.saved_by(middle, images) if images.at else tokens
 
     def systems(self, start: int, stop: int) -> int:
-        """Tokens of the system and developer messages in [start, stop)."""
+        """Tokens of the `fixed` system messages in [start, stop)."""
         return self._systems[stop] - self._systems[start]
 
     def steps(self, start: int, stop: int) -> int:
