@@ -19,6 +19,9 @@ some room for long numbers."""
 SPARED_STEPS = 1
 """Number of newest answered steps that a cut spares if the window still holds them. Chosen: an agent that has just read
 a long file works with it for a while. Without the file it would have to read it again."""
+REMINDED_TURNS = 3
+"""Number of newest user turns that a cut spares if they hold reminders. Chosen: reminders cost more than what is said,
+and the model must still see what was said last."""
 PROTECTED_SHARE = 0.8
 """Share of high water. If the protected user turns are longer than this, they are pruned too. Chosen: an agent's
 session is often a single user turn, which must not be protected whole."""
@@ -157,14 +160,23 @@ class Cuts:
         """Index of the cut that leaves about low water once `growth_tokens` more have come.
 
         The open step if no earlier cut leaves that little; None if there is nothing new to cut. With `spares`, the
-        newest SPARED_STEPS answered steps stay, however long they are.
+        newest SPARED_STEPS answered steps stay, however long they are. If reminders lie among the newest REMINDED_TURNS
+        user turns, these turns stay as far as they fit half of low water.
         """
         low = self._policy.low_water
         stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
         at = self._sums.find_step(max(stays, 0), window.images)
         if spares:
             at = min(at, self._sums.newest_answers(SPARED_STEPS))
+        at = min(at, self._find_reminded_turns())
         return at if self._sums.between(self.floor(window), at) > 0 else None
+
+    def _find_reminded_turns(self) -> int:
+        """Start of the newest user turns that reminders must not push out; the open step if there are none."""
+        sums, most = self._sums, self.share(self._policy.low_water) // 2
+        turns = (user for user in sums.users[-REMINDED_TURNS:] if sums.between(user, len(sums)) <= most)
+        start = next(turns, sums.open_step)
+        return start if sums.reminders.newest > start else sums.open_step
 
     @property
     def _reserve(self) -> int:

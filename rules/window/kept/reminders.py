@@ -34,6 +34,11 @@ class Reminders:
         """Approximate memory of this object in bytes."""
         return 17 * len(self._at) + DIGEST_BYTES * len(self._newest)
 
+    @property
+    def newest(self) -> int:
+        """Index of the newest reminder; -1 if there is none."""
+        return self._at[-1] if self._at else -1
+
     def add(self, index: int, message: Message) -> None:
         """Add the next reminder."""
         self._at.append(index)
