@@ -27,8 +27,9 @@ class SummaryRequest:
     - `key`: names the covered prefix.
     - `base`: the key of the previous cut's summary, which covers `earlier`; None if there is none.
     - `task`: the task statement. It is forwarded verbatim before the summary.
-    - `earlier`, `span`: the covered messages before and after the previous cut, without the task statement. Of equal
-      system messages, each of them has only the newest.
+    - `opening`: the client's own summary of an earlier session, if it is forwarded verbatim after the task statement.
+    - `earlier`, `span`: the covered messages before and after the previous cut, without the task statement and
+      without `opening`. Of equal system messages, each of them has only the newest.
     - `max_tokens`: the most that the summary may have.
     - `pruned`: tool results of the span that are forwarded as placeholders.
     - `asks_model`: if false, no model is asked; the text is a digest that continues the previous summary.
@@ -55,6 +56,7 @@ class SummaryRequest:
     leading: tuple[Message, ...] = field(default=(), compare=False)
     instructions: str = ""
     said_elsewhere: frozenset[bytes] = frozenset()
+    opening: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)

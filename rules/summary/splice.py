@@ -20,6 +20,7 @@ from rules.text.markers import (
     GO_ON,
     INTRODUCTION,
     KEPT_TITLE,
+    OPENING_TITLE,
     SUMMARY_END,
     UNVERIFIED,
     mark_coverage,
@@ -52,6 +53,10 @@ def splice_summary(
     if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
         role = SummaryRole.AUTO
     body = _write_body(messages[leading : cut.at], summary, cut.reserved_tokens, count)
+    opening = messages[cut.opening] if cut.opening >= 0 else None
+    if opening is not None:
+        made = Message(Role.USER)
+        task = _open(*(task or (made, None)), opening, count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
     systems = [placed[index] for index in cut.kept_systems]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
@@ -105,6 +110,13 @@ def _place(
     return [task, (finish_message(Message(speaker, (body,)), count), None), *words]
 
 
+def _open(base: Message, origin: Origin | None, opening: Message, count: CountTokens) -> _Placed:
+    """The task statement, and after it the client's own summary of an earlier session."""
+    texts = (*base.texts, OPENING_TITLE, *opening.texts)
+    taken_in = (opening.raw,) if opening.raw and opening.role is Role.USER else ()
+    return finish_message(replace(base, texts=texts, taken_in=taken_in), count), origin
+
+
 def _title(kept: Sequence[Message]) -> tuple[str, ...]:
     return (KEPT_TITLE,) if any(map(_say, kept)) else ()
 
@@ -118,7 +130,7 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: C
     """`base` with `texts` added, and then the texts and media of the kept messages."""
     words = [text for message in kept for text in _say(message)]
     media = [part for message in kept for part in message.media if not part.is_removed]
-    taken_in = tuple(message.raw for message in kept if message.raw)
+    taken_in = (*base.taken_in, *(message.raw for message in kept if message.raw))
     joined = replace(base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), taken_in=taken_in)
     return finish_message(joined, count)
 

@@ -22,6 +22,9 @@ a long file works with it for a while. Without the file it would have to read it
 REMINDED_TURNS = 3
 """Number of newest user turns that a cut spares if they hold reminders. Chosen: reminders cost more than what is said,
 and the model must still see what was said last."""
+OPENING_SHARE = 0.25
+"""Share of the limit. A client's own summary of an earlier session stays verbatim if it is not longer. Chosen: the same
+share that is left to a conversation after its task statement was shortened."""
 PROTECTED_SHARE = 0.8
 """Share of high water. If the protected user turns are longer than this, they are pruned too. Chosen: an agent's
 session is often a single user turn, which must not be protected whole."""
@@ -218,6 +221,7 @@ class Cuts:
         kept = self._sums.newest_users(at, budget)
         words = self._sums.user_tokens(kept)
         spared = self._sums.last_words if kept and self._sums.last_words < at else -1
+        words += 0 if keeps_least else self._find_opening(at, kept)[1]
         saved = self._sums.images.saved(spared, spared + 1)
         if words + saved > budget:
             spared, saved = -1, 0
@@ -232,8 +236,22 @@ class Cuts:
         ranks = sums.newest_users(at, 0 if keeps_least else self._user_budget)
         oldest = at if keeps_least else sums.reminders.fit(at, self._reminder_budget)[0]
         systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
-        kept = tuple(sums.users[rank] for rank in ranks)
-        return replace(cut, kept=kept, kept_systems=tuple(systems), made_at=len(sums))
+        opening = -1 if keeps_least else self._find_opening(at, ranks)[0]
+        kept = tuple(sums.users[rank] for rank in ranks if sums.users[rank] != opening)
+        return replace(cut, kept=kept, kept_systems=tuple(systems), opening=opening, made_at=len(sums))
+
+    def _find_opening(self, at: int, ranks: range) -> tuple[int, int]:
+        """The client's own summary, if it lies before `at` and is not too long; and its tokens beside the kept messages.
+
+        `ranks` are the user messages that are kept anyway. If it is among them, it costs nothing more.
+        """
+        sums, opening = self._sums, self._sums.opening
+        tokens = sums.between(opening, opening + 1) if 0 <= opening < at else 0
+        if not 0 < tokens <= self._room.limit * OPENING_SHARE:
+            return -1, 0
+        rank = bisect_left(sums.users, opening)
+        is_kept = rank in ranks and sums.users[rank] == opening
+        return opening, 0 if is_kept else tokens
 
     def shrink(self, window: Window) -> Window | None:
         """The window cut before the open step, with a digest as short as needed for the open step to fit."""

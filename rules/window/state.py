@@ -23,6 +23,7 @@ class Cut:
     """A summary of `reserved_tokens` replaces everything between the head and message `at`.
 
     kept: indexes of the user messages that are forwarded verbatim after the summary.
+    opening: index of the client's own summary of an earlier session, if it stays; -1 if not.
     kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
     tokens: the cost of everything that then lies between the head and message `at`.
     prune_stop, images: what was pruned and removed before this cut was made; `Window.earlier` needs them.
@@ -43,6 +44,7 @@ class Cut:
     images: ImageStop = NONE_REMOVED
     spared: int = -1
     kept_systems: tuple[int, ...] = ()
+    opening: int = -1
 
 
 @dataclass(frozen=True, slots=True)

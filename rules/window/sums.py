@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left
 
 from rules.conversation import Message, Role, starts_step
+from rules.text.client_summaries import is_client_summary
 from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
 from rules.window.kept.reminders import Reminders
 from rules.window.prune import PLACEHOLDER_TOKENS
@@ -28,11 +29,14 @@ class Sums:
         the messages after them; without results, the newest user and system messages since the last answer. If the
         transcript ends with an answer, it is that answer.
     fixed: indexes of the system messages after the beginning that every cut keeps. With `keeps_systems` these are all.
+    opening: index of the client's own summary of an earlier session: the first such text of user or assistant after the
+        task statement and before the first tool call or result, in a message without attachments; -1 if there is none.
     reminders: the other system messages after the beginning.
     """
 
     __slots__ = (
         "_full",
+        "_has_calls",
         "_has_results",
         "_keeps_systems",
         "_leading",
@@ -45,6 +49,7 @@ class Sums:
         "fixed",
         "images",
         "open_step",
+        "opening",
         "reminders",
         "task",
         "users",
@@ -62,6 +67,8 @@ class Sums:
         self._pruned = _tokens(0)  # the same if every result is pruned and every image removed
         self._systems = _tokens(0)
         self.fixed = _tokens()
+        self._has_calls = False  # whether there were tool calls or results
+        self.opening = -1
         self.reminders = Reminders()
         self._starts = _tokens()
         self._start_sums = _tokens()
@@ -85,6 +92,8 @@ class Sums:
         self._follow(message, index, opens=opens)
         if is_task:
             self.task = index
+        elif self.opening < 0 and not self._has_calls and index >= self._leading:
+            self._look_for_opening(message, index)
         if is_user:
             self.users.append(index)
             self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
@@ -92,6 +101,12 @@ class Sums:
         self._pruned.append(self._pruned[-1] + (tokens - saving if opens else min(tokens, PLACEHOLDER_TOKENS)))
         self._systems.append(self._systems[-1] + self._keep_system(message, index))
         return tokens
+
+    def _look_for_opening(self, message: Message, index: int) -> None:
+        self._has_calls = bool(message.tool_calls) or message.role is Role.TOOL
+        is_said = message.role in {Role.USER, Role.ASSISTANT} and not (self._has_calls or message.media)
+        if is_said and any(map(is_client_summary, message.texts)):
+            self.opening = index
 
     def _keep_system(self, message: Message, index: int) -> int:
         """Note a system message after the beginning; return its tokens if every cut keeps it."""
