@@ -4,6 +4,7 @@ Law: the request is data. The prompts for a model are in asking/.
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
@@ -77,7 +78,7 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
     cut, earlier = window.cut, window.earlier
     if cut is None or earlier is None:
         return None
-    request = _request(messages, hashes, earlier, cut.at)
+    request = _request(messages, hashes, replace(earlier, opening=cut.opening), cut.at)
     asks = cut.kind is CutKind.SUMMARISE
     return replace(
         request,
@@ -106,27 +107,30 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
     leading = count_leading(messages)
     start = before.cut.at if before.cut else leading
     task = messages[before.task] if before.task is not None and before.task < at else None
+    apart = {before.task, before.opening}
     return SummaryRequest(
         key=hashes[at].hex(),
         at=at,
         base=_name(hashes, before.cut) if before.cut and start > leading else None,
         task=task,
-        earlier=_take(messages, range(leading, start), before.task),
-        span=_take(messages, range(start, at), before.task),
+        earlier=_take(messages, range(leading, start), apart),
+        span=_take(messages, range(start, at), apart),
         max_tokens=0,
         pruned=tuple(message for message in messages[start : min(before.prune_stop, at)] if is_prunable(message)),
         base_kept=len(before.cut.kept) if before.cut else 0,
         leading=tuple(messages[:leading]),
+        opening=messages[before.opening] if 0 <= before.opening < at else None,
     )
 
 
-def _take(messages: Sequence[Message], places: range, task: int | None) -> tuple[Message, ...]:
-    """These messages without the task statement; of equal system messages only the newest."""
+def _take(messages: Sequence[Message], places: range, apart: AbstractSet[int | None]) -> tuple[Message, ...]:
+    """These messages without those apart; of equal system messages only the newest."""
     newest = {messages[index].digest: index for index in places if messages[index].role is Role.SYSTEM}
     return tuple(
         message
         for index in places
-        if index != task and ((message := messages[index]).role is not Role.SYSTEM or newest[message.digest] == index)
+        if index not in apart
+        and ((message := messages[index]).role is not Role.SYSTEM or newest[message.digest] == index)
     )
 
 
@@ -139,7 +143,8 @@ def _name(hashes: Sequence[bytes], cut: Cut) -> str:
     if cut.kind is CutKind.SUMMARISE:
         return name
     systems = f"-{len(cut.kept_systems)}" if cut.kept_systems else ""
-    return f"{name}-digest-{len(cut.kept)}{systems}"
+    opening = "-opening" if cut.opening >= 0 else ""
+    return f"{name}-digest-{len(cut.kept)}{systems}{opening}"
 
 
 def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: CountTokens) -> str:

@@ -53,10 +53,8 @@ def splice_summary(
     if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
         role = SummaryRole.AUTO
     body = _write_body(messages[leading : cut.at], summary, cut.reserved_tokens, count)
-    opening = messages[cut.opening] if cut.opening >= 0 else None
-    if opening is not None:
-        made = Message(Role.USER)
-        task = _open(*(task or (made, None)), opening, count)
+    if cut.opening >= 0:
+        task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
     systems = [placed[index] for index in cut.kept_systems]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
@@ -69,9 +67,7 @@ def splice_summary(
     if conversation.shape.alternates:
         tail = _bridge(memo[-1][0].role, tail, bridge, goes_on=role is SummaryRole.PAIR, count=count)
     spliced = [*placed[:leading], *memo, *systems, *tail]
-    outcome = replace(
-        conversation, messages=tuple(each[0] for each in spliced), origins=tuple(each[1] for each in spliced)
-    )
+    outcome = replace(conversation, messages=tuple(one for one, _ in spliced), origins=tuple(one for _, one in spliced))
     rule = "summarise" if summary.by_model else "digest"
     removed = cut.at - leading - len(systems)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)

@@ -221,10 +221,10 @@ class Cuts:
         kept = self._sums.newest_users(at, budget)
         words = self._sums.user_tokens(kept)
         spared = self._sums.last_words if kept and self._sums.last_words < at else -1
-        words += 0 if keeps_least else self._find_opening(at, kept)[1]
         saved = self._sums.images.saved(spared, spared + 1)
         if words + saved > budget:
             spared, saved = -1, 0
+        words += 0 if keeps_least else self._count_opening(at, kept)
         systems = self._sums.systems(min(self._room.leading, at), at)
         systems += 0 if keeps_least else self._sums.reminders.fit(at, self._reminder_budget)[1]
         tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + systems + words + saved
@@ -236,22 +236,23 @@ class Cuts:
         ranks = sums.newest_users(at, 0 if keeps_least else self._user_budget)
         oldest = at if keeps_least else sums.reminders.fit(at, self._reminder_budget)[0]
         systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
-        opening = -1 if keeps_least else self._find_opening(at, ranks)[0]
+        opening = -1 if keeps_least or self.opening >= at else self.opening
         kept = tuple(sums.users[rank] for rank in ranks if sums.users[rank] != opening)
         return replace(cut, kept=kept, kept_systems=tuple(systems), opening=opening, made_at=len(sums))
 
-    def _find_opening(self, at: int, ranks: range) -> tuple[int, int]:
-        """The client's own summary, if it lies before `at` and is not too long; and its tokens beside the kept messages.
+    @property
+    def opening(self) -> int:
+        """Index of the client's own summary of an earlier session; -1 without one, or if it is too long to stay."""
+        at = self._sums.opening
+        return at if at >= 0 and self._sums.between(at, at + 1) <= self._room.limit * OPENING_SHARE else -1
 
-        `ranks` are the user messages that are kept anyway. If it is among them, it costs nothing more.
-        """
-        sums, opening = self._sums, self._sums.opening
-        tokens = sums.between(opening, opening + 1) if 0 <= opening < at else 0
-        if not 0 < tokens <= self._room.limit * OPENING_SHARE:
-            return -1, 0
-        rank = bisect_left(sums.users, opening)
-        is_kept = rank in ranks and sums.users[rank] == opening
-        return opening, 0 if is_kept else tokens
+    def _count_opening(self, at: int, ranks: range) -> int:
+        """What the client's own summary costs if it stays before `at` and is not among the kept user messages."""
+        opening, users = self.opening, self._sums.users
+        rank = bisect_left(users, opening)
+        if not 0 <= opening < at or (rank in ranks and users[rank] == opening):
+            return 0
+        return self._sums.between(opening, opening + 1)
 
     def shrink(self, window: Window) -> Window | None:
         """The window cut before the open step, with a digest as short as needed for the open step to fit."""

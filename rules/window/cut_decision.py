@@ -64,6 +64,8 @@ class Fold:
         self._open.add(message, is_task=is_task)
         if is_task:
             self._note_task(message)
+        if self._cuts.opening != self.window.opening:
+            self.window = replace(self.window, opening=self._cuts.opening)
         self._make_room()
         self._keep_images()
         high, ahead = self._cuts.share(self._policy.high_water), self._cuts.share(1 - PREFETCH_GAP)

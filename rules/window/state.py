@@ -52,6 +52,7 @@ class Window:
     """The fold's state. All indexes are into the messages folded.
 
     task: the first user message after the leading ones; None before it has come.
+    opening: the client's own summary of an earlier session, which the next cut keeps; -1 if there is none.
     cuts: all cuts so far, oldest first. Only the last one is in effect.
     prune_stop: tool results before this message are placeholders.
     next_cut: the message before which the next cut will be made; fixed at prefetch, not applied yet.
@@ -68,6 +69,7 @@ class Window:
     prefetch_tokens: int = 0
     caps: tuple[Cap, ...] = ()
     images: ImageStop = NONE_REMOVED
+    opening: int = -1
 
     @property
     def cut(self) -> Cut | None:

@@ -43,7 +43,7 @@ def find_removed(plan: Plan) -> list[Message]:
     """The client's own messages that a plan removes, oldest first, whatever text takes their place."""
     messages, window = plan.conversation.messages, plan.window
     leading, at = count_leading(messages), window.cut.at if window.cut else 0
-    kept = (*window.cut.kept, *window.cut.kept_systems) if window.cut else ()
+    kept = (*window.cut.kept, *window.cut.kept_systems, window.cut.opening) if window.cut else ()
     stays = {*range(leading), window.task, *kept}
     gone, left = set[bytes](), list[str]()
     for index, message in enumerate(messages):
