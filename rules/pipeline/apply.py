@@ -61,7 +61,9 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
         start = max(start, count_leading(current.messages))
         if window.prune_stop > start:
             known = None if state is None else state.pruned
-            pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count, known=known)
+            pruned = prune_tool_results(
+                current, start=start, stop=window.prune_stop, count=count, known=known, spared=window.spared
+            )
             decisions += pruned.decisions
             current = pruned.conversation
         if any(treatment.dedupe for treatment in policy.treatments()):

@@ -116,7 +116,9 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
         earlier=_take(messages, range(leading, start), apart),
         span=_take(messages, range(start, at), apart),
         max_tokens=0,
-        pruned=tuple(message for message in messages[start : min(before.prune_stop, at)] if is_prunable(message)),
+        pruned=tuple(
+            messages[index] for index in before.pruned if start <= index < at and is_prunable(messages[index])
+        ),
         base_kept=len(before.cut.kept) if before.cut else 0,
         leading=tuple(messages[:leading]),
         opening=messages[before.opening] if 0 <= before.opening < at else None,

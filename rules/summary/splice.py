@@ -39,9 +39,9 @@ def splice_summary(
 ) -> Outcome:
     """Replace everything between the head and the window's cut by `summary`.
 
-    The system messages that the cut keeps follow the summary, in their order. The role is treated as `auto` if there is
-    no user message before the cut, or if it is `system` and the dialect does not allow a system message there. If the
-    summary would not be shorter than what it replaces, the conversation is returned unchanged.
+    The system messages and the steps that the cut keeps follow the summary, in their order. The role is treated as
+    `auto` if there is no user message before the cut, or if it is `system` and the dialect does not allow a system
+    message there. If the summary would not be shorter than what it replaces, the conversation is returned unchanged.
     """
     cut = window.cut
     if cut is None:
@@ -56,20 +56,21 @@ def splice_summary(
     if cut.opening >= 0:
         task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
-    systems = [placed[index] for index in cut.kept_systems]
+    steps = (index for step in cut.kept_steps for index in range(*step))
+    between = [placed[index] for index in sorted((*cut.kept_systems, *steps))]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
     gone = sum(message.tokens for message in messages[leading : cut.at])
     # The bridge is always counted, although only some tails need it: otherwise a tail that grows could change whether
     # the cut is carried out, and so the prefix that was forwarded before.
-    if sum(message.tokens for message, _ in (*memo, *systems)) + bridge.tokens >= gone:
+    if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
         return Outcome(conversation)
-    tail = placed[cut.at :]
+    tail = [*between, *placed[cut.at :]]
     if conversation.shape.alternates:
         tail = _bridge(memo[-1][0].role, tail, bridge, goes_on=role is SummaryRole.PAIR, count=count)
-    spliced = [*placed[:leading], *memo, *systems, *tail]
+    spliced = [*placed[:leading], *memo, *tail]
     outcome = replace(conversation, messages=tuple(one for one, _ in spliced), origins=tuple(one for _, one in spliced))
     rule = "summarise" if summary.by_model else "digest"
-    removed = cut.at - leading - len(systems)
+    removed = cut.at - leading - len(between)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)
     return Outcome(outcome, (decision,))
 

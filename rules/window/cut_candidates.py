@@ -56,7 +56,9 @@ class Cuts:
     def size(self, window: Window) -> int:
         """Tokens that would be forwarded after the head in this window."""
         base = window.cut.tokens if window.cut else 0
-        return base + self._sums.behind(self.floor(window), window.prune_stop, window.images)
+        floor = self.floor(window)
+        spared = sum(self._sums.pruned(*step) for step in window.spared if floor <= step[0])
+        return base + spared + self._sums.behind(floor, window.prune_stop, window.images)
 
     @property
     def open_tokens(self) -> int:
@@ -92,7 +94,9 @@ class Cuts:
         if stop <= max(window.prune_stop, self.floor(window)):
             return None
         images = self._stop_images(stop) if stop > window.images.at else window.images
-        return replace(window, prune_stop=stop, images=images)
+        known = set(window.spared)
+        spared = [step for step in self._find_loops(stop) if step[0] >= max(window.prune_stop, self.floor(window))]
+        return replace(window, prune_stop=stop, images=images, spared=tuple(sorted(known.union(spared))))
 
     def remove_images(self, window: Window, growth_tokens: int) -> Window | None:
         """The window without its oldest images, so that low water is left even after `growth_tokens` more.
@@ -226,6 +230,7 @@ class Cuts:
             spared, saved = -1, 0
         words += 0 if keeps_least else self._count_opening(at, kept)
         systems = self._sums.systems(min(self._room.leading, at), at)
+        words += 0 if keeps_least else sum(self._sums.between(*step) for step in self._find_loops(at))
         systems += 0 if keeps_least else self._sums.reminders.fit(at, self._reminder_budget)[1]
         tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + systems + words + saved
         return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared)
@@ -238,7 +243,23 @@ class Cuts:
         systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
         opening = -1 if keeps_least or self.opening >= at else self.opening
         kept = tuple(sums.users[rank] for rank in ranks if sums.users[rank] != opening)
-        return replace(cut, kept=kept, kept_systems=tuple(systems), opening=opening, made_at=len(sums))
+        steps = () if keeps_least else tuple(self._find_loops(at))
+        cut = replace(cut, kept=kept, kept_systems=tuple(systems), kept_steps=steps)
+        return replace(cut, opening=opening, made_at=len(sums))
+
+    def _find_loops(self, at: int) -> list[tuple[int, int]]:
+        """The steps before `at` whose calls the agent makes again and again, oldest first, as far as they may stay.
+
+        They get a quarter of low water, the newest first. Steps with images do not stay.
+        """
+        sums, left, steps = self._sums, self.share(self._policy.low_water) // 4, list[tuple[int, int]]()
+        for start in sums.repeats.list():
+            stop = sums.find_stop(start)
+            tokens = sums.between(start, stop)
+            if self._room.leading <= start and stop <= at and tokens <= left and not sums.images.number(start, stop):
+                steps.append((start, stop))
+                left -= tokens
+        return sorted(steps)
 
     @property
     def opening(self) -> int:

@@ -59,6 +59,7 @@ class Fold:
         """Add the next message and decide what follows from it."""
         if message.role is Role.ASSISTANT:
             self._answer()
+            self._sums.repeats.add(len(self), message, self.window.is_removed)
         self._forwarded += self._sums.add(message)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task)

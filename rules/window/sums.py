@@ -11,6 +11,7 @@ from rules.conversation import Message, Role, starts_step
 from rules.text.client_summaries import is_client_summary
 from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
 from rules.window.kept.reminders import Reminders
+from rules.window.kept.repeats import Repeats
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
@@ -51,6 +52,7 @@ class Sums:
         "open_step",
         "opening",
         "reminders",
+        "repeats",
         "task",
         "users",
     )
@@ -70,6 +72,7 @@ class Sums:
         self._has_calls = False  # whether there were tool calls or results
         self.opening = -1
         self.reminders = Reminders()
+        self.repeats = Repeats()
         self._starts = _tokens()
         self._start_sums = _tokens()
         self.users = _tokens()
@@ -133,7 +136,7 @@ class Sums:
         """Memory that the sums take, in bytes."""
         arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users, self.fixed)
         size_bytes = sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
-        return size_bytes + self.images.size_bytes + self.reminders.size_bytes
+        return size_bytes + self.images.size_bytes + self.reminders.size_bytes + self.repeats.size_bytes
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""
@@ -149,6 +152,15 @@ class Sums:
         if start <= images.spared < middle:
             tokens += self.images.saved(images.spared, images.spared + 1)
         return tokens - self.images.saved_by(middle, images) if images.at else tokens
+
+    def find_stop(self, start: int) -> int:
+        """The end of the step that begins at this message."""
+        rank = bisect_left(self._starts, start + 1)
+        return self._starts[rank] if rank < len(self._starts) else len(self)
+
+    def pruned(self, start: int, stop: int) -> int:
+        """Tokens that pruning saves in messages [start, stop)."""
+        return self.between(start, stop) - (self._pruned[stop] - self._pruned[start])
 
     def systems(self, start: int, stop: int) -> int:
         """Tokens of the `fixed` system messages in [start, stop)."""
