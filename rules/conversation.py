@@ -31,7 +31,7 @@ class Shape:
     """The properties of a dialect's transcripts that the rules depend on.
 
     `alternates`: user and assistant messages must take turns.
-    `has_system_messages`: a system message is allowed between the other messages.
+    `has_system_messages`: a system message of ours is allowed between the other messages.
     """
 
     alternates: bool = True
@@ -117,6 +117,7 @@ class Message:
     - `header`: the beginning of a written result's first text, which is not in `texts`; see `is_written`.
     - `has_fixed_texts`: some texts cannot be written back with other words, so none may be shortened by a rule on
       messages of this role.
+    - `stays`: a system message that no cut removes, because what comes after it depends on it.
     """
 
     role: Role
@@ -138,6 +139,7 @@ class Message:
     keeps_before: bool = False
     header: str = ""
     has_fixed_texts: bool = False
+    stays: bool = False
 
     @property
     def text(self) -> str:

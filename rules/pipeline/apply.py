@@ -62,7 +62,9 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
         start = max(start, count_leading(current.messages))
         if window.prune_stop > start:
             known = None if state is None else state.pruned
-            pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count, known=known)
+            pruned = prune_tool_results(
+                current, start=start, stop=window.prune_stop, count=count, known=known, spared=window.spared
+            )
             decisions += pruned.decisions
             current = pruned.conversation
         if any(treatment.dedupe for treatment in policy.treatments()):
@@ -87,10 +89,8 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
     # Between limit and window the request may still fit with a shorter completion: the upstream decides.
     refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off and not plan.original.continues
     if current.tokens > plan.hard_limit and refuses and current.messages:
-        window_tokens, tokens = policy.context_window, plan.original.tokens
-        raise LimitExceededError(
-            tokens, current.tokens, plan.limit, window=window_tokens, decisions=decisions, conversation=current
-        )
+        sizes = plan.original.tokens, current.tokens, plan.limit
+        raise LimitExceededError(*sizes, window=policy.context_window, decisions=decisions, conversation=current)
     return Outcome(plan.original if not decisions else current, decisions)
 
 

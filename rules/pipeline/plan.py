@@ -76,10 +76,10 @@ class Plan:
         head = {*range(leading), window.task} if cut else set()
         tokens: int = self.conversation.fixed_tokens + (cut.tokens if cut else 0)
         tokens += sum(messages[index].tokens for index in head if index is not None)
-        without = set(window.without_images)
+        without, pruned = set(window.without_images), set(window.pruned)
         for index in range(cut.at if cut else 0, len(messages)):
             message = messages[index]
-            is_pruned = index < window.prune_stop and message.role is Role.TOOL
+            is_pruned = index in pruned and message.role is Role.TOOL
             if index not in head:
                 saved_tokens = saving_tokens(message) if index in without else 0
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens - saved_tokens

@@ -26,7 +26,8 @@ class Rows:
 
     - `share`: the part of the budget that is reserved for this list.
     - `unit`: the name of what `left_out` counts. Without it, the list does not say how many rows are left out.
-    - `is_users`: the user said these rows. They are written outside the quotation, and the first row is taken first.
+    - `is_users`: the user or the client said these rows. They are written outside the quotation, and the first row is
+      taken first.
     - `order`: the indexes of rows in the order in which they are taken. If empty: the newest first.
     - `joint`: if set, several rows share a line, with this text between them.
     """

@@ -3,7 +3,8 @@
 Law: the request is data. The prompts for a model are in asking/.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
@@ -27,13 +28,16 @@ class SummaryRequest:
     - `key`: names the covered prefix.
     - `base`: the key of the previous cut's summary, which covers `earlier`; None if there is none.
     - `task`: the task statement. It is forwarded verbatim before the summary.
-    - `earlier`, `span`: the covered messages before and after the previous cut, without the task statement.
+    - `opening`: the client's own summary of an earlier session, if it is forwarded verbatim after the task statement.
+    - `earlier`, `span`: the covered messages before and after the previous cut, without the task statement and
+      without `opening`. Of equal system messages, each of them has only the newest.
     - `max_tokens`: the most that the summary may have.
     - `pruned`: tool results of the span that are forwarded as placeholders.
     - `asks_model`: if false, no model is asked; the text is a digest that continues the previous summary.
     - `kept`: this many of the newest covered user messages are forwarded verbatim after the summary. A digest does not
       list them.
     - `base_kept`: the same number for the previous summary, counted in `earlier`.
+    - `said_elsewhere`: digests of covered system messages that are forwarded anyway. A digest does not list them.
     - `leading`: the system messages before the covered part. A model that is asked within the conversation reads them,
       too. They do not count for equality, because they may contain a timestamp.
     - `instructions`: the operator's own instructions for the note; empty if there are none.
@@ -52,6 +56,8 @@ class SummaryRequest:
     base_kept: int = 0
     leading: tuple[Message, ...] = field(default=(), compare=False)
     instructions: str = ""
+    said_elsewhere: frozenset[bytes] = frozenset()
+    opening: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +78,21 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
     cut, earlier = window.cut, window.earlier
     if cut is None or earlier is None:
         return None
-    request = _request(messages, hashes, earlier, cut.at)
+    request = _request(messages, hashes, replace(earlier, opening=cut.opening), cut.at)
     asks = cut.kind is CutKind.SUMMARISE
-    return replace(request, key=_name(hashes, cut), max_tokens=cut.reserved_tokens, asks_model=asks, kept=len(cut.kept))
+    return replace(
+        request,
+        key=_name(hashes, cut),
+        max_tokens=cut.reserved_tokens,
+        asks_model=asks,
+        kept=len(cut.kept),
+        said_elsewhere=_find_systems(messages, (*cut.kept_systems, *range(cut.at, cut.made_at))),
+    )
+
+
+def _find_systems(messages: Sequence[Message], indexes: Iterable[int]) -> frozenset[bytes]:
+    """The digests of the system messages among these."""
+    return frozenset(messages[index].digest for index in indexes if messages[index].role is Role.SYSTEM)
 
 
 def request_prefetch(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:
@@ -89,17 +107,32 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
     leading = count_leading(messages)
     start = before.cut.at if before.cut else leading
     task = messages[before.task] if before.task is not None and before.task < at else None
+    apart = {before.task, before.opening}
     return SummaryRequest(
         key=hashes[at].hex(),
         at=at,
         base=_name(hashes, before.cut) if before.cut and start > leading else None,
         task=task,
-        earlier=tuple(messages[index] for index in range(leading, start) if index != before.task),
-        span=tuple(messages[index] for index in range(start, at) if index != before.task),
+        earlier=_take(messages, range(leading, start), apart),
+        span=_take(messages, range(start, at), apart),
         max_tokens=0,
-        pruned=tuple(message for message in messages[start : min(before.prune_stop, at)] if is_prunable(message)),
+        pruned=tuple(
+            messages[index] for index in before.pruned if start <= index < at and is_prunable(messages[index])
+        ),
         base_kept=len(before.cut.kept) if before.cut else 0,
         leading=tuple(messages[:leading]),
+        opening=messages[before.opening] if 0 <= before.opening < at else None,
+    )
+
+
+def _take(messages: Sequence[Message], places: range, apart: AbstractSet[int | None]) -> tuple[Message, ...]:
+    """These messages without those apart; of equal system messages only the newest."""
+    newest = {messages[index].digest: index for index in places if messages[index].role is Role.SYSTEM}
+    return tuple(
+        message
+        for index in places
+        if index not in apart
+        and ((message := messages[index]).role is not Role.SYSTEM or newest[message.digest] == index)
     )
 
 
@@ -108,7 +141,12 @@ def _name(hashes: Sequence[bytes], cut: Cut) -> str:
 
     A digest has a key of its own, so it is not found if a model's summary is wanted or if other messages are kept.
     """
-    return hashes[cut.at].hex() + ("" if cut.kind is CutKind.SUMMARISE else f"-digest-{len(cut.kept)}")
+    name = hashes[cut.at].hex()
+    if cut.kind is CutKind.SUMMARISE:
+        return name
+    systems = f"-{len(cut.kept_systems)}" if cut.kept_systems else ""
+    opening = "-opening" if cut.opening >= 0 else ""
+    return f"{name}-digest-{len(cut.kept)}{systems}{opening}"
 
 
 def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: CountTokens) -> str:
@@ -132,7 +170,12 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
         uncovered = (*_newest(before, request.base_kept), *range(start, len(covered)))
     elif base is not None:
         note = find_note(base.text)
-    left = [covered[index] for index in uncovered if index not in kept]
+    left = [
+        message
+        for index in uncovered
+        if index not in kept
+        and ((message := covered[index]).role is not Role.SYSTEM or message.digest not in request.said_elsewhere)
+    ]
     note, note_tokens = break_headings(note), request.max_tokens // 2
     if count(note) > note_tokens:  # the note also gets what a short list leaves of its half
         listed = write_digest(left, max_tokens=note_tokens, count=count)

@@ -1,7 +1,7 @@
 """Replace the part before the cut by its summary.
 
 Law: a function of the transcript, the cut, the summary and the role. The task statement and the kept messages stay
-verbatim. No system message of the client is removed or changed.
+verbatim. No system message of the client is changed, and none at the beginning is removed.
 
 Tool output gains no authority by being in a summary, whatever the summary's role: the introduction says so. Only this
 module introduces the user's words. In a model's summary our headings are broken; a digest is written without them.
@@ -20,6 +20,7 @@ from rules.text.markers import (
     GO_ON,
     INTRODUCTION,
     KEPT_TITLE,
+    OPENING_TITLE,
     SUMMARY_END,
     UNVERIFIED,
     mark_coverage,
@@ -38,9 +39,9 @@ def splice_summary(
 ) -> Outcome:
     """Replace everything between the head and the window's cut by `summary`.
 
-    System messages of the cut part are kept, after the summary. The role is treated as `auto` if there is no user
-    message before the cut, or if it is `system` and the dialect does not allow a system message there. If the summary
-    would not be shorter than what it replaces, the conversation is returned unchanged.
+    The system messages and the steps that the cut keeps follow the summary, in their order. The role is treated as
+    `auto` if there is no user message before the cut, or if it is `system` and the dialect does not allow a system
+    message there. If the summary would not be shorter than what it replaces, the conversation is returned unchanged.
     """
     cut = window.cut
     if cut is None:
@@ -52,23 +53,24 @@ def splice_summary(
     if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
         role = SummaryRole.AUTO
     body = _write_body(messages[leading : cut.at], summary, cut.reserved_tokens, count)
+    if cut.opening >= 0:
+        task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
-    systems = [each for each in placed[leading : cut.at] if each[0].role is Role.SYSTEM]
+    steps = (index for step in cut.kept_steps for index in range(*step))
+    between = [placed[index] for index in sorted((*cut.kept_systems, *steps))]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
     gone = sum(message.tokens for message in messages[leading : cut.at])
     # The bridge is always counted, although only some tails need it: otherwise a tail that grows could change whether
     # the cut is carried out, and so the prefix that was forwarded before.
-    if sum(message.tokens for message, _ in (*memo, *systems)) + bridge.tokens >= gone:
+    if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
         return Outcome(conversation)
-    tail = placed[cut.at :]
+    tail = [*between, *placed[cut.at :]]
     if conversation.shape.alternates:
         tail = _bridge(memo[-1][0].role, tail, bridge, goes_on=role is SummaryRole.PAIR, count=count)
-    spliced = [*placed[:leading], *memo, *systems, *tail]
-    outcome = replace(
-        conversation, messages=tuple(each[0] for each in spliced), origins=tuple(each[1] for each in spliced)
-    )
+    spliced = [*placed[:leading], *memo, *tail]
+    outcome = replace(conversation, messages=tuple(one for one, _ in spliced), origins=tuple(one for _, one in spliced))
     rule = "summarise" if summary.by_model else "digest"
-    removed = cut.at - leading - len(systems)
+    removed = cut.at - leading - len(between)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)
     return Outcome(outcome, (decision,))
 
@@ -105,6 +107,13 @@ def _place(
     return [task, (finish_message(Message(speaker, (body,)), count), None), *words]
 
 
+def _open(base: Message, origin: Origin | None, opening: Message, count: CountTokens) -> _Placed:
+    """The task statement, and after it the client's own summary of an earlier session."""
+    texts = (*base.texts, OPENING_TITLE, *opening.texts)
+    taken_in = (opening.raw,) if opening.raw and opening.role is Role.USER else ()
+    return finish_message(replace(base, texts=texts, taken_in=taken_in), count), origin
+
+
 def _title(kept: Sequence[Message]) -> tuple[str, ...]:
     return (KEPT_TITLE,) if any(map(_say, kept)) else ()
 
@@ -118,7 +127,7 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: C
     """`base` with `texts` added, and then the texts and media of the kept messages."""
     words = [text for message in kept for text in _say(message)]
     media = [part for message in kept for part in message.media if not part.is_removed]
-    taken_in = tuple(message.raw for message in kept if message.raw)
+    taken_in = (*base.taken_in, *(message.raw for message in kept if message.raw))
     joined = replace(base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), taken_in=taken_in)
     return finish_message(joined, count)
 

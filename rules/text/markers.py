@@ -43,6 +43,8 @@ question."""
 UNVERIFIED = "[unverified]"
 """Follows a path, an address, an id or a number in a model's summary that appears in none of the messages that it
 covers. Check it before use."""
+OPENING_TITLE = "[Summary of an earlier session, written by the client, verbatim]"
+"""Precedes the client's own summary of an earlier session, after the task statement. Its text is unchanged."""
 KEPT_TITLE = "[User messages from the removed part, verbatim, oldest first]"
 """Precedes the user's newest messages from the part that a summary covers. They are the user's own words, unchanged."""
 ACKNOWLEDGEMENT = "Understood. I will continue from the summary above."

@@ -8,14 +8,12 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from rules.policy import OverflowStrategy, Policy
+from rules.window.cut_making import SUMMARY_FRAME_TOKENS, CutMaker
 from rules.window.images import ImageStop
 from rules.window.room import Marks, Room
 from rules.window.state import Cut, CutKind, Window
 from rules.window.sums import Sums
 
-SUMMARY_FRAME_TOKENS = 160
-"""Reserved for the lines around a summary: introduction, headings, end, acknowledgement. Chosen: about their sum, with
-some room for long numbers."""
 SPARED_STEPS = 1
 """Number of newest answered steps that a cut spares if the window still holds them. Chosen: an agent that has just read
 a long file works with it for a while. Without the file it would have to read it again."""
@@ -24,19 +22,27 @@ a long file works with it for a while. Without the file it would have to read it
 class Cuts:
     """The windows that could follow a given one, after the messages that `sums` has seen."""
 
-    __slots__ = ("_early", "_late", "_policy", "_room", "_sums")
+    __slots__ = ("_making", "_policy", "_room", "_sums")
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
         self._room = room
-        self._early = Marks.measure(room.early, None, policy)
-        self._late = Marks.measure(room.tokens, room.soft, policy)
         self._policy = policy
         self._sums = sums
+        self._making = CutMaker(room, policy, sums)
 
     @property
     def marks(self) -> Marks:
-        """The marks after the messages so far; they are higher while the task statement has not come yet."""
-        return self._early if self._sums.task is None else self._late
+        """The marks after the messages so far."""
+        return self._making.marks
+
+    @property
+    def opening(self) -> int:
+        """Index of the client's own summary of an earlier session; -1 without one, or if it is too long to stay."""
+        return self._making.opening
+
+    def list_kept(self, cut: Cut, *, keeps_least: bool = False) -> Cut:
+        """The cut with the messages that it keeps, if it is made now; `keeps_least` as for `CutMaker.make`."""
+        return self._making.list_kept(cut, keeps_least=keeps_least)
 
     @property
     def room_tokens(self) -> int:
@@ -54,8 +60,9 @@ class Cuts:
     def size(self, window: Window) -> int:
         """Tokens that would be forwarded after the head in this window."""
         base, floor = window.cut.tokens if window.cut else 0, self.floor(window)
+        spared = sum(self._sums.pruned(*step) for step in window.spared if floor <= step[0])
         memory_tokens = self._sums.memory.behind(max(floor, window.memory_stop))
-        return base + memory_tokens + self._sums.behind(floor, window.prune_stop, window.images)
+        return base + spared + memory_tokens + self._sums.behind(floor, window.prune_stop, window.images)
 
     @property
     def open_tokens(self) -> int:
@@ -128,11 +135,13 @@ class Cuts:
         if self._sums.between(floor, at) <= 0:
             return None
         kind = self.cut_at(window, at).cuts[-1].kind
-        bare = self._with_cut(window, self._make_cut(kind, at, 0, 0))
+        bare = self._with_cut(window, self._making.make(kind, at, 0, keeps_least=True))
         saved_tokens = self.size(window) - self.size(bare)
         # The summary gets at most half of what the cut saves, and the exact names a quarter.
-        reserved, anchors = min(self._reserve, saved_tokens // 2), min(self._anchor_tokens, saved_tokens // 4)
-        return self._with_cut(window, self._make_cut(kind, at, reserved, 0, anchors)) if saved_tokens > 0 else None
+        reserved = min(self._making.reserve, saved_tokens // 2)
+        anchors = min(self._making.anchor_tokens, saved_tokens // 4)
+        cut = self._making.make(kind, at, reserved, anchors, keeps_least=True)
+        return self._with_cut(window, cut) if saved_tokens > 0 else None
 
     def without_memory(self, window: Window) -> Window:
         """The window without any memory before the open step."""
@@ -147,7 +156,9 @@ class Cuts:
         if stop <= max(window.prune_stop, self.floor(window)):
             return None
         images = self._stop_images(stop) if stop > window.images.at else window.images
-        return replace(window, prune_stop=stop, images=images)
+        start = max(window.prune_stop, self.floor(window))
+        spared = {*window.spared, *(step for step in self._making.find_loops(stop) if step[0] >= start)}
+        return replace(window, prune_stop=stop, images=images, spared=tuple(sorted(spared)))
 
     def remove_images(self, window: Window, growth_tokens: int) -> Window | None:
         """The window without its oldest images, so that low water is left even after `growth_tokens` more.
@@ -218,20 +229,17 @@ class Cuts:
         """Index of the cut that leaves about low water once `growth_tokens` more have come.
 
         The open step if no earlier cut leaves that little; None if there is nothing new to cut. With `spares`, the
-        newest answered steps stay, however long they are: `keep_recent_steps` of the policy, else SPARED_STEPS.
+        newest answered steps stay, however long they are: `keep_recent_steps` of the policy, else SPARED_STEPS. The
+        newest user turns stay, too, if reminders would push them out.
         """
-        stays = self.marks.low - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
+        making = self._making
+        stays = self.marks.low - growth_tokens - SUMMARY_FRAME_TOKENS - making.reserve - making.anchor_tokens
         at = self._sums.find_step(max(stays, 0), window.images)
         if spares:
             number = self._policy.keep_recent_steps
             at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
+        at = min(at, making.find_reminded_turns())
         return at if self._sums.between(self.floor(window), at) > 0 else None
-
-    @property
-    def _reserve(self) -> int:
-        shares = self._policy.sections
-        most = self._policy.summary_max_tokens if shares is None else int(self._room.limit * shares.summary)
-        return min(self._policy.summary_max_tokens, most, self.marks.low // 2)
 
     def cut_at(self, window: Window, at: int) -> Window:
         """The window cut before message `at`: with a summary if enough steps are cut, else with a digest."""
@@ -239,7 +247,7 @@ class Cuts:
         steps = self._sums.steps(self.floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
-        cut = self._make_cut(kind, at, self._reserve, self.keep_budget, self._anchor_tokens)
+        cut = self._making.make(kind, at, self._making.reserve, self._making.anchor_tokens)
         return self._with_cut(window, cut)
 
     def _with_cut(self, window: Window, cut: Cut) -> Window:
@@ -251,31 +259,6 @@ class Cuts:
         """`at`, if memory before it is still forwarded in some window; else 0."""
         return at if self._sums.memory.saved(0, at) else 0
 
-    @property
-    def keep_budget(self) -> int:
-        """The most that the user messages kept verbatim after a cut may cost, in tokens."""
-        return min(self._policy.keep_user_tokens, self.marks.low // 4)
-
-    @property
-    def _anchor_tokens(self) -> int:
-        """The most that the names carried over a cut may cost, in tokens."""
-        return int(self.marks.low * self._policy.anchor_share)
-
-    def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int, anchor_tokens: int = 0) -> Cut:
-        """A cut that keeps user messages of at most `budget` tokens; `Cut.kept` is filled in when it is applied.
-
-        The kept messages lose their images. Only the last user message keeps its own, if the budget allows it.
-        """
-        kept = self._sums.newest_users(at, budget)
-        words = self._sums.user_tokens(kept)
-        spared = self._sums.last_words if kept and self._sums.last_words < at else -1
-        saved = self._sums.images.saved(spared, spared + 1)
-        if words + saved > budget:
-            spared, saved = -1, 0
-        systems = self._sums.systems(min(self._room.leading, at), at)
-        tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + systems + words + saved
-        return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared)
-
     def shrink(self, window: Window) -> Window | None:
         """The window cut before the open step, with a digest as short as needed for the open step to fit."""
         at = self._sums.open_step
@@ -283,9 +266,9 @@ class Cuts:
             return None
         last = window.cut
         earlier = (window.earlier or window) if last is not None and last.at == at else window
-        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, 0)))
+        bare = replace(window, cuts=(*earlier.cuts, self._making.make(CutKind.DIGEST, at, 0, keeps_least=True)))
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
-        cut = self._make_cut(CutKind.DIGEST, at, reserved, 0)
+        cut = self._making.make(CutKind.DIGEST, at, reserved, keeps_least=True)
         cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images)
         memory_stop = max(window.memory_stop, self._stop_memory(at))
         return replace(window, cuts=(*earlier.cuts, cut), memory_stop=memory_stop)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from rules.conversation import Message
-from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
+from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from rules.window.cut_candidates import Cuts
 from rules.window.economics import Economics
 from rules.window.open_step import Cap, OpenStep
@@ -39,7 +39,7 @@ class Fold:
         self._open = OpenStep()
         self._room = room
         self._policy = policy
-        self._sums = Sums(room.leading)
+        self._sums = Sums(room.leading, keeps_systems=policy.preserve_system is PreserveSystem.ALL)
         self._cuts = Cuts(room, policy, self._sums)
         self._economics = Economics(policy.prices)
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
@@ -74,15 +74,23 @@ class Fold:
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
             self._answer()
+        if message.tool_calls:
+            self._sums.repeats.add(len(self), message, self.window.is_removed)
         self._forwarded += self._sums.add(message, memory_tokens)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
         if is_task:
             self._note_task(message)
+        if self._cuts.opening != self.window.opening:
+            self.window = replace(self.window, opening=self._cuts.opening)
         self._drop_memory()
         self._make_room()
         self._keep_images()
         self._keep_turns()
+        self._heed_marks(is_request=shows_answer)
+
+    def _heed_marks(self, *, is_request: bool) -> None:
+        """Cut, or fix the next cut, if what is forwarded has reached a mark."""
         high, ahead = self._cuts.marks.high, self._cuts.share(1 - PREFETCH_GAP)
         if self._forwarded < min(high, ahead):
             return
@@ -91,7 +99,7 @@ class Fold:
         if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
         if self._forwarded >= high:
-            self._cut(is_request=shows_answer)
+            self._cut(is_request=is_request)
         if self._forwarded >= ahead:
             self.window = self._look_ahead()
 
@@ -139,7 +147,7 @@ class Fold:
         if number is None or self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
         if (window := self._cuts.limit_turns(self.window, number)) is not None:
-            self._apply(window, 0)
+            self._apply(window, keeps_least=True)
 
     def _make_room(self) -> None:
         """Shorten for all later requests a task statement that leaves no room for cuts, once a request does not fit."""
@@ -225,14 +233,14 @@ class Fold:
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
-                self._apply(chosen, self._cuts.keep_budget)
+                self._apply(chosen)
         elif chosen and size < self._forwarded and size <= self._cuts.room_tokens:
-            self._apply(chosen, self._cuts.keep_budget)
+            self._apply(chosen)
         elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
             if made_way:
-                self._apply(made_way, self._cuts.keep_budget)
+                self._apply(made_way)
         elif shrunk := self._cuts.shrink(self.window):
-            self._apply(shrunk, 0)
+            self._apply(shrunk, keeps_least=True)
 
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.
@@ -258,12 +266,10 @@ class Fold:
             self._economics.wait(gain)
         return self._economics.pays(self._cuts, self.window, chosen)
 
-    def _apply(self, chosen: Window, budget: int) -> None:
-        """Change to a window; fill in the user messages that a new cut keeps."""
+    def _apply(self, chosen: Window, *, keeps_least: bool = False) -> None:
+        """Change to a window; list the messages that a new cut keeps."""
         if chosen.cuts and chosen.cut != self.window.cut:
-            cut = chosen.cuts[-1]
-            kept = tuple(self._sums.users[rank] for rank in self._sums.newest_users(cut.at, budget))
-            cut = replace(cut, kept=kept, made_at=len(self._sums))
+            cut = self._cuts.list_kept(chosen.cuts[-1], keeps_least=keeps_least)
             chosen = replace(chosen, cuts=(*chosen.cuts[:-1], cut))
         self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
         self._forwarded = self._cuts.size(self.window)

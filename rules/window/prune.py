@@ -5,6 +5,7 @@ and truncation. A result that is not longer than its placeholder stays. A result
 header if it is short.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
@@ -20,18 +21,25 @@ Pruned = dict[int, tuple[Message, Message]]
 
 
 def prune_tool_results(
-    conversation: Conversation, *, start: int, stop: int, count: CountTokens, known: Pruned | None = None
+    conversation: Conversation,
+    *,
+    start: int,
+    stop: int,
+    count: CountTokens,
+    known: Pruned | None = None,
+    spared: Iterable[tuple[int, int]] = (),
 ) -> Outcome:
-    """Replace every result in messages [start, stop) by its placeholder.
+    """Replace every result in messages [start, stop) by its placeholder, except those of `spared` steps.
 
     `known` holds placeholders made earlier for the same messages; new ones are added to it.
     """
     known = {} if known is None else known
     messages = list(conversation.messages)
     changed: list[int] = []
+    stays = {index for step in spared for index in range(*step)}
     for index in range(start, stop):
         message = messages[index]
-        if not is_prunable(message):
+        if index in stays or not is_prunable(message):
             continue
         before, pruned = known.get(index, (None, message))
         if before is not message:

@@ -23,6 +23,10 @@ class Cut:
     """A summary of `reserved_tokens` replaces everything between the head and message `at`.
 
     kept: indexes of the user messages that are forwarded verbatim after the summary.
+    opening: index of the client's own summary of an earlier session, if it stays; -1 if not.
+    kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
+    kept_steps: the steps [start, stop) that stay, oldest first: calls that were repeated because their results were
+        removed each time.
     tokens: the cost of everything that then lies between the head and message `at`.
     prune_stop, images: what was pruned and removed before this cut was made; `Window.earlier` needs them.
     made_at: number of messages when the cut was made. The messages from `at` to `made_at` decide which names are
@@ -41,6 +45,9 @@ class Cut:
     anchor_tokens: int = 0
     images: ImageStop = NONE_REMOVED
     spared: int = -1
+    kept_systems: tuple[int, ...] = ()
+    kept_steps: tuple[tuple[int, int], ...] = ()
+    opening: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,8 @@ class Window:
     """The fold's state. All indexes are into the messages folded.
 
     task: the first user message after the leading ones; None before it has come.
+    spared: steps [start, stop) before `prune_stop` whose results are not pruned, for the same reason.
+    opening: the client's own summary of an earlier session, which the next cut keeps; -1 if there is none.
     cuts: all cuts so far, oldest first. Only the last one is in effect.
     prune_stop: tool results before this message are placeholders.
     next_cut: the message before which the next cut will be made; fixed at prefetch, not applied yet.
@@ -68,6 +77,21 @@ class Window:
     images: ImageStop = NONE_REMOVED
     memory_stop: int = 0
     is_high: bool = False
+    opening: int = -1
+    spared: tuple[tuple[int, int], ...] = ()
+
+    def is_removed(self, step: int) -> bool:
+        """Whether the results of the step that begins at this message are not forwarded."""
+        if (cut := self.cut) is not None and step < cut.at:
+            return all(step != start for start, _ in cut.kept_steps)
+        return step < self.prune_stop and all(step != start for start, _ in self.spared)
+
+    @property
+    def pruned(self) -> Iterator[int]:
+        """The messages whose results are pruned, oldest first."""
+        stays = {index for start, stop in self.spared for index in range(start, stop)}
+        start = self.cut.at if self.cut else 0
+        return (index for index in range(start, self.prune_stop) if index not in stays)
 
     @property
     def cut(self) -> Cut | None:

@@ -8,7 +8,10 @@ from array import array
 from bisect import bisect_left
 
 from rules.conversation import Message, Role, starts_step
+from rules.text.client_summaries import is_client_summary
 from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
+from rules.window.kept.reminders import Reminders
+from rules.window.kept.repeats import Repeats
 from rules.window.memory import MemorySums
 from rules.window.prune import PLACEHOLDER_TOKENS
 
@@ -33,13 +36,19 @@ class Sums:
     open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
         the messages after them; without results, the newest user and system messages since the last answer. If the
         transcript ends with an answer, it is that answer.
+    fixed: indexes of the system messages after the beginning that every cut keeps. With `keeps_systems` these are all.
+    opening: index of the client's own summary of an earlier session: the first such text of user or assistant after the
+        task statement and before the first tool call or result, in a message without attachments; -1 if there is none.
+    reminders: the other system messages after the beginning.
     """
 
     __slots__ = (
         "_full",
+        "_has_calls",
         "_has_results",
         "_in_row",
         "_is_answer",
+        "_keeps_systems",
         "_leading",
         "_pruned",
         "_start_sums",
@@ -47,15 +56,20 @@ class Sums:
         "_systems",
         "_user_sums",
         "_words",
+        "fixed",
         "images",
         "memory",
         "open_step",
+        "opening",
+        "reminders",
+        "repeats",
         "task",
         "users",
     )
 
-    def __init__(self, leading: int) -> None:
+    def __init__(self, leading: int, *, keeps_systems: bool = False) -> None:
         self._leading = leading
+        self._keeps_systems = keeps_systems
         self.task: int | None = None
         self.open_step = 0
         self.images = ImageSums()
@@ -67,6 +81,11 @@ class Sums:
         self._full = _tokens(0)
         self._pruned = _tokens(0)  # the same if every result is pruned and every image removed
         self._systems = _tokens(0)
+        self.fixed = _tokens()
+        self._has_calls = False  # whether there were tool calls or results
+        self.opening = -1
+        self.reminders = Reminders()
+        self.repeats = Repeats()
         self._starts = _tokens()
         self._start_sums = _tokens()
         self.users = _tokens()
@@ -94,12 +113,14 @@ class Sums:
         self._follow(message, index, opens=opens)
         if is_task:
             self.task = index
+        elif self.opening < 0 and not self._has_calls and index >= self._leading:
+            self._look_for_opening(message, index)
         if is_user:
             self.users.append(index)
             self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
         self._full.append(self._full[-1] + tokens)
         self._pruned.append(self._pruned[-1] + (tokens - saving if stays else min(tokens, PLACEHOLDER_TOKENS)))
-        self._systems.append(self._systems[-1] + (tokens if message.role is Role.SYSTEM else 0))
+        self._systems.append(self._systems[-1] + self._keep_system(message, index))
         return tokens + memory_tokens
 
     def shows_answer(self, message: Message) -> bool:
@@ -107,6 +128,22 @@ class Sums:
         if not message.is_written:
             return message.role is Role.ASSISTANT
         return not (self._is_answer or self._in_row or self._has_results)
+
+    def _look_for_opening(self, message: Message, index: int) -> None:
+        self._has_calls = bool(message.tool_calls) or message.role is Role.TOOL
+        is_said = message.role in {Role.USER, Role.ASSISTANT} and not (self._has_calls or message.media)
+        if is_said and any(map(is_client_summary, message.texts)):
+            self.opening = index
+
+    def _keep_system(self, message: Message, index: int) -> int:
+        """Note a system message after the beginning; return its tokens if every cut keeps it."""
+        if message.role is not Role.SYSTEM or index < self._leading:
+            return 0
+        if not (self._keeps_systems or message.stays):
+            self.reminders.add(index, message)
+            return 0
+        self.fixed.append(index)
+        return message.tokens
 
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
         """Move the start of the open step on by one message."""
@@ -124,13 +161,10 @@ class Sums:
     @property
     def size_bytes(self) -> int:
         """Memory that the sums take, in bytes."""
-        arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
-        return (
-            sum(8 * len(values) for values in arrays)
-            + 8 * len(self._user_sums)
-            + self.images.size_bytes
-            + self.memory.size_bytes
-        )
+        arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users, self.fixed)
+        size_bytes = sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
+        kept_bytes = self.reminders.size_bytes + self.repeats.size_bytes
+        return size_bytes + self.images.size_bytes + self.memory.size_bytes + kept_bytes
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""
@@ -147,8 +181,17 @@ class Sums:
             tokens += self.images.saved(images.spared, images.spared + 1)
         return tokens - self.images.saved_by(middle, images) if images.at else tokens
 
+    def find_stop(self, start: int) -> int:
+        """The end of the step that begins at this message."""
+        rank = bisect_left(self._starts, start + 1)
+        return self._starts[rank] if rank < len(self._starts) else len(self)
+
+    def pruned(self, start: int, stop: int) -> int:
+        """Tokens that pruning saves in messages [start, stop)."""
+        return self.between(start, stop) - (self._pruned[stop] - self._pruned[start])
+
     def systems(self, start: int, stop: int) -> int:
-        """Tokens of the system and developer messages in [start, stop)."""
+        """Tokens of the `fixed` system messages in [start, stop)."""
         return self._systems[stop] - self._systems[start]
 
     def steps(self, start: int, stop: int) -> int:

@@ -30,6 +30,7 @@ ORIGINAL = [SYSTEM, TASK, CALL, RESULT, NOTE, SAID, LAST]
         ORIGINAL,
         [SYSTEM, MEMO, NOTE, SAID, LAST],
         [SYSTEM, MEMO, NOTE, BRIDGE, LAST],
+        [SYSTEM, MEMO, SAID, LAST],
         [SYSTEM, TASK, CALL, {**RESULT, "content": "[pruned]"}, NOTE, SAID, LAST],
     ],
 )
@@ -49,7 +50,8 @@ def test_what_is_right_is_praised(sent: list[Wire]) -> None:
             [SYSTEM, TASK, {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "type": "x"}]}, RESULT, NOTE, SAID, LAST],
             "message 2: calls or their arguments are not the client's",
         ),
-        ([SYSTEM, MEMO, SAID, LAST], "system or developer messages were added, lost, changed or reordered"),
+        ([MEMO, NOTE, SAID, LAST], "system or developer messages were added, lost, changed or reordered"),
+        ([SYSTEM, MEMO, NOTE, NOTE, LAST], "system or developer messages were added, lost, changed or reordered"),
         ([TASK, SYSTEM, CALL, RESULT, NOTE, SAID, LAST], "a leading system message no longer leads"),
         (
             [SYSTEM, TASK, CALL, {**RESULT, "content": ""}, NOTE, SAID, LAST],

@@ -43,15 +43,16 @@ def find_removed(plan: Plan) -> list[Message]:
     """The client's own messages that a plan removes, oldest first, whatever text takes their place."""
     messages, window = plan.conversation.messages, plan.window
     leading, at = count_leading(messages), window.cut.at if window.cut else 0
-    stays = {*range(leading), window.task, *(window.cut.kept if window.cut else ())}
-    gone, kept = set[bytes](), list[str]()
+    kept = (*window.cut.kept, *window.cut.kept_systems, window.cut.opening) if window.cut else ()
+    stays = {*range(leading), window.task, *kept}
+    gone, left = set[bytes](), list[str]()
     for index, message in enumerate(messages):
-        is_cut = index < at and index not in stays and message.role is not Role.SYSTEM
+        is_cut = index < at and index not in stays
         if is_cut or (at <= index < window.prune_stop and is_prunable(message)):
             gone.add(message.digest)
         else:
-            kept.extend(_texts(message))
-    words = "\n".join(kept)
+            left.extend(_texts(message))
+    words = "\n".join(left)
     return [
         message
         for message in plan.original.messages

@@ -47,7 +47,14 @@ def decode_element(counting: Counting, marked: bytes) -> tuple[Message, ...]:
         raise UndecodableError(problem)
     role, content = _ROLES.get(wire_role, Role.OTHER), members.get("content", _NULL)
     has_uncounted = _is_uncounted(members, _COUNTED)
-    made = Message(role, raw=raw, wire_role="" if wire_role == role else wire_role, has_uncounted=has_uncounted)
+    made = Message(
+        role,
+        raw=raw,
+        wire_role="" if wire_role == role else wire_role,
+        has_uncounted=has_uncounted,
+        # As with SHAPE in request.py: not every server takes such a message, so those that are there stay in place.
+        stays=role is Role.SYSTEM,
+    )
     if role is Role.ASSISTANT and begins(content, b"["):
         return (_read_assistant(made, split_blocks(raw, content), counting),)
     parts = split_parts(raw, content) if role is Role.USER else []

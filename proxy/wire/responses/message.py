@@ -107,7 +107,7 @@ def _decode_alone(raw: bytes, members: dict[str, msgspec.Raw], counting: Countin
         return replace(message, digest=digest_message(message, (write_canonical(raw),)))
     text = raw.decode("utf-8", "replace")
     if role is Role.SYSTEM:
-        message = replace(message, texts=(text,), has_fixed_texts=True)
+        message = replace(message, texts=(text,), has_fixed_texts=True, stays=True)
     else:
         message = replace(message, media=(Media(raw, counting.count(text)),), has_uncounted=item_type == REFERENCE)
     return _finish(message, (write_canonical(raw),), counting)

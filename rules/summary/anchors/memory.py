@@ -104,11 +104,13 @@ class Anchors:
         task = () if place.task is None or place.task >= cut.made_at else (place.task,)
         # Of the leading messages only the system messages are not read for names.
         stays = [index for index in range(leading) if removed[index].role is not Role.SYSTEM]
-        verbatim = [*stays, *cut.kept, *task, *range(cut.at, cut.made_at)]
+        steps = (index for step in cut.kept_steps for index in range(*step))
+        kept = [*cut.kept, *((cut.opening,) if cut.opening >= 0 else ()), *steps]
+        verbatim = [*stays, *kept, *task, *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
         # Names in the digest or in verbatim messages are not repeated in the index.
         present |= find_names(place.told)
-        spoken = {*stays, *cut.kept, *task}
+        spoken = {*stays, *kept, *task}
         unsaid = [message for index, message in enumerate(removed) if index not in spoken]
         names = Removed(unsaid, self._mentions[: cut.at], present, bool(place.told), tail)
         texts.append(write_anchors(names, max_tokens=room, count=count))

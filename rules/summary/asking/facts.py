@@ -137,11 +137,11 @@ def mark_unverified(note: str, sources: Iterable[str]) -> str:
 def list_sources(request: SummaryRequest, base_text: str | None) -> Iterator[str]:
     """All texts from which the writer of a note may know a name.
 
-    These are the covered messages, the leading messages, the task statement, the previous summary (`base_text`) and the
-    operator's instructions.
+    These are the covered messages, the leading messages, the task statement, the client's own summary of an earlier
+    session, the previous summary (`base_text`) and the operator's instructions.
     """
     messages: tuple[Message, ...] = (*request.leading, *request.earlier, *request.span)
-    for message in (*messages, *((request.task,) if request.task is not None else ())):
+    for message in (*messages, *filter(None, (request.task, request.opening))):
         yield from message.texts
         for call in message.tool_calls:
             yield from (call.name, call.arguments, call.id)

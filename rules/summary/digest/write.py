@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.conversation import CountTokens, Message
+from rules.conversation import CountTokens, Message, Role
 from rules.summary.carried.list_calls import leave_out_lists
 from rules.summary.digest.errors import find_open_errors
 from rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CHARS, Said, find_statements, rank
@@ -18,7 +18,13 @@ from rules.summary.quoting import quote_line
 
 USERS_SHARE, ASSISTANTS_SHARE = 0.40, 0.30
 FILES_SHARE, CALLS_SHARE, ERRORS_SHARE = 0.12, 0.08, 0.10
+REMINDERS_SHARE = 0.10
 """Each list's share of the budget. The share of an empty list is divided among the others. Chosen."""
+
+REMINDERS = 40
+"""Maximum number of different reminders listed, the newest ones. Chosen: bounds the work."""
+REMINDER_CHARS = 160
+"""Maximum number of characters of a reminder. Chosen: a small digest has room for one."""
 
 _NO_LIST = " earlier messages were removed.\n"
 """The opening of a digest that has no room for a list."""
@@ -52,11 +58,25 @@ def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountToken
     steps = find_steps([leave_out_lists(message) for message in messages])
     return [
         _tell(users, messages, by_user, max_tokens=users_tokens, count=count),
+        _remind(messages),
         _tell(assistants, messages, by_assistant, max_tokens=assistants_tokens, count=count),
         Rows("Files and what was done to them", steps.files, FILES_SHARE, order=steps.order, joint="; "),
         Rows("Tool calls, oldest first", steps.calls, CALLS_SHARE, "calls", steps.left_out),
         Rows("Unresolved errors", find_open_errors(messages), ERRORS_SHARE),
     ]
+
+
+def _remind(messages: Sequence[Message]) -> Rows:
+    """The newest system messages as single lines, each once. The client said them, so they are not quoted."""
+    lines: dict[str, None] = {}
+    for message in reversed(messages):
+        if message.role is Role.SYSTEM and message.text.strip():
+            lines[quote_line(message.text, REMINDER_CHARS)] = None
+            if len(lines) == REMINDERS:
+                break
+    order = tuple(range(len(lines)))[::-1]
+    title = "Reminders from the client's program, oldest first"
+    return Rows(title, tuple(reversed(lines)), REMINDERS_SHARE, is_users=True, order=order)
 
 
 def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: int, count: CountTokens) -> Rows:

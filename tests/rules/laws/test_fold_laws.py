@@ -146,12 +146,11 @@ def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: 
 
 
 def _least(messages: Sequence[Message]) -> int:
-    """The cost of the open step, the last user message and the system messages, with the frame of a digest."""
+    """The cost of the open step and the last user message, with the frame of a digest."""
     open_step = max(find_open_step(messages), len(HEAD))
-    kept = [one for one in messages[len(HEAD) : open_step] if one.role in {"system", "developer"}]
     users = [index for index, one in enumerate(messages) if one.role == "user" and index >= len(HEAD)][-1:]
     last = [messages[index] for index in users if index < open_step]
-    return SUMMARY_FRAME_TOKENS + sum(one.tokens for one in (*messages[open_step:], *kept, *last))
+    return SUMMARY_FRAME_TOKENS + sum(one.tokens for one in (*messages[open_step:], *last))
 
 
 @MANY

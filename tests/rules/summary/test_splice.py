@@ -152,12 +152,15 @@ def test_without_a_task_before_the_cut_the_summary_has_a_message_of_its_own() ->
     assert bare[0].role == "user"
 
 
-def test_system_messages_of_the_cut_part_follow_the_summary() -> None:
-    """None is lost, reordered or changed."""
+def test_kept_system_messages_follow_the_summary() -> None:
+    """In their order, unchanged; those that the cut does not keep are gone."""
     note, other = system("note"), system("other", role="developer")
     messages = (system(), user("task"), assistant(LONG), note, assistant("a"), other, assistant("b"), assistant("c"))
-    sent = splice(messages, window(6))
+    cut = replace(window(6).cuts[0], kept_systems=(3, 5))
+    sent = splice(messages, Window(task=1, cuts=(cut,)))
     assert sent[2:] == (note, other, *messages[6:])
+    sent = splice(messages, Window(task=1, cuts=(replace(cut, kept_systems=(5,)),)))
+    assert sent[2:] == (other, *messages[6:])
 
 
 def test_kept_user_messages_follow_the_summary() -> None:

@@ -27,9 +27,9 @@ from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.sums import MAX_OPEN_WORDS, Sums
 
 
-def sum_up(messages: Sequence[Message]) -> Sums:
+def sum_up(messages: Sequence[Message], *, keeps_systems: bool = False) -> Sums:
     """The sums of a transcript. Its leading system messages are in the head."""
-    sums = Sums(count_leading(messages))
+    sums = Sums(count_leading(messages), keeps_systems=keeps_systems)
     for message in messages:
         sums.add(message)
     return sums
@@ -58,7 +58,7 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
     So does the size of what is forwarded if the results in the span are placeholders and its images are removed.
     """
     start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
-    sums, tokens = sum_up(messages), behind_head(messages)
+    sums, tokens = sum_up(messages, keeps_systems=True), behind_head(messages)
     leaders = [cost if one.role is Role.SYSTEM else 0 for cost, one in zip(tokens, messages, strict=True)]
     begins = {step.start for step in split_steps(messages)} if messages else set()
     assert len(sums) == len(messages)

@@ -5,9 +5,11 @@ empty list means that there are none.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
+from support.checker import are_of_client
 from support.dialects.comparison import (
     Members,
     check_members,
@@ -91,14 +93,16 @@ def _is_bridge(item: Wire) -> bool:
 def check_kept(raws: Sequence[Sequence[bytes]], items: Sequence[Sequence[Wire]]) -> list[str]:
     """Calls, reasoning, the assistant's messages and all unknown items have the client's bytes and order.
 
-    System and developer messages are all there, too. Only a bridge after a summary may be the proxy's own.
+    The leading system and developer messages are all there, too. Only a bridge after a summary may be the proxy's own.
     """
     pairs = [list(zip(*part, strict=True)) for part in zip(raws, items, strict=True)]
     kept = [[raw for raw, item in part if not _is_edited(item)] for part in pairs]
     bridges = [raw for raw, item in pairs[1] if _is_bridge(item) and raw not in kept[0]]
     problems = check_order(kept[0], [raw for raw in kept[1] if raw not in bridges], "kept item")
     leaders = [[raw for raw, item in part if item.get("role") in LEADERS] for part in pairs]
-    return problems if leaders[0] == leaders[1] else [*problems, "system or developer items are not the client's"]
+    leading = len(list(takewhile(lambda item: item.get("role") in LEADERS, items[0])))
+    are_known = are_of_client(*leaders, leading=leading)
+    return problems if are_known else [*problems, "system or developer items are not the client's"]
 
 
 def check_edited(raws: Sequence[Sequence[bytes]], items: Sequence[Sequence[Wire]]) -> list[str]:

@@ -83,6 +83,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         " messages that the summary covers. The model should check it before use.",
         "SUMMARY_END": "The last line of a summary. Without it, a model takes the text after the summary for a part of"
         " it, or the summary for the question.",
+        "OPENING_TITLE": "Precedes the summary of an earlier session that the client itself wrote. It follows the task"
+        " statement; its text is unchanged.",
         "KEPT_TITLE": "Precedes the newest user messages from the part that the summary covers. They are the user's"
         " own words, unchanged.",
         "ACKNOWLEDGEMENT": "An assistant message between a summary and a user message, for upstreams that require the"
