@@ -48,7 +48,7 @@ def recognise(
 
     earlier: the messages before them. raws: the JSON of each unit. Equal units get the same message objects.
     """
-    candidates = [at for at, messages in enumerate(units) if any(map(_is_candidate, messages))]
+    candidates = [at for at, messages in enumerate(units) for message in messages if _is_candidate(message)]
     if not candidates:
         return units
     first = -1 if any(map(_speaks, earlier)) else _find_first(units)
@@ -69,8 +69,9 @@ def _speaks(message: Message) -> bool:
 def _is_candidate(message: Message) -> bool:
     """Whether each text of a message begins with a header. More than one may, if the client writes one per result."""
     texts = message.texts
-    is_possible = message.role_name in WRITTEN_ROLES and bool(texts) and texts[0].startswith(_STARTS)
-    return is_possible and all(map(_HEADER.match, texts))
+    if not texts or not texts[0].startswith(_STARTS):  # by far the most messages
+        return False
+    return message.role_name in WRITTEN_ROLES and all(map(_HEADER.match, texts))
 
 
 def _as_result(message: Message) -> Message:
