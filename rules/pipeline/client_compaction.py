@@ -12,12 +12,10 @@ from itertools import takewhile
 
 from rules.conversation import Conversation, Message, Role
 from rules.pipeline.transcript_state import take_state
-from rules.policy import Limits, OnExceeded, Policy
+from rules.policy import Limits, Policy
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.text.summary_requests import asks_for_summary, instructs_to_summarise
-from rules.window.room import Room
-from rules.window.state import Window
 
 
 def is_client_compaction(conversation: Conversation) -> bool:
@@ -51,14 +49,10 @@ def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, w
     if conversation.continues or not asked:
         return False
     before = replace(conversation, messages=conversation.messages[:asked], origins=conversation.origins[:asked])
-    paired = pair_tool_calls(before, count=work.count).conversation
+    paired = pair_tool_calls(before, count=work.count)
     # No state is taken from memory: this request must not disturb the one that the session goes on from.
-    state = take_state(None, paired.messages, policy, work)
-    messages = state.edit(paired, policy, work).conversation.messages
-    shortens = policy.on_exceeded is OnExceeded.TRUNCATE
-    room = Room.measure(messages, before.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
-    window = state.replay(messages, room, policy)
-    return replace(window, task=None, next_cut=None, prefetch_tokens=0, is_high=False) != Window()
+    state = take_state(None, paired.conversation.messages, policy, work)
+    return state.replay(paired.conversation, policy, limits, work).window.shortens
 
 
 def _count_asked(messages: tuple[Message, ...]) -> int:

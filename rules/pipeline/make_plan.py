@@ -3,19 +3,19 @@
 Law: pure. Remembered states save time and never change the result.
 """
 
-from rules.conversation import Conversation, CountTokens, Outcome, Role, count_leading
+from rules.conversation import Conversation, CountTokens, Outcome, Role
 from rules.pipeline.client_compaction import is_client_compaction, may_pass
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.pins.rule import fit_pins
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
-from rules.policy import PREFETCH_GAP, Limits, OnExceeded, Policy, find_limits
+from rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
 from rules.prefix import hash_prefixes
 from rules.results.long_messages import may_shorten
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_prefetch, request_summary
-from rules.window.room import HEAD_STEPS, Room
+from rules.window.room import HEAD_STEPS
 from rules.window.state import Window
 
 FEW_MESSAGES = 16
@@ -109,18 +109,8 @@ def _decide(
     original: Conversation, paired: Outcome, policy: Policy, limits: Limits, state: TranscriptState, work: Work
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
-    short = state.edit(paired.conversation, policy, work)
-    hashes = state.hashes
-    state.memory.extend(short.conversation.messages, count_leading(short.conversation.messages), policy, work)
-    bare = state.memory.strip(short.conversation.messages)
-    shortens = policy.on_exceeded is OnExceeded.TRUNCATE
-    soft_limit = policy.soft_limit_tokens(limits.limit)
-    room = Room.measure(
-        bare, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
-    )
-    pins = state.find_pins(short.conversation.messages, policy, work)
-    # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
-    window = Window() if original.continues else state.replay(bare, room, policy, pins)
+    replayed = state.replay(paired.conversation, policy, limits, work)
+    short, pins, window, hashes = replayed.edited, replayed.pins, replayed.window, state.hashes
     light = state.memory.drop(short.conversation, window.memory_stop)
     fitted = Outcome(light.conversation)
     if window.caps:

@@ -15,7 +15,7 @@ from rules.pipeline.memory import Memory
 from rules.pipeline.pins.fold import Pin, Pins
 from rules.pipeline.pins.rule import Pinned
 from rules.pipeline.plan import Plan
-from rules.policy import Policy, name_policy
+from rules.policy import Limits, OnExceeded, Policy, name_policy
 from rules.prefix import hash_prefixes
 from rules.results.dedupe import View
 from rules.results.excerpt.rule import TRUNCATE
@@ -56,6 +56,19 @@ class States(Protocol):
 
     def __setitem__(self, key: StateKey, state: "TranscriptState", /) -> None:
         """Keep a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What the rules decide about a transcript with paired calls.
+
+    edited: the transcript with its results tidied and truncated, and its long messages shortened.
+    pins: by the results' indexes.
+    """
+
+    edited: Outcome
+    pins: Mapping[int, Pin]
+    window: Window
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +141,23 @@ class TranscriptState:
         self._pins = self._pins or Pins(count_leading(messages))
         return self._pins.extend(messages, policy, work)
 
-    def replay(
+    def replay(self, conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Replayed:
+        """Decide about a transcript with paired calls. Raises LargeWorkError."""
+        edited = self.edit(conversation, policy, work)
+        messages = edited.conversation.messages
+        self.memory.extend(messages, count_leading(messages), policy, work)
+        pins = self.find_pins(messages, policy, work)
+        bare = self.memory.strip(messages)
+        shortens = policy.on_exceeded is OnExceeded.TRUNCATE
+        soft_limit = policy.soft_limit_tokens(limits.limit)
+        room = Room.measure(
+            bare, conversation.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
+        )
+        # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
+        window = Window() if conversation.continues else self.find_window(bare, room, policy, pins)
+        return Replayed(edited, pins, window)
+
+    def find_window(
         self, messages: Sequence[Message], room: Room, policy: Policy, pins: Mapping[int, Pin] = NO_PINS
     ) -> Window:
         """The window for edited messages without their memory. If the room has changed, the fold starts again."""

@@ -94,6 +94,11 @@ class Window:
         return (index for index in range(start, self.prune_stop) if index not in stays)
 
     @property
+    def shortens(self) -> bool:
+        """Whether anything of the folded messages is cut, pruned, shortened or removed."""
+        return bool(self.cuts or self.prune_stop or self.caps or self.memory_stop) or self.images != NONE_REMOVED
+
+    @property
     def cut(self) -> Cut | None:
         """The cut in effect; None if nothing was cut."""
         return self.cuts[-1] if self.cuts else None

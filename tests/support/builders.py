@@ -146,7 +146,7 @@ def fold(
     work = Work(count)
     state = take_state(states, messages, policy, work)
     state.edit(conversation(*messages), policy, work)
-    window = state.replay(messages, room, policy)
+    window = state.find_window(messages, room, policy)
     states[name_state(messages, policy, work)] = state
     return window
 

@@ -1,5 +1,6 @@
 """A proxy in front of an upstream that counts differently: after some answers, it uses the upstream's counts."""
 
+import re
 from collections.abc import Awaitable, Callable
 
 import orjson
@@ -91,7 +92,7 @@ async def ask(client, proxy, body):
     await proxy.services.lifecycle.idle.wait()
     await learn(proxy)
     header = response.headers.get("x-trimtab-tokens", "")
-    return response, answer, {key: int(value) for key, _, value in (one.partition("=") for one in header.split(", "))}
+    return response, answer, {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", header)}
 
 
 def near(tokens: int) -> range:

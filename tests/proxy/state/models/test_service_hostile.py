@@ -1,6 +1,7 @@
 """Learning, if clients invent names and upstreams send misleading reports."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from uuid import uuid4
@@ -178,8 +179,8 @@ async def ask(client, proxy, *messages, key: str = "sk-test"):
     body = {"model": "m", "messages": messages}
     response, _ = await post(client, proxy.url + CHAT, body, Authorization=f"Bearer {key}")
     await learn(proxy)
-    items = (item.partition("=") for item in response.headers["x-trimtab-tokens"].split(", "))
-    return response.status, {key: int(value) for key, _, value in items}
+    items = re.findall(r"(\w+)=(\d+)", response.headers["x-trimtab-tokens"])
+    return response.status, {key: int(value) for key, value in items}
 
 
 def say(words: int, role: str = "user", **members: str) -> dict[str, str]:

@@ -39,6 +39,7 @@ ALLOWED = {
     ("rules/summary/carried/file_calls.py", "content"): "the same",
     ("rules/summary/carried/item_lists.py", "content"): "the same: where the words of a task stand",
     ("rules/summary/carried/list_calls.py", "content"): "the same: where a list stands as text",
+    ("proxy/telemetry/ledger.py", "messages"): "a field of our own log line: how many messages a summary replaces",
 }
 """What may be named elsewhere, and why."""
 
