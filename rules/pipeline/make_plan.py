@@ -6,6 +6,7 @@ Law: pure. Remembered states save time and never change the result.
 from rules.conversation import Conversation, CountTokens, Outcome, Role, count_leading
 from rules.pipeline.client_compaction import is_client_compaction, may_pass
 from rules.pipeline.exceeded import shorten_newest
+from rules.pipeline.head import fit_head
 from rules.pipeline.pins.rule import fit_pins
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
@@ -109,14 +110,16 @@ def _decide(
     original: Conversation, paired: Outcome, policy: Policy, limits: Limits, state: TranscriptState, work: Work
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
-    short = state.edit(paired.conversation, policy, work)
-    hashes = state.hashes
-    state.memory.extend(short.conversation.messages, count_leading(short.conversation.messages), policy, work)
+    short = _edit(paired, policy, limits, state, work)
     bare = state.memory.strip(short.conversation.messages)
-    shortens = policy.on_exceeded is OnExceeded.TRUNCATE
     soft_limit = policy.soft_limit_tokens(limits.limit)
     room = Room.measure(
-        bare, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
+        bare,
+        original.fixed_tokens,
+        limits.limit,
+        spare=limits.spare,
+        shortens=policy.on_exceeded is OnExceeded.TRUNCATE,
+        soft_limit=soft_limit,
     )
     pins = state.find_pins(short.conversation.messages, policy, work)
     # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
@@ -132,14 +135,27 @@ def _decide(
         original=original,
         conversation=fitted.conversation,
         whole=light.conversation,
-        hashes=hashes,
+        hashes=state.hashes,
         window=window,
-        request=request_summary(messages, hashes, window),
-        prefetch=request_prefetch(messages, hashes, window),
-        decisions=(*paired.decisions, *short.decisions, *light.decisions, *fitted.decisions),
+        request=request_summary(messages, state.hashes, window),
+        prefetch=request_prefetch(messages, state.hashes, window),
+        decisions=(*short.decisions, *light.decisions, *fitted.decisions),
         model_limit=limits.model_limit,
         limit=limits.limit,
-        fitting=limits.fitting,
+        fitting=limits.fitting if room.soft is None or soft_limit is None else min(limits.fitting, soft_limit),
         hard_limit=limits.hard_limit,
         pins=tuple(pins.values()),
     )
+
+
+def _edit(paired: Outcome, policy: Policy, limits: Limits, state: TranscriptState, work: Work) -> Outcome:
+    """The conversation after the rules that need no window, with all decisions so far; those on the head come first."""
+    short = state.edit(paired.conversation, policy, work)
+    messages = short.conversation.messages
+    leading = count_leading(messages)
+    state.memory.extend(messages, leading, policy, work)
+    bare = state.memory.bare
+    behind = range(leading, len(messages))
+    task = next((bare.get(at, messages[at]) for at in behind if messages[at].role is Role.USER), None)
+    fitted = fit_head(short.conversation, 0 if task is None else task.tokens, policy, limits.limit, work)
+    return Outcome(fitted.conversation, (*fitted.decisions, *paired.decisions, *short.decisions))
