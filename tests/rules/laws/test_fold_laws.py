@@ -107,7 +107,9 @@ def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message,
     for before, after in pairwise(states(messages, policy, measure(messages, policy, limit=LIMIT))):
         if len(after.cuts) > len(before.cuts):
             images = after.cuts[-1].images  # a limit on their number applies at once
-            assert after.earlier == replace(before, next_cut=None, prefetch_tokens=0, caps=after.caps, images=images)
+            assert after.earlier == replace(
+                before, next_cut=None, prefetch_tokens=0, caps=after.caps, images=images, is_high=after.is_high
+            )
 
 
 @MANY
