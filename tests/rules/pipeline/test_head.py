@@ -130,7 +130,10 @@ def test_shares_are_within_the_budget(sizes: list[int], budget: int) -> None:
 @given(steps=st.integers(1, 30), size=st.integers(100, 4000), tokens=st.integers(10, 400))
 def test_a_grown_transcript_has_the_same_head(steps: int, size: int, tokens: int) -> None:
     """The append law, with both rules."""
-    head = (system(f"You help.\n{fill('rule', size)}"), system(f"<relevant_context>{fill('m', size)}</relevant_context>"))
+    head = (
+        system(f"You help.\n{fill('rule', size)}"),
+        system(f"<relevant_context>{fill('m', size)}</relevant_context>"),
+    )
     talk = (*head, user("Go."), assistant("Yes."), *session(steps, result_tokens=tokens)[2:])
     policy = replace(TRUNCATING, context_window=4000, completion_reserve=1000)
     check_append_law(talk[:12], policy)
