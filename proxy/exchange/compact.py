@@ -206,8 +206,9 @@ def _is_test(services: Services, call: Call, planned: Planned) -> bool:
     """Whether a request that only a lesson cuts goes out uncut, to test whether the lesson still holds."""
     if not call.view.is_doubtful or call.route.target.mode != "enforce":
         return False
-    window = planned.plan.window
-    return (window.cut is not None or window.prune_stop > 0) and services.models.take_test(call.view.name)
+    window, decisions = planned.plan.window, planned.plan.decisions
+    is_cut = window.cut is not None or window.prune_stop > 0 or any(each.rule == "memory" for each in decisions)
+    return is_cut and services.models.take_test(call.view.name)
 
 
 async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned, int]:

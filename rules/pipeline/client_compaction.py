@@ -52,7 +52,8 @@ def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, w
     paired = pair_tool_calls(before, count=work.count)
     # No state is taken from memory: this request must not disturb the one that the session goes on from.
     state = take_state(None, paired.conversation.messages, policy, work)
-    return state.replay(paired.conversation, policy, limits, work).window.shortens
+    replayed = state.replay(paired.conversation, policy, limits, work)
+    return bool(replayed.head) or replayed.window.shortens
 
 
 def _count_asked(messages: tuple[Message, ...]) -> int:

@@ -110,7 +110,7 @@ def _decide(
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
     replayed = state.replay(paired.conversation, policy, limits, work)
-    short, pins, window, hashes = replayed.edited, replayed.pins, replayed.window, state.hashes
+    short, pins, window = replayed.edited, replayed.pins, replayed.window
     light = state.memory.drop(short.conversation, window.memory_stop)
     fitted = Outcome(light.conversation)
     if window.caps:
@@ -122,14 +122,14 @@ def _decide(
         original=original,
         conversation=fitted.conversation,
         whole=light.conversation,
-        hashes=hashes,
+        hashes=state.hashes,
         window=window,
-        request=request_summary(messages, hashes, window),
-        prefetch=request_prefetch(messages, hashes, window),
-        decisions=(*paired.decisions, *short.decisions, *light.decisions, *fitted.decisions),
+        request=request_summary(messages, state.hashes, window),
+        prefetch=request_prefetch(messages, state.hashes, window),
+        decisions=(*replayed.head, *paired.decisions, *short.decisions, *light.decisions, *fitted.decisions),
         model_limit=limits.model_limit,
         limit=limits.limit,
-        fitting=limits.fitting,
+        fitting=limits.fitting if replayed.soft_limit is None else min(limits.fitting, replayed.soft_limit),
         hard_limit=limits.hard_limit,
         pins=tuple(pins.values()),
     )

@@ -1,7 +1,8 @@
 """Finds the retrieved memory of a growing transcript, and drops it where the fold (window/memory.py) says so.
 
-Law: a message without its memory is a function of the message and the policy's tags alone. Only user messages and later
-system messages hold memory. The text around a block stays, and a marker tells that the block is missing.
+Law: a message without its memory is a function of the message and the policy's tags alone. For the fold, only user
+messages and later system messages hold memory; head.py looks after those at the beginning. The text around a block
+stays, and a marker tells that the block is missing.
 """
 
 from collections.abc import Sequence
@@ -42,9 +43,8 @@ class Memory:
             return
         for index in range(start, len(messages)):
             message = messages[index]
-            if message.role in _HOLDERS and any(find_memory(text, policy.memory_tags) for text in message.texts):
-                work_out = partial(_work_out, message.texts, policy.memory_tags, work.count)
-                bare = shorten_once(message, None, f"memory {' '.join(policy.memory_tags)}", work, work_out)
+            if message.role in _HOLDERS:
+                bare = strip_message(message, policy.memory_tags, work)
                 if bare is not message:
                     self.savings[index] = message.tokens - bare.tokens
                     self.bare[index] = bare
@@ -70,6 +70,15 @@ class Memory:
         reason = f"memory of {len(places)} messages before message {stop}"
         decision = Decision("memory", reason, conversation.tokens, outcome.tokens, len(places), min(places))
         return Outcome(outcome, (decision,))
+
+
+def strip_message(message: Message, tags: Sequence[str], work: Work) -> Message:
+    """The message without its retrieved memory; the same one if it holds none. Raises LargeWorkError."""
+    if message.has_fixed_texts or not any(find_memory(text, tags) for text in message.texts):
+        return message
+    return shorten_once(
+        message, None, f"memory {' '.join(tags)}", work, partial(_work_out, message.texts, tags, work.count)
+    )
 
 
 def _work_out(texts: Sequence[str], tags: Sequence[str], count: CountTokens) -> Shortened:

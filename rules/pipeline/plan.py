@@ -27,7 +27,8 @@ class Plan:
     prefetch: the summary that the next cut is expected to need; None if none is wanted yet.
     model_limit: tokens that the prompt is planned for, in the model's own tokens.
     limit, fitting, hard_limit: in our tokens. The size that the prompt is planned for; the size that fits together with
-        the completion asked for; the size that the window holds at most.
+        the completion asked for, or the policy's soft limit if that is in effect and smaller; the size that the window
+        holds at most.
     is_put_off: the last cut was taken back, because its summary is not there yet.
     is_empty: no rule acts.
     is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
-from rules.conversation import Conversation, Message, Outcome, count_leading
+from rules.conversation import Conversation, Decision, Message, Outcome, Role, count_leading
+from rules.pipeline.head import fit_head
 from rules.pipeline.memory import Memory
 from rules.pipeline.pins.fold import Pin, Pins
 from rules.pipeline.pins.rule import Pinned
@@ -62,13 +63,18 @@ class States(Protocol):
 class Replayed:
     """What the rules decide about a transcript with paired calls.
 
-    edited: the transcript with its results tidied and truncated, and its long messages shortened.
+    head: the decisions about the leading messages.
+    edited: the transcript with its leading messages fitted, its results tidied and truncated, and its long messages
+        shortened; the decisions about the head are not among its own.
     pins: by the results' indexes.
+    soft_limit: the policy's own limit of the prompt, in our tokens; None if there is none, or if it has no effect.
     """
 
+    head: tuple[Decision, ...]
     edited: Outcome
     pins: Mapping[int, Pin]
     window: Window
+    soft_limit: int | None
 
 
 @dataclass(slots=True, eq=False)
@@ -144,8 +150,12 @@ class TranscriptState:
     def replay(self, conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Replayed:
         """Decide about a transcript with paired calls. Raises LargeWorkError."""
         edited = self.edit(conversation, policy, work)
-        messages = edited.conversation.messages
-        self.memory.extend(messages, count_leading(messages), policy, work)
+        messages, leading = edited.conversation.messages, count_leading(conversation.messages)
+        self.memory.extend(messages, leading, policy, work)
+        head = Outcome(edited.conversation)
+        if not conversation.continues:
+            head = fit_head(edited.conversation, self._measure_task(messages, leading), policy, limits.limit, work)
+        messages = head.conversation.messages
         pins = self.find_pins(messages, policy, work)
         bare = self.memory.strip(messages)
         shortens = policy.on_exceeded is OnExceeded.TRUNCATE
@@ -155,7 +165,14 @@ class TranscriptState:
         )
         # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
         window = Window() if conversation.continues else self.find_window(bare, room, policy, pins)
-        return Replayed(edited, pins, window)
+        edited = Outcome(head.conversation, edited.decisions)
+        return Replayed(head.decisions, edited, pins, window, None if room.soft is None else soft_limit)
+
+    def _measure_task(self, messages: Sequence[Message], leading: int) -> int:
+        """What the task statement costs without its memory; 0 if it has not come yet."""
+        behind = range(leading, len(messages))
+        at = next((at for at in behind if messages[at].role is Role.USER), None)
+        return 0 if at is None else self.memory.bare.get(at, messages[at]).tokens
 
     def find_window(
         self, messages: Sequence[Message], room: Room, policy: Policy, pins: Mapping[int, Pin] = NO_PINS

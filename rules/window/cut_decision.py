@@ -83,6 +83,8 @@ class Fold:
             self._note_task(message)
         if self._cuts.opening != self.window.opening:
             self.window = replace(self.window, opening=self._cuts.opening)
+        if not self.window.is_high and self._forwarded >= self._cuts.marks.high:
+            self.window = replace(self.window, is_high=True)
         self._drop_memory()
         self._make_room()
         self._keep_images()
@@ -94,8 +96,6 @@ class Fold:
         high, ahead = self._cuts.marks.high, self._cuts.share(1 - PREFETCH_GAP)
         if self._forwarded < min(high, ahead):
             return
-        if self._forwarded >= high and not self.window.is_high:
-            self.window = replace(self.window, is_high=True)
         if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
         if self._forwarded >= high:

@@ -63,21 +63,21 @@ class Room:
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
         task = next((message for message in messages[leading:] if message.role is Role.USER), None)
-        early = _leave(limit, head)
+        early = leave_room(limit, head)
         if task is None:
             return cls(limit, leading, early, early, spare)
         cap = _cap_task(task, head, limit) if shortens else None
         capped = None if cap is None or cap >= task.tokens else cls(limit, leading, early, early - cap, spare, cap)
         if capped is not None and head + task.tokens > limit + spare:
             return capped
-        room = _leave(limit, head + task.tokens)
+        room = leave_room(limit, head + task.tokens)
         late = capped if room < limit * LEAST_ROOM_SHARE else None
         return cls(limit, leading, early, room, spare, late=late, soft=_leave_soft(soft_limit, head + task.tokens))
 
 
 def _leave_soft(soft_limit: int | None, head: int) -> int | None:
     """The room after the head; None if cuts to a soft limit would come at nearly every step."""
-    room = 0 if soft_limit is None else _leave(soft_limit, head)
+    room = 0 if soft_limit is None else leave_room(soft_limit, head)
     return room if soft_limit is not None and room >= soft_limit * MIN_ROOM_SHARE else None
 
 
@@ -117,11 +117,12 @@ def _cap_task(task: Message, head: int, limit: int) -> int | None:
     gets all that is left of the limit. Its oldest images are removed if shortening its text is not enough. The head is
     rounded up, so a timestamp in it does not change the shortened text.
     """
-    left = _leave(limit, head)
+    left = leave_room(limit, head)
     caps = (left - int(limit * MIN_ROOM_SHARE), left)
     return next((cap for cap in caps if cap >= bare_tokens(task)), None)
 
 
-def _leave(limit: int, head: int) -> int:
+def leave_room(limit: int, head: int) -> int:
+    """What a head leaves of the limit, the head rounded up."""
     grain = max(limit // HEAD_STEPS, 1)
     return limit - -(-head // grain) * grain

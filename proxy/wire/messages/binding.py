@@ -13,8 +13,9 @@ import re
 
 from proxy.wire.codec import Adapted, Request
 from proxy.wire.json.spans import Span, find_member
-from proxy.wire.messages.request import FORM
+from proxy.wire.messages.request import FORM, find_system_edit
 from proxy.wire.transcript.body import find_elements
+from proxy.wire.transcript.outside import Edit, replace_outside
 from rules.conversation import Conversation, Decision
 
 HEADER, BETA = "anthropic-beta", "thinking-binding-controls-2026-08-01"
@@ -37,9 +38,14 @@ def bind_thinking(request: Request, after: Conversation, pieces: tuple[bytes, ..
         return Adapted(pieces)
     beginning = request.beginning
     array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
-    place = find_member(request.body, _KEY, Span(array.start, array.stop))
-    written = _add(pieces) if place is None else _extend(request.body, place, array.start, pieces)
-    if written is None:
+    within = Span(array.start, array.stop)
+    place = find_member(request.body, _KEY, within)
+    if place is None:
+        written = _add(pieces)
+    elif (value := _extend(request.body[place.start : place.stop])) is not None:
+        done = find_system_edit(request, after, within)
+        written = replace_outside(request.body, array.start, pieces, Edit(place, value), done)
+    else:
         return Adapted(pieces)
     decision = Decision("thinking", "the server may drop thinking that no longer fits", 0, 0, 0, 0)
     return Adapted(written, ((HEADER, BETA),), (decision,))
@@ -58,15 +64,9 @@ def _add(pieces: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return (*pieces[:-1], last[:at] + _ADDED + last[at:])
 
 
-def _extend(body: bytes, place: Span, array_start: int, pieces: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
-    """The body with the setting in its member `thinking`; None if that is off, no object, or has a setting."""
-    value = body[place.start : place.stop]
+def _extend(value: bytes) -> bytes | None:
+    """The value of `thinking` with the setting; None if that is off, no object, or has a setting."""
     if value[:1] != b"{" or b'"block_binding"' in value or b'"disabled"' in value:
         return None
     rest = value[1:].lstrip()
-    value = b"{" + _BINDING + (b"" if rest[:1] == b"}" else b",") + rest
-    if place.start < array_start:  # the first piece begins like the body, the last one ends like it
-        first = pieces[0]
-        return (first[: place.start] + value + first[place.stop :], *pieces[1:])
-    last, behind = pieces[-1], len(body) - place.stop
-    return (*pieces[:-1], last[: len(last) - (len(body) - place.start)] + value + last[len(last) - behind :])
+    return b"{" + _BINDING + (b"" if rest[:1] == b"}" else b",") + rest

@@ -15,7 +15,7 @@ from proxy.wire.codec import Completion, Parameter, Question, Request, Undecodab
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.messages.cache import mark_end
 from proxy.wire.messages.inline import read_thinking, write_members
-from proxy.wire.messages.request import find_markers, place_marker, take_off_system
+from proxy.wire.messages.request import find_markers, place_marker, take_off_system, write_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.elements import Placed
 from rules.conversation import Conversation, Message, Role
@@ -66,6 +66,8 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
     groups = _group([*zip(marked.messages, marked.origins, strict=True), (asked, None)])
     elements = b",".join(write_element(request.raws, group) for group in groups)
     members["messages"] = msgspec.Raw(b"[" + elements + b"]")
+    if (system := write_system(prefix)) is not None:
+        members["system"] = msgspec.Raw(system)
     parameters = _write_parameters(question, read_thinking(members))
     if request.max_tokens is not None and request.max_tokens >= SURE_FACTOR * question.max_tokens:
         parameters["max_tokens"] = min(parameters["max_tokens"], request.max_tokens)

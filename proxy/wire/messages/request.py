@@ -1,7 +1,7 @@
 """Splits the body of a request into the elements of `messages`, decodes and counts them, and writes the body again.
 
 Law: everything that no rule touched keeps its bytes: elements, blocks, the white space between elements, and all other
-members. `system` is a message of the conversation, but no rule changes it, so it keeps its bytes, too.
+members. `system` is a message of the conversation. If a rule has shortened its texts, only these change in it.
 """
 
 from contextlib import suppress
@@ -14,8 +14,10 @@ import msgspec
 
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.json.members import decode_members
+from proxy.wire.content.write import replace_texts
+from proxy.wire.json.members import decode_members, read_members
 from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.json.spans import Span, find_member
 from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, find_summary, mark_end
 from proxy.wire.messages.cost import read_surroundings
 from proxy.wire.messages.message import decode_element, decode_system
@@ -25,6 +27,7 @@ from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Source, write_elements
 from proxy.wire.transcript.known import FixedTokens, KnownView
+from proxy.wire.transcript.outside import Edit, replace_outside
 from proxy.wire.transcript.units import decode_units, recall
 from rules.conversation import Conversation, Message, Origin, Shape
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
@@ -249,4 +252,27 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
     written, ending = write_elements(source, marked, write, shares_element, written=earlier)
     if beginning is not None:
         beginning.written = written
-    return (*written.pieces, ending)
+    pieces = (*written.pieces, ending)
+    edit = find_system_edit(request, after, Span(array.start, array.stop))
+    return pieces if edit is None else replace_outside(request.body, array.start, pieces, edit)
+
+
+def write_system(after: Conversation) -> bytes | None:
+    """The value of `system` with shortened texts; None if no rule has changed it."""
+    if after.origins[:1] != (OUTSIDE,) or not after.messages[0].edited:
+        return None
+    message = after.messages[0]
+    value = bytes(read_members(b'{"content":%b}' % message.raw)["content"])
+    return replace_texts(value, iter(message.texts))
+
+
+def find_system_edit(request: Request, after: Conversation, array: Span) -> Edit | None:
+    """The new value of `system`; None if no rule has changed it. Raises UndecodableError if its place is not found."""
+    value = write_system(after)
+    if value is None:
+        return None
+    place = find_member(request.body, b'"system"', array)
+    if place is None:
+        problem = "a key is written with escapes"
+        raise UndecodableError(problem)
+    return Edit(place, value)

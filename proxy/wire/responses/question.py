@@ -13,7 +13,7 @@ from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.responses.inline import write_members
-from proxy.wire.responses.request import strip_system, write_items
+from proxy.wire.responses.request import strip_system, write_instructions, write_items
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import Conversation, Message, Role
 
@@ -65,6 +65,8 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
         return None
     items = write_items([*strip_system(prefix).messages, _make_message(prompt)])
     members["input"] = msgspec.Raw(b"[" + b",".join(items) + b"]")
+    if (instructions := write_instructions(prefix)) is not None:
+        members["instructions"] = msgspec.Raw(instructions)
     return msgspec.json.encode({**members, **_write_parameters(question, thinks=request.is_reasoning)})
 
 

@@ -12,9 +12,10 @@ import msgspec
 
 from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.json.members import decode_members
+from proxy.wire.content.write import replace_texts
+from proxy.wire.json.members import decode_members, read_members
 from proxy.wire.json.repair import DECODE_ERRORS
-from proxy.wire.json.spans import find_member
+from proxy.wire.json.spans import Span, find_member
 from proxy.wire.responses import cost
 from proxy.wire.responses.message import decode_unit, encode_message, find_call_types
 from proxy.wire.responses.units import REFERENCE, find_units
@@ -23,6 +24,7 @@ from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
+from proxy.wire.transcript.outside import Edit, replace_outside
 from proxy.wire.transcript.units import decode_units, join_units, recall
 from rules.conversation import Conversation, Message, Origin, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
@@ -192,9 +194,36 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
 
     Raises UndecodableError if the key of the items is written with escapes.
     """
-    if after is before or not request.raws:  # without items there is nothing to change
+    if after is before:
         return (request.body,)
-    before, after = strip_system(before), strip_system(after)
+    pieces, instructions = _encode_items(request, strip_system(before), strip_system(after)), write_instructions(after)
+    if instructions is None:
+        return pieces
+    beginning = request.beginning
+    within = Span(len(request.body), len(request.body))
+    if beginning is not None:
+        within = Span(beginning.array.start, beginning.array.stop)
+    elif (found := find_member(request.body, FORM.key)) is not None:
+        within = found
+    place = find_member(request.body, b'"instructions"', within)
+    if place is None:
+        problem = "a key is written with escapes"
+        raise UndecodableError(problem)
+    return replace_outside(request.body, within.start, pieces, Edit(place, instructions))
+
+
+def write_instructions(after: Conversation) -> bytes | None:
+    """The instructions with shortened texts; None if no rule has changed them."""
+    if after.origins[:1] != (_OUTSIDE,) or not after.messages[0].edited:
+        return None
+    message = after.messages[0]
+    return replace_texts(bytes(read_members(message.raw)["content"]), iter(message.texts))
+
+
+def _encode_items(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
+    """The body with the items `after`, in pieces; both transcripts are without the instructions."""
+    if not request.raws or after.messages == before.messages:
+        return (request.body,)
     if request.raws[0].startswith(_TEXT):
         pieces = _encode_text(request, after)
         if pieces is not None:

@@ -490,3 +490,15 @@ def test_high_water_is_told_exactly_from_its_size_on() -> None:
     frame = assistant(fill("x", 100)).tokens - 100
     for tokens, is_high in ((high - 1, False), (high, True)):
         assert fold((head, assistant(fill("x", tokens - frame))), never).is_high is is_high
+
+
+def test_high_water_is_told_if_memory_goes_and_nothing_else_happens() -> None:
+    """Without its memory the transcript is far below high water again."""
+    folded = Fold(measure((user(),), POLICY, limit=LIMIT), POLICY)
+    folded.add(user())
+    folded.add(assistant("Yes."))
+    assert not folded.window.is_high
+    folded.add(user("Go on."), memory_tokens=LIMIT)
+    window = folded.finish()
+    assert (window.memory_stop, window.cuts, window.prune_stop) == (3, (), 0)
+    assert window.is_high

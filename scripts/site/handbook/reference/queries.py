@@ -52,8 +52,8 @@ LABELS = (
     Label(
         "rule",
         None,
-        "The rule that changed the request: `drop_tools`, `tidy`, `truncate`, `shorten`, `memory`, `dedupe`, `images`,"
-        " `prune`, `summarise`, `digest`, `pin`, `pairing`, `exceeded`.",
+        "The rule that changed the request: `drop_tools`, `truncate_system`, `tidy`, `truncate`, `shorten`, `memory`,"
+        " `dedupe`, `images`, `prune`, `summarise`, `digest`, `pin`, `pairing`, `exceeded`.",
     ),
     Label("source", None, "`upstream`: as the upstream reported it; `estimated`: counted from the answer."),
     Label("cause", None, "`calibration`: the token ratio changed; `window`: the context window changed."),

@@ -1,0 +1,179 @@
+"""Shares of the limit, a truncated system prompt and soft limits through a running proxy, in each dialect."""
+
+from typing import Any
+
+import orjson
+import pytest
+from support.client import post, settle
+from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.dialect import list_texts
+from upstreams.recording import error
+
+WINDOW = ("defaults.context_window=9332", "defaults.completion_reserve=2332")
+"""A limit of 7,000 tokens for a request without max tokens."""
+MEMORY = '<relevant_context from="notes">' + "harbour " * 7200 + "</relevant_context>"
+RULES = "You help.\n" + "".join(f"Rule {number}: keep the harbour clear.\n" for number in range(600)) + "The end."
+
+
+def say(role: str, text: str) -> dict[str, Any]:
+    """A message."""
+    return {"role": role, "content": text}
+
+
+def work(steps: int, words: int) -> list[dict[str, Any]]:
+    """A session with one tool call in each step."""
+    messages = [say("system", "Be careful."), say("user", "Mend the build.")]
+    for number in range(steps):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        text = f"{number}: " + " ".join(f"line{number}x{word % 7}" for word in range(words))
+        messages.append({"role": "tool", "tool_call_id": f"call_{number}", "content": text})
+    return messages
+
+
+def find_tokens(response: Any, name: str = "sent") -> int:
+    """A number of the header with the tokens."""
+    pairs = dict(part.partition("=")[::2] for part in response.headers["x-trimtab-tokens"].split(", "))
+    return int(pairs[name])
+
+
+def find_rules(response: Any) -> list[str]:
+    """The names of the rules that acted, in order."""
+    header = response.headers.get("x-trimtab-decisions", "")
+    return [part.partition(";")[0] for part in header.split(", ") if part]
+
+
+def find_section(response: Any, name: str, stage: str = "sent") -> int:
+    """The tokens of a section."""
+    item = next(part for part in response.headers["x-trimtab-sections"].split(", ") if part.startswith(name + ";"))
+    return int(dict(pair.partition("=")[::2] for pair in item.split(";")[1:])[stage])
+
+
+@each_dialect
+@pytest.mark.parametrize("apart", [False, True], ids=["with the prompt", "apart"])
+async def test_memory_in_the_system_prompt_goes_if_it_takes_the_room(dialect, apart, client, upstream, start_proxy):
+    """Some 7,200 tokens of it at a limit of 7,000. The prompt around it stays, and so does the next request's."""
+    proxy = await start_proxy(*WINDOW)
+    head = [say("system", MEMORY), say("system", "You help.")] if apart else [say("system", f"You help.\n{MEMORY}")]
+    messages, heads = [*head, say("user", "How deep is the harbour?")], []
+    for _ in range(2):
+        response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
+        assert (response.status, find_rules(response)) == (200, ["memory"])
+        assert find_tokens(response) < 500
+        sent = dialect.read(upstream.chats[-1].json)
+        texts = ["".join(list_texts(message)) for message in sent]
+        heads.append([text for text, one in zip(texts, sent, strict=True) if one["role"] == "system"])
+        assert "How deep is the harbour?" in texts
+        messages += [say("assistant", "Nine metres."), say("user", "Thank you.")]
+    assert heads[0] == heads[1]
+    assert "You help." in "".join(heads[0])
+    assert "[trimtab: retrieved memory of " in "".join(heads[0])
+
+
+@each_dialect
+async def test_a_system_prompt_over_its_share_keeps_head_and_tail(dialect, client, upstream, start_proxy):
+    """Only with `truncate_system`. All else of the body keeps its bytes."""
+    messages = [say("system", RULES), say("user", "How deep is the harbour?")]
+    body = orjson.dumps(dialect.write(messages, model="gpt-4o", metadata={"later": "x"}))
+    plain = await start_proxy(*WINDOW, "defaults.sections={}")
+    response, _ = await post(client, plain.url + dialect.path, body)
+    assert (find_rules(response), upstream.requests[-1].body) == ([], body)
+    proxy = await start_proxy(*WINDOW, "defaults.sections={}", "defaults.truncate_system=true")
+    response, _ = await post(client, proxy.url + dialect.path, body)
+    assert find_rules(response) == ["truncate_system"]
+    assert 1000 < find_section(response, "system") <= 1400 < find_section(response, "system", "original")
+    sent = dialect.read(upstream.chats[-1].json)
+    [short] = ["".join(list_texts(message)) for message in sent if message["role"] == "system"]
+    assert short.startswith("You help.\nRule 0: ")
+    assert short.endswith("\nThe end.")
+    assert "[trimtab: omitted " in short
+    whole = orjson.dumps(RULES)
+    assert upstream.requests[-1].body.replace(orjson.dumps(short), whole) == body
+    text = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
+    assert any(line.startswith("trimtab_tokens_saved_total{") and 'rule="truncate_system"' in line for line in text)
+
+
+async def test_blocks_of_a_system_prompt_keep_their_cache_markers(client, upstream, start_proxy):
+    """A block of the nonce, a long block with a marker, and thinking that newer models bind."""
+    marker = {"type": "ephemeral"}
+    body = {
+        "model": "claude-opus-5-5",
+        "system": [{"type": "text", "text": "v=1;"}, {"type": "text", "text": RULES, "cache_control": marker}],
+        "thinking": {"type": "adaptive"},
+        "messages": [
+            say("user", "Go on."),
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]},
+            say("user", "How deep?"),
+        ],
+        "max_tokens": 100,
+    }
+    proxy = await start_proxy(*WINDOW, "defaults.sections={}", "defaults.truncate_system=true")
+    response, _ = await post(client, proxy.url + "/v1/messages", body)
+    assert find_rules(response)[0] == "truncate_system"
+    sent = upstream.chats[-1].json
+    first, second = sent["system"]
+    assert first == body["system"][0]
+    assert second["cache_control"] == marker
+    assert len(second["text"]) < len(RULES) / 2
+    assert sent["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+    assert sent["messages"] == body["messages"]
+
+
+@each_dialect
+@pytest.mark.parametrize("writes", [True, False], ids=["note", "digest"])
+async def test_a_soft_limit_holds_for_a_single_large_request(dialect, writes, client, upstream, start_proxy):
+    """A window that holds it, and no summary yet: the request waits for a note, or the digest stands in."""
+    proxy = await start_proxy("defaults.context_window=128000", "defaults.compact_at_tokens=5000")
+    if not writes:
+        upstream.summarise = lambda *_: error(500, message="no")
+    messages = work(30, 90)
+    response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
+    assert response.status == 200
+    assert find_tokens(response, "original") > 10_000
+    assert find_tokens(response) <= 5000
+
+
+@each_dialect
+async def test_memory_over_its_share_is_dropped(dialect, client, upstream, start_proxy):
+    """Far below high water. Half of the share stays, the newest."""
+    proxy = await start_proxy("defaults.context_window=40000", "defaults.sections={memory: 0.02}")
+    block = "<relevant_context>" + "harbour " * 200 + "</relevant_context>"
+    messages = [say("system", "Be careful.")]
+    for number in range(8):
+        messages += [say("user", f"{block}\nQuestion {number}?"), say("assistant", "Yes.")]
+    messages.append(say("user", "And now?"))
+    response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
+    assert find_rules(response) == ["memory"]
+    limit = find_tokens(response, "limit")
+    assert find_section(response, "memory") <= limit * 0.02 < find_section(response, "memory", "original")
+
+
+@each_dialect
+async def test_shares_together_are_a_soft_limit_and_cap_the_summary(dialect, client, upstream, start_proxy):
+    """Shares of less than the whole limit keep a session below their sum. Names that are carried over are extra."""
+    shares = "{system: 0.05, summary: 0.05, memory: 0.05, recent: 0.2, current: 0.05}"
+    proxy = await start_proxy("defaults.context_window=20000", f"defaults.sections={shares}", "defaults.anchors=0")
+    messages, cut = work(40, 60), 0
+    for stop in range(4, len(messages) + 1, 2):
+        response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages[:stop], model="gpt-4o"))
+        limit = find_tokens(response, "limit")
+        assert find_tokens(response) <= limit * 0.4
+        assert find_section(response, "summary") <= limit * 0.05
+        cut += "summarise" in find_rules(response)
+        await settle(proxy)
+    assert cut
+
+
+@each_dialect
+async def test_the_newest_steps_stay(dialect, client, upstream, start_proxy):
+    """As many as `keep_recent_steps` says, whenever something is removed."""
+    proxy = await start_proxy(
+        *WINDOW, "defaults.keep_recent_steps=5", "defaults.overflow_strategy=prune", "defaults.protect_turns=0"
+    )
+    messages, acted = work(40, 90), False
+    for stop in range(14, len(messages) + 1, 2):
+        response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages[:stop], model="gpt-4o"))
+        results = dialect.read_results(upstream.chats[-1].json)
+        assert all("line" in text for text in results[-5:])
+        acted = acted or bool(find_rules(response))
+    assert acted
