@@ -38,6 +38,7 @@ SMALL_BODY_BYTES = 2 * 1024
 the path of a small request."""
 FRAME_TOKENS = 64
 """Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
+WOULD_REFUSE = "mode enforce would refuse this request"
 _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
 """Matches a content part that is not text."""
 
@@ -148,10 +149,14 @@ async def _find_unpaired(
 
     `request`: as the client sent it. The refusal names its elements.
     """
-    if call.route.settings.pairing != "refuse" or call.route.target.mode != "enforce":
+    if call.route.settings.pairing != "refuse":
         return None
     conversation = planned.original
     if conversation.continues or find_unpaired(conversation.messages) is None:
+        return None
+    if call.route.target.mode != "enforce":
+        tokens = planned.sections.scale(planned.policy.token_ratio).tokens
+        call.ledger.note_refusal(call.attempt, planned.plan.model_limit, tokens, WOULD_REFUSE)
         return None
     if call.cleaned:  # its elements have other indexes
         work = partial(call.compactor.plan, request, call.view.policy)
@@ -165,6 +170,8 @@ def _refuse(call: Call, error: RefusedError) -> Attempt:
     mode, cost = call.route.target.mode, write_cost(error, call.ledger.entries)
     excess = ContextExceededError(describe_excess(error), error.tokens, error.limit, cost)
     compacted = describe_refused(call.request, error)
+    if mode != "enforce":
+        call.ledger.note_refusal(call.attempt, error.limit, error.tokens, WOULD_REFUSE)
     return Attempt(mode, call, compacted=compacted, refusal=excess if mode == "enforce" else None)
 
 

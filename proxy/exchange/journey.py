@@ -65,7 +65,7 @@ class Journey:
         outcome = self.attempt.outcome if self.error is None else "refused"
         if chosen is not None and chosen.planned.original.continues:
             outcome += ";history=upstream"
-        if chosen is not None and chosen.planned.plan.is_client_compaction:
+        if _is_client_compaction(self.attempt):
             outcome += ";compaction=client"
         if prompt is None:
             return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
@@ -93,11 +93,16 @@ class Journey:
             prefix_kept=self.prefix_kept,
             pace=reply.pace,
             is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
+            is_client_compaction=_is_client_compaction(self.attempt),
             retry=_name_retry(self),
             error=error,
             upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
             phase_seconds=self.attempt.seconds,
         )
+
+
+def _is_client_compaction(attempt: Attempt) -> bool:
+    return attempt.chosen is not None and attempt.chosen.planned.plan.is_client_compaction
 
 
 def _describe_prompt(journey: Journey) -> Prompt | None:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import BusyError, weigh_known
+from proxy.compaction.refusal import RefusedError
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, is_counted, is_text_only
 from proxy.exchange.compact import Attempt, carry_out, prepare_call
@@ -32,6 +33,9 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
         return None
     if attempt.is_test:
         services.models.fail_test(call.view.name)
+    call.ledger.note_refusal(
+        call.attempt, refused.limit_tokens, refused.sent_tokens, "the upstream refused the prompt as too long"
+    )
     with (
         suppress(LimitExceededError, UndecodableError),
         fail_open(services.recorder, call.arrival.request_id, "recover"),
@@ -68,7 +72,11 @@ async def _plan_again(
         weigh_known(len(call.request.body)),
     )
     planned = await services.workers.run(again.lane, work, size_bytes=size_bytes)
-    shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
+    try:
+        shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
+    except RefusedError as error:
+        again.ledger.note_refusal(again.attempt, error.limit, error.tokens, "nothing shorter fits this limit")
+        raise
     if shorter.compacted is None or shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
         return None
     return replace(shorter, outcome="compacted", lesson=lesson)

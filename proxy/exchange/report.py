@@ -71,6 +71,7 @@ class Report:
     prompt: None if it was not counted.
     prefix_kept: share of the prompt that equals the previous request's prefix; None if not known.
     is_refused: the client got the upstream's refusal of a prompt that is too long.
+    is_client_compaction: the client asked for a summary of its own, and its request passed unchanged.
     retry: what became of a second attempt; empty if there was no reason for one.
     upstream_seconds: from the first attempt to the end of the answer; None if there was no answer.
     phase_seconds: name and duration of each phase of compaction, in order.
@@ -86,6 +87,7 @@ class Report:
     prefix_kept: float | None = None
     pace: Pace = field(default_factory=Pace)
     is_refused: bool = False
+    is_client_compaction: bool = False
     retry: str = ""
     error: ProxyError | None = None
     upstream_seconds: float | None = None
@@ -236,6 +238,8 @@ class Recorder:
                 fields["context_cost"] = report.error.context_cost
         if prompt is not None:
             fields |= prompt.describe()
+        if report.is_client_compaction:
+            fields["compaction"] = "client"
         if report.prefix_kept is not None:
             fields["prefix_kept"] = round(report.prefix_kept, 3)
         if answered.completion_tokens is not None:

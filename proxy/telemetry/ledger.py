@@ -11,6 +11,9 @@ from typing import Any
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
 
+REFUSED = "refused"
+"""The name of an entry that says that a prompt was refused: by the upstream, by trimtab, or in another mode."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -55,6 +58,10 @@ class Ledger:
     def note(self, attempt: int, limit_tokens: int, decisions: Iterable[Decision]) -> None:
         """Add the decisions of one plan."""
         self.entries += tuple([Entry(attempt, limit_tokens, decision) for decision in decisions])
+
+    def note_refusal(self, attempt: int, limit_tokens: int, tokens: int, reason: str) -> None:
+        """Add that a prompt of `tokens` was refused, or would be; all tokens are the model's own."""
+        self.note(attempt, limit_tokens, [Decision(REFUSED, reason, tokens, tokens, 0, 0)])
 
 
 @dataclass(frozen=True, slots=True)

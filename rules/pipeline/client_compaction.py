@@ -35,12 +35,16 @@ def may_pass(
     """Whether a client's request for a summary can go out unchanged.
 
     It must fit the window together with the completion that it asks for, and the request before it must have gone out
-    without a cut, a placeholder or a removed image; else the upstream's prompt cache has the shorter prompt. A request
-    that does not limit its completion must leave half of the reserve for it. Raises LargeWorkError.
+    without a cut, a placeholder or a removed image; else the upstream's prompt cache has the shorter prompt. Its calls
+    and results must be paired. A request that does not limit its completion must leave half of the reserve for it. Raises LargeWorkError.
     """
     # Without a limit, `fitting` leaves no room for the summary that the client waits for.
     most = limits.fitting if request_max_tokens else min(limits.fitting, limits.limit + limits.spare)
-    return conversation.tokens <= most and not _was_shortened(conversation, policy, limits, work)
+    if conversation.tokens > most:
+        return False
+    # A call without a result would be refused by the upstream, and was repaired in the request before.
+    is_paired = conversation.continues or not pair_tool_calls(conversation, count=work.count).decisions
+    return is_paired and not _was_shortened(conversation, policy, limits, work)
 
 
 def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> bool:

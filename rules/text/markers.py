@@ -173,7 +173,7 @@ def mark_pin(goal: str, item: str = "") -> str:
     `item` is the open item of the agent's task list; without one, the line does not name the list.
     """
     listed = f"; open item of the task list: {_quote(item)}" if item else ""
-    return f"{START}reminder of the user's current goal: {_quote(goal)}{listed}]"
+    return f"{START}reminder of the user's goal: {_quote(goal)}{listed}]"
 
 
 def _quote(text: str) -> str:

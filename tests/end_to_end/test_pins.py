@@ -16,7 +16,7 @@ from support.shortened import put_back, read_pin
 PLAIN = ("defaults.tidy=false", "defaults.dedupe=false", "defaults.max_tool_result_tokens=100000")
 PIN = ("defaults.pin_instruction=true",)
 LIMIT = ("defaults.max_message_tokens=200",)
-GOAL = '[trimtab: reminder of the user\'s current goal: "Mend the build."'
+GOAL = '[trimtab: reminder of the user\'s goal: "Mend the build."'
 TODO = {"todos": [{"content": "Run the tests", "status": "in_progress"}]}
 
 
@@ -108,7 +108,7 @@ async def test_pins_are_replayed(dialect, client, upstream, start_proxy):
     assert all(later.startswith(earlier.removesuffix(b"]}")) for earlier, later in pairwise(bodies))
     results = dialect.read_results(orjson.loads(bodies[-1]))
     assert results[2].startswith("[trimtab: same as the tool result 2 ")
-    goals = [read_pin(text).removeprefix("[trimtab: reminder of the user's current goal: ") for text in results]
+    goals = [read_pin(text).removeprefix("[trimtab: reminder of the user's goal: ") for text in results]
     mend, test = '"Mend the build."]', '"Now test it."]'
     assert goals == [mend, mend, "", mend, "", test]
     assert results[5].startswith("[trimtab: same as the tool result ")

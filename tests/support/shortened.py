@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 _OMITTED = re.compile(r"\n\[trimtab: omitted \d+ lines \(\d+ tokens\)\]\n")
-_PIN = re.compile(r"\n\[trimtab: reminder of the user's current goal: \"[^\"\n]{1,201}\"(?:; [^\n]{1,200})?\]\Z")
+_PIN = re.compile(r"\n\[trimtab: reminder of the user's goal: \"[^\"\n]{1,201}\"(?:; [^\n]{1,200})?\]\Z")
 
 
 def put_back(original: Any, sent: Any) -> Any:

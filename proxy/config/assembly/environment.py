@@ -73,7 +73,9 @@ def find_similar(name: str) -> str | None:
     """The known name that is most like this one; None if none is."""
     known = [*SHORT_NAMES, *OPTIONS, *_list_names(Slot.of(Config), PREFIX)]
     rests = [known_name.removeprefix(PREFIX) for known_name in known]  # all names have the prefix in common
-    near = get_close_matches(name.removeprefix(PREFIX).upper(), rests, n=1, cutoff=MIN_LIKENESS)
+    rest = name.removeprefix(PREFIX).upper()
+    inner = [known_name for known_name in rests if known_name.endswith(f"{SEPARATOR}{rest}")]
+    near = inner or get_close_matches(rest, rests, n=1, cutoff=MIN_LIKENESS)
     return f"{PREFIX}{near[0]}" if near else None
 
 
@@ -122,13 +124,18 @@ def _find_name(part: str, written: object) -> str:
     if not part or has_half_characters(part):
         words = "has a part that is no name"
         raise _UnknownNameError(words)
-    alike = [key for key in written if key.lower() == part.lower()] if isinstance(written, dict) else []
+    # A shell cannot set a variable whose name has a hyphen.
+    alike = [key for key in written if _fold(key) == _fold(part)] if isinstance(written, dict) else []
     if part in alike:
         return part
     if len(alike) > 1:
         words = f"may mean {' or '.join(name_path((key,)) for key in alike)}; write the name as the file does"
         raise _UnknownNameError(words)
     return alike[0] if alike else part.lower() if part == part.upper() else part
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def _list_names(slot: Slot, prefix: str) -> Iterator[str]:

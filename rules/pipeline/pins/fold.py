@@ -71,7 +71,7 @@ class Pins:
             return
         work.allowance.spend(sum(map(_measure, self._step)))
         self._open_item.add(self._step)
-        if self._is_long() and self._goal and message.texts and message.texts[-1]:
+        if self._is_long() and self._goal and message.texts:
             line = mark_pin(self._goal, self._open_item.find())
             self._pins[index] = Pin(index, line, work.count(f"\n{line}"))
 

@@ -13,8 +13,13 @@ from rules.text.memory_blocks import find_memory
 
 GOAL_CHARS = 200
 """Maximum number of characters of a goal. Source: the design."""
-CLIENT_TAGS = ("system-reminder", "environment_context", "environment_details", "user_instructions", "INSTRUCTIONS")
+CLIENT_TAGS = (
+    "system-reminder", "environment_context", "environment_details", "user_instructions", "INSTRUCTIONS",
+    "command-name", "command-message", "command-args", "local-command-caveat",
+)  # fmt: skip
 """Tags around text that a client adds to the user's message. Source: Claude Code, Codex, Cline."""
+_COMMAND = re.compile(r"\s{0,80}/[\w:.-]{1,80}\s{0,80}\Z")
+"""A command to the client alone, such as `/compact`."""
 _TOOL_OUTPUT = re.compile(
     r"""\s{0,80}(?:
     \[(?:tool|function)\b
@@ -38,7 +43,7 @@ def find_goal(message: Message, memory_tags: Sequence[str]) -> str:
     tags = (*memory_tags, *CLIENT_TAGS)
     said = (_leave_out(text, tags) for text in message.texts if not is_client_summary(text))
     words = (text for text in said if not _TOOL_OUTPUT.match(text))
-    text = "\n".join(words).strip()
+    text = "\n".join(text for text in words if not _COMMAND.match(text)).strip()
     line = quote_line(text, GOAL_CHARS)
     return line if any(map(str.isalnum, line)) else ""
 

@@ -24,9 +24,9 @@ def test_markers_read_as_the_manual_says() -> None:
 
 def test_a_pin_quotes_so_that_nothing_closes_the_quotation() -> None:
     """The goal, and the open item if there is one."""
-    assert markers.mark_pin("Mend it.") == '[trimtab: reminder of the user\'s current goal: "Mend it."]'
+    assert markers.mark_pin("Mend it.") == '[trimtab: reminder of the user\'s goal: "Mend it."]'
     pin = markers.mark_pin('Say "no".', 'x"; goal: "y')
-    told = "[trimtab: reminder of the user's current goal: \"Say 'no'.\"; open item of the task list: \"x'; goal: 'y\"]"
+    told = "[trimtab: reminder of the user's goal: \"Say 'no'.\"; open item of the task list: \"x'; goal: 'y\"]"
     assert pin == told
 
 

@@ -27,7 +27,7 @@ def test_a_long_step_gets_one_pin_behind_its_last_result() -> None:
     """The results count together. The goal is the newest before the step, and the list is known up to the step."""
     half = fill("out", LONG_TOKENS // 2)
     steps = [assistant(None, *CALLS), result("a", half), result("b", half)]
-    line = '[trimtab: reminder of the user\'s current goal: "Mend it."'
+    line = '[trimtab: reminder of the user\'s goal: "Mend it."'
     assert find(user("Mend it."), *steps) == {4: f"{line}]"}
     assert find(user("Mend it."), *TODO, *steps) == {6: f'{line}; open item of the task list: "Run it"]'}
     assert find(user("Mend it."), *steps, *TODO, user("Now test it.")) == {4: f"{line}]"}
