@@ -9,6 +9,7 @@ module introduces the user's words. In a model's summary our headings are broken
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, count_leading
 from rules.policy import SummaryRole
@@ -64,10 +65,10 @@ def splice_summary(
     # the cut is carried out, and so the prefix that was forwarded before.
     if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
         return Outcome(conversation)
-    tail = [*between, *placed[cut.at :]]
+    parts = [between, placed[cut.at :]] if cut.kept_steps else [[*between, *placed[cut.at :]]]
     if conversation.shape.alternates:
-        tail = _bridge(memo[-1][0].role, tail, bridge, goes_on=role is SummaryRole.PAIR, count=count)
-    spliced = [*placed[:leading], *memo, *tail]
+        parts = _take_turns(memo[-1][0].role, parts, bridge, goes_on=role is SummaryRole.PAIR, count=count)
+    spliced = [*placed[:leading], *memo, *chain.from_iterable(parts)]
     outcome = replace(conversation, messages=tuple(one for one, _ in spliced), origins=tuple(one for _, one in spliced))
     rule = "summarise" if summary.by_model else "digest"
     removed = cut.at - leading - len(between)
@@ -130,6 +131,18 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: C
     taken_in = (*base.taken_in, *(message.raw for message in kept if message.raw))
     joined = replace(base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), taken_in=taken_in)
     return finish_message(joined, count)
+
+
+def _take_turns(
+    speaker: Role, parts: Sequence[list[_Placed]], acknowledgement: Message, *, goes_on: bool, count: CountTokens
+) -> list[list[_Placed]]:
+    """The kept steps, if there are any, and the tail, each with the line of the other side that it needs.
+
+    Calls and their results are no turn: after kept steps, a tail that begins with the user needs a line, too.
+    """
+    bridged = [_bridge(speaker, parts[0], acknowledgement, goes_on=goes_on, count=count)]
+    bridged += [_bridge(Role.USER, part, acknowledgement, goes_on=goes_on, count=count) for part in parts[1:]]
+    return bridged
 
 
 def _bridge(
