@@ -10,6 +10,7 @@ from support.client import post, settle
 from support.dialects import messages_checker, responses_checker
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
+from upstreams.scripted import refuse
 
 Wire = dict[str, Any]
 Write = Callable[[list[Wire]], tuple[str, Wire]]
@@ -105,3 +106,71 @@ async def test_what_is_read_again_and_again_stays(dialect, strategy, talks, clie
         await settle(proxy)
     assert len(cuts) > 5
     assert agent.reads == 4
+
+
+async def play(
+    proxy, client, upstream, dialect: str, *, steps: int = 40, head: list[Wire] = BEGUN
+) -> tuple[int, set[str]]:
+    """A session of as many different files: how often what was forwarded did not begin as before, and the rules."""
+    path, convert, check = WRITERS[dialect]
+    member = "input" if dialect == "responses" else "messages"
+    messages, moves, rules, before = list(head), 0, set[str](), list[Wire]()
+    for step in range(steps):
+        body = orjson.dumps(convert(messages))
+        response, answer = await post(client, proxy.url + path, body)
+        assert response.status == 200, answer
+        sent = upstream.chats[-1]
+        assert check(body, sent.body) == []
+        elements = sent.json[member]
+        moves += elements[: len(before)] != before
+        before = elements
+        rules |= set(response.headers.get("x-trimtab-decisions", "").split(", "))
+        messages += read_file(step, f"log_{step}.md", 12)
+        await settle(proxy)
+    return moves, {one.partition(";")[0] for one in rules}
+
+
+@each_dialect
+@pytest.mark.parametrize("soft", [300, 2600, 6000])
+async def test_a_soft_limit_near_or_under_the_head_cuts_rarely(dialect, soft, client, upstream, start_proxy):
+    """The head has about 2,200 tokens. All requests pass, and the cut does not move at every step."""
+    proxy = await start_proxy(*SETTINGS, "defaults.context_window=32000", f"defaults.compact_at_tokens={soft}")
+    head = [{"role": "system", "content": write_file("rules.md", 80)}, BEGUN[1]]
+    moves, _ = await play(proxy, client, upstream, dialect, head=head)
+    assert moves <= 10
+    assert moves or soft < 6000
+
+
+@each_dialect
+@pytest.mark.parametrize("on_exceeded", ["error", "truncate"])
+async def test_a_window_smaller_than_the_head_is_refused_with_reasons(
+    dialect, on_exceeded, client, upstream, start_proxy
+):
+    """One request, one refusal that says what would have to shrink; the upstream is asked for nothing."""
+    path, convert, _ = WRITERS[dialect]
+    proxy = await start_proxy(*SETTINGS, f"defaults.on_exceeded={on_exceeded}")
+    head = [{"role": "system", "content": write_file("rules.md", 400)}, BEGUN[1]]
+    messages = [*head, *(message for step in range(12) for message in read_file(step, f"log_{step}.md", 12))]
+    response, answer = await post(client, proxy.url + path, orjson.dumps(convert(messages)))
+    assert response.status == 400
+    assert b"shorten for example the system messages at the beginning" in answer
+    assert orjson.loads(answer)["error"]["context_cost"]["excess_tokens"] > 4000
+    assert upstream.requests == []
+
+
+@each_dialect
+async def test_a_summariser_with_a_smaller_window_is_asked_a_few_times(dialect, client, upstream, start_proxy):
+    """It refuses each question. A digest stands in, and the session goes on."""
+    plain = upstream.answer
+
+    async def refuse_questions(recorded, request):
+        if recorded.asks_for_summary:
+            return refuse(len(recorded.body) // 4, 1000)
+        return await plain(recorded, request)
+
+    upstream.answer = refuse_questions
+    proxy = await start_proxy(*SETTINGS, "defaults.overflow_strategy=summarize")
+    moves, rules = await play(proxy, client, upstream, dialect)
+    assert "digest" in rules
+    assert "summarise" not in rules
+    assert 0 < len(upstream.summaries) <= 3 * moves
