@@ -25,9 +25,14 @@ from rules.text.markers import (
     SUMMARY_END,
     UNVERIFIED,
     mark_coverage,
+    mark_loop,
 )
 from rules.tokens.messages import finish_message
-from rules.window.state import Window
+from rules.window.cut_making import LOOP_TOKENS
+from rules.window.state import Cut, Window
+
+JOINT_TOKENS = 4
+"""The blank line before a part of the summary. Chosen: more than it costs in any tokenizer."""
 
 _NO_ROOM = "Earlier messages were removed."
 
@@ -53,7 +58,7 @@ def splice_summary(
     task = placed[window.task] if window.task is not None and window.task < cut.at else None
     if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
         role = SummaryRole.AUTO
-    body = _write_body(messages[leading : cut.at], summary, cut.reserved_tokens, count)
+    body = _write_body(messages, cut, summary, count)
     if cut.opening >= 0:
         task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
@@ -76,16 +81,33 @@ def splice_summary(
     return Outcome(outcome, (decision,))
 
 
-def _write_body(covered: Sequence[Message], summary: Summary, reserved_tokens: int, count: CountTokens) -> str:
-    """Introduction, coverage, summary, the texts that code carries over, and the closing line."""
+def _write_body(messages: Sequence[Message], cut: Cut, summary: Summary, count: CountTokens) -> str:
+    """Introduction, coverage, summary, the texts that code carries over, the line of a loop, and the closing line."""
+    covered, reserved_tokens = messages[count_leading(messages) : cut.at], cut.reserved_tokens
     told = break_headings(summary.text) if summary.by_model else summary.text
     told = told if reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
     text = truncate_text(told, max(reserved_tokens, MIN_TEXT_TOKENS), count)
     users = sum(message.role is Role.USER for message in covered)
     assistants = sum(message.role is Role.ASSISTANT for message in covered)
     coverage = mark_coverage(users, assistants, has_unverified=summary.by_model and UNVERIFIED in text)
-    parts = (f"{INTRODUCTION}\n{coverage}", text.rstrip("\n"), summary.carried, SUMMARY_END)
+    parts = (
+        f"{INTRODUCTION}\n{coverage}",
+        text.rstrip("\n"),
+        summary.carried,
+        _tell_loop(messages, cut, count),
+        SUMMARY_END,
+    )
     return "\n\n".join(part for part in parts if part)
+
+
+def _tell_loop(messages: Sequence[Message], cut: Cut, count: CountTokens) -> str:
+    """The line about the newest call that is repeated although its result is too long to keep; empty without one."""
+    if cut.unfit < 0:
+        return ""
+    calling, *results = messages[cut.unfit : cut.unfit + 2]
+    name = calling.tool_calls[0].name if calling.tool_calls else ""
+    line = mark_loop(name, sum(one.original_tokens for one in results))
+    return line if count(line) <= LOOP_TOKENS - JOINT_TOKENS else ""
 
 
 def _place(

@@ -107,6 +107,37 @@ def test_a_result_that_is_too_long_is_not_kept() -> None:
         window = fold(messages, policy, limit=LIMIT)
         assert len(window.cuts) > 3
         assert any(cut.kept_steps for cut in window.cuts) == stays
+        assert any(cut.unfit >= 0 for cut in window.cuts) != stays
+
+
+ROWS_TOO_LONG = st.lists(st.sampled_from([220, 150, 30]), min_size=60, max_size=80)
+
+
+@settings(max_examples=10)
+@given(rows=ROWS_TOO_LONG, prunes=st.sampled_from(["prune", "summarize", "auto_compact"]))
+def test_an_agent_is_told_that_a_result_is_too_long(rows: list[int], prunes: str) -> None:
+    """From the third time on, whatever stands for the result says so. The agent then reads a part, and goes on."""
+    policy = replace(POLICY, result_budget=Budget(900), overflow_strategy=OverflowStrategy(prunes))
+    messages, reads, states = [system(), user("Mend the build.")], 0, KeptStates()
+    before: tuple[object, tuple[Message, ...]] = (None, ())
+    for number, tokens in enumerate(rows):
+        planned, outcome = _forward(messages, policy, states)
+        sent, window = outcome.conversation.messages, planned.window
+        assert check_transcript(write_all(messages), write_all(sent)) == []
+        assert outcome.conversation.tokens <= planned.reserved_tokens
+        decided = window.cuts, window.prune_stop
+        assert decided != before[0] or sent[: len(before[1])] == before[1]
+        before = decided, sent
+        told = "\n".join(message.text for message in sent)
+        is_told = "too long to keep; call the tool for a smaller part]" in told
+        if "needed is" in told or is_told:
+            assert reads > REMOVALS or not is_told
+            messages += _read(number, f"other {number}", tokens)
+        else:
+            messages += _read(number, "needed", 700)
+            reads += 1
+    assert reads <= REMOVALS + 1
+    event(f"reads {reads}")
 
 
 ROWS = st.lists(

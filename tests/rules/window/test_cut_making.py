@@ -10,7 +10,7 @@ from support.builders import IMAGE, assistant, call, fill, result, shown, system
 from rules.conversation import Message, count_leading
 from rules.policy import Policy, PreserveSystem
 from rules.text.client_summaries import is_client_summary
-from rules.window.cut_making import SUMMARY_FRAME_TOKENS, CutMaker
+from rules.window.cut_making import LOOP_TOKENS, SUMMARY_FRAME_TOKENS, CutMaker
 from rules.window.images import saving_tokens
 from rules.window.room import Room
 from rules.window.state import Cut, CutKind
@@ -70,6 +70,7 @@ def _cost(messages: Sequence[Message], cut: Cut) -> int:
     opening = [cut.opening] if cut.opening >= 0 else []
     tokens = sum(messages[index].tokens for index in (*cut.kept_systems, *steps, *opening))
     tokens += sum(messages[index].tokens for index in cut.kept)
+    tokens += LOOP_TOKENS if cut.unfit >= 0 else 0
     return tokens - sum(saving_tokens(messages[index]) for index in cut.kept if index != cut.spared)
 
 
@@ -141,6 +142,10 @@ def test_of_too_many_loops_the_newest_stay():
     kept = maker.find_loops(len(messages))
     assert 500 < budget < 800
     assert [messages[start].tool_calls[0].arguments for start, _ in kept] == ['{"path":"0"}', '{"path":"2"}']
+    (unfit,) = maker.find_unfit(len(messages))
+    assert messages[unfit[0]].tool_calls[0].arguments == '{"path":"1"}'
+    assert maker.make(CutKind.DIGEST, len(messages), 70).unfit == unfit[0]
+    assert maker.make(CutKind.DIGEST, len(messages), 70, keeps_least=True).unfit == -1
 
 
 def test_the_clients_own_summary_stays_unless_it_is_long():
