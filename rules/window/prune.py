@@ -44,6 +44,7 @@ def prune_tool_results(
     loops: Loops = NO_LOOPS,
 ) -> Outcome:
     """Replace every result in messages [start, stop) by its placeholder, except those of spared steps.
+
     `known` holds placeholders made earlier for the same messages; new ones are added to it.
     """
     known = {} if known is None else known

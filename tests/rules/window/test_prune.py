@@ -40,8 +40,8 @@ def test_a_result_that_is_too_long_to_keep_says_so() -> None:
     )
     texts = [message.text for message in outcome.conversation.messages if message.role == "tool"]
     assert texts[0] == messages[3].text
-    assert texts[1] == mark_pruned_again(400)
-    assert texts[2] == mark_pruned(400)
+    assert texts[1] == mark_pruned_again(messages[5].tokens)
+    assert texts[2] == mark_pruned(messages[7].tokens)
 
 
 def test_results_in_the_span_become_placeholders() -> None:
