@@ -54,8 +54,7 @@ class Attempt:
     refusal: our own error, if the policy refuses a request that cannot fit, or if no thread was free.
     summary: the stored summary in what is sent; None if there is none.
     lesson: what to learn if this second attempt succeeds.
-    is_test: the request goes out as if nothing had been learned, to test a lesson.
-    seconds: name and duration of each phase, in order.
+    is_test: the request goes out as if nothing had been learned. seconds: name and duration of each phase, in order.
     """
 
     outcome: str

@@ -19,7 +19,7 @@ from rules.summary.anchors.memory import Anchors, Place
 from rules.summary.request import Summary, make_digest
 from rules.summary.splice import splice_summary
 from rules.window.images import remove_images
-from rules.window.prune import prune_tool_results
+from rules.window.prune import Loops, prune_tool_results
 
 
 def apply(
@@ -62,8 +62,9 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
         start = max(start, count_leading(current.messages))
         if window.prune_stop > start:
             known = None if state is None else state.pruned
+            loops = Loops(window.spared, window.unfit)
             pruned = prune_tool_results(
-                current, start=start, stop=window.prune_stop, count=count, known=known, spared=window.spared
+                current, start=start, stop=window.prune_stop, count=count, known=known, loops=loops
             )
             decisions += pruned.decisions
             current = pruned.conversation

@@ -9,6 +9,7 @@ module introduces the user's words. In a model's summary our headings are broken
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, count_leading
 from rules.policy import SummaryRole
@@ -24,9 +25,14 @@ from rules.text.markers import (
     SUMMARY_END,
     UNVERIFIED,
     mark_coverage,
+    mark_loop,
 )
 from rules.tokens.messages import finish_message
-from rules.window.state import Window
+from rules.window.cut_making import LOOP_TOKENS
+from rules.window.state import Cut, Window
+
+JOINT_TOKENS = 4
+"""The blank line before a part of the summary. Chosen: more than it costs in any tokenizer."""
 
 _NO_ROOM = "Earlier messages were removed."
 
@@ -52,7 +58,7 @@ def splice_summary(
     task = placed[window.task] if window.task is not None and window.task < cut.at else None
     if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
         role = SummaryRole.AUTO
-    body = _write_body(messages[leading : cut.at], summary, cut.reserved_tokens, count)
+    body = _write_body(messages, cut, summary, count)
     if cut.opening >= 0:
         task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
@@ -64,10 +70,10 @@ def splice_summary(
     # the cut is carried out, and so the prefix that was forwarded before.
     if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
         return Outcome(conversation)
-    tail = [*between, *placed[cut.at :]]
+    parts = [between, placed[cut.at :]] if cut.kept_steps else [[*between, *placed[cut.at :]]]
     if conversation.shape.alternates:
-        tail = _bridge(memo[-1][0].role, tail, bridge, goes_on=role is SummaryRole.PAIR, count=count)
-    spliced = [*placed[:leading], *memo, *tail]
+        parts = _take_turns(memo[-1][0].role, parts, bridge, goes_on=role is SummaryRole.PAIR, count=count)
+    spliced = [*placed[:leading], *memo, *chain.from_iterable(parts)]
     outcome = replace(conversation, messages=tuple(one for one, _ in spliced), origins=tuple(one for _, one in spliced))
     rule = "summarise" if summary.by_model else "digest"
     removed = cut.at - leading - len(between)
@@ -75,16 +81,33 @@ def splice_summary(
     return Outcome(outcome, (decision,))
 
 
-def _write_body(covered: Sequence[Message], summary: Summary, reserved_tokens: int, count: CountTokens) -> str:
-    """Introduction, coverage, summary, the texts that code carries over, and the closing line."""
+def _write_body(messages: Sequence[Message], cut: Cut, summary: Summary, count: CountTokens) -> str:
+    """Introduction, coverage, summary, the texts that code carries over, the line of a loop, and the closing line."""
+    covered, reserved_tokens = messages[count_leading(messages) : cut.at], cut.reserved_tokens
     told = break_headings(summary.text) if summary.by_model else summary.text
     told = told if reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
     text = truncate_text(told, max(reserved_tokens, MIN_TEXT_TOKENS), count)
     users = sum(message.role is Role.USER for message in covered)
     assistants = sum(message.role is Role.ASSISTANT for message in covered)
     coverage = mark_coverage(users, assistants, has_unverified=summary.by_model and UNVERIFIED in text)
-    parts = (f"{INTRODUCTION}\n{coverage}", text.rstrip("\n"), summary.carried, SUMMARY_END)
+    parts = (
+        f"{INTRODUCTION}\n{coverage}",
+        text.rstrip("\n"),
+        summary.carried,
+        _tell_loop(messages, cut, count),
+        SUMMARY_END,
+    )
     return "\n\n".join(part for part in parts if part)
+
+
+def _tell_loop(messages: Sequence[Message], cut: Cut, count: CountTokens) -> str:
+    """The line about the newest call that is repeated although its result is too long to keep; empty without one."""
+    if cut.unfit < 0:
+        return ""
+    calling, *results = messages[cut.unfit : cut.unfit + 2]
+    name = calling.tool_calls[0].name if calling.tool_calls else ""
+    line = mark_loop(name, sum(one.original_tokens for one in results))
+    return line if count(line) <= LOOP_TOKENS - JOINT_TOKENS else ""
 
 
 def _place(
@@ -130,6 +153,18 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: C
     taken_in = (*base.taken_in, *(message.raw for message in kept if message.raw))
     joined = replace(base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), taken_in=taken_in)
     return finish_message(joined, count)
+
+
+def _take_turns(
+    speaker: Role, parts: Sequence[list[_Placed]], acknowledgement: Message, *, goes_on: bool, count: CountTokens
+) -> list[list[_Placed]]:
+    """The kept steps, if there are any, and the tail, each with the line of the other side that it needs.
+
+    Calls and their results are no turn: after kept steps, a tail that begins with the user needs a line, too.
+    """
+    bridged = [_bridge(speaker, parts[0], acknowledgement, goes_on=goes_on, count=count)]
+    bridged += [_bridge(Role.USER, part, acknowledgement, goes_on=goes_on, count=count) for part in parts[1:]]
+    return bridged
 
 
 def _bridge(

@@ -21,6 +21,7 @@ NO_RESULT = "aborted"
 it. Source: the wording of Codex, which models know."""
 _MARKER = re.compile(re.escape(START) + r"[^\]\n]{0,1000}\]")
 _OMISSION = re.compile(re.escape(START) + r"[^\]\n]{0,300}\d (?:tokens|bytes)\)")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NARROW = "; narrow the query"
 
 READ_LINES = "call the tool again for these lines"
@@ -165,6 +166,23 @@ def _point(back: int, source: str, *, as_shown: bool) -> str:
 def mark_pruned(tokens: int) -> str:
     """An old tool result that was pruned; `tokens` is its size as the client sent it. Call the tool again to see it."""
     return f"{START}tool result of {tokens} tokens removed; call the tool again if needed]"
+
+
+def mark_pruned_again(tokens: int) -> str:
+    """The same for a call that the agent repeats because its result is removed each time: it is too long to be kept."""
+    return f"{START}tool result of {tokens} tokens removed again: too long to keep; call the tool for a smaller part]"
+
+
+def mark_loop(tool: str, tokens: int) -> str:
+    """A line in a summary: the agent repeats this call because its result is removed each time.
+
+    A name that is not made of letters, digits, `_`, `.` and `-` is not repeated.
+    """
+    name = tool if _TOOL_NAME.fullmatch(tool) else "a tool"
+    return (
+        f"{START}the result of {name} ({tokens} tokens) was removed each time that it was called: too long to keep;"
+        " call the tool for a smaller part]"
+    )
 
 
 def mark_pin(goal: str, item: str = "") -> str:

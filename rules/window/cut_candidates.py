@@ -158,7 +158,9 @@ class Cuts:
         images = self._stop_images(stop) if stop > window.images.at else window.images
         start = max(window.prune_stop, self.floor(window))
         spared = {*window.spared, *(step for step in self._making.find_loops(stop) if step[0] >= start)}
-        return replace(window, prune_stop=stop, images=images, spared=tuple(sorted(spared)))
+        unfit = {*window.unfit, *(step for step in self._making.find_unfit(stop) if step[0] >= start)}
+        pruned = replace(window, prune_stop=stop, images=images)
+        return replace(pruned, spared=tuple(sorted(spared)), unfit=tuple(sorted(unfit)))
 
     def remove_images(self, window: Window, growth_tokens: int) -> Window | None:
         """The window without its oldest images, so that low water is left even after `growth_tokens` more.

@@ -17,6 +17,9 @@ some room for long numbers."""
 REMINDED_TURNS = 3
 """Number of newest user turns that a cut spares if they hold reminders. Chosen: reminders cost more than what is said,
 and the model must still see what was said last."""
+LOOP_TOKENS = 80
+"""Reserved for the line about a repeated call whose result is too long to keep. Chosen: the line costs about 45 tokens,
+and a tool's name up to 30 more; a line that costs more is left out."""
 OPENING_SHARE = 0.25
 """Share of the limit. A client's own summary of an earlier session stays verbatim if it is not longer. Chosen: the same
 share that is left to a conversation after its task statement was shortened."""
@@ -82,10 +85,12 @@ class CutMaker:
             spared, saved = -1, 0
         tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + words + saved
         tokens += sums.systems(min(self._room.leading, at), at)
+        unfit = -1 if keeps_least else max((start for start, _ in self.find_unfit(at)), default=-1)
+        tokens += LOOP_TOKENS if unfit >= 0 else 0
         if not keeps_least:
             tokens += self._count_opening(at, kept) + sums.reminders.fit(at, self._reminder_budget)[1]
             tokens += sum(sums.between(*step) for step in self.find_loops(at))
-        return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared)
+        return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared, unfit=unfit)
 
     def list_kept(self, cut: Cut, *, keeps_least: bool = False) -> Cut:
         """The cut with the messages that it keeps, if it is made now; `keeps_least` as for `make`."""
@@ -105,15 +110,27 @@ class CutMaker:
         They get half of the gap between the waters, the newest first: so a cut still leaves less than high water. Steps
         with images do not stay.
         """
-        sums, steps = self._sums, list[tuple[int, int]]()
+        return self._divide_loops(at)[0]
+
+    def find_unfit(self, at: int) -> list[tuple[int, int]]:
+        """The steps before `at` whose calls the agent makes again and again, and which may not stay."""
+        return self._divide_loops(at)[1]
+
+    def _divide_loops(self, at: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """The looping steps that may stay, and the others, oldest first."""
+        sums, steps, unfit = self._sums, list[tuple[int, int]](), list[tuple[int, int]]()
         left = (self.marks.high - self.marks.low) // 2
         for start in sums.repeats.list():
             stop = sums.find_stop(start)
             tokens = sums.between(start, stop)
-            if self._room.leading <= start and stop <= at and tokens <= left and not sums.images.number(start, stop):
+            if start < self._room.leading or stop > at:
+                continue
+            if tokens <= left and not sums.images.number(start, stop):
                 steps.append((start, stop))
                 left -= tokens
-        return sorted(steps)
+            else:
+                unfit.append((start, stop))
+        return sorted(steps), sorted(unfit)
 
     @property
     def _user_budget(self) -> int:

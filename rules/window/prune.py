@@ -1,15 +1,15 @@
 """Prune: tool results before the cut become one-line placeholders.
 
-Law: a placeholder is a function of its result alone. It names the result's size as the client sent it, before tidying
-and truncation. A result that is not longer than its placeholder stays. A result that is written as text keeps its
-header if it is short.
+Law: a placeholder is a function of its result, and of whether its call is repeated although it is too long to keep. It
+names the result's size as the client sent it, before tidying and truncation. A result that is not longer than its
+placeholder stays. A result that is written as text keeps its header if it is short.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
-from rules.text.markers import mark_pruned
+from rules.text.markers import mark_pruned, mark_pruned_again
 
 PLACEHOLDER_TOKENS = 40
 """The most that a pruned result costs, with its message frame. Results up to this size stay. Chosen: the placeholder's
@@ -20,6 +20,20 @@ Pruned = dict[int, tuple[Message, Message]]
 """By message index: the message, and the same message pruned."""
 
 
+class Loops(NamedTuple):
+    """Steps [start, stop) whose calls are repeated because their results are removed each time.
+
+    spared: their results are not pruned.
+    unfit: they are too long to keep, and their placeholders say so.
+    """
+
+    spared: tuple[tuple[int, int], ...] = ()
+    unfit: tuple[tuple[int, int], ...] = ()
+
+
+NO_LOOPS = Loops()
+
+
 def prune_tool_results(
     conversation: Conversation,
     *,
@@ -27,23 +41,24 @@ def prune_tool_results(
     stop: int,
     count: CountTokens,
     known: Pruned | None = None,
-    spared: Iterable[tuple[int, int]] = (),
+    loops: Loops = NO_LOOPS,
 ) -> Outcome:
-    """Replace every result in messages [start, stop) by its placeholder, except those of `spared` steps.
+    """Replace every result in messages [start, stop) by its placeholder, except those of spared steps.
 
     `known` holds placeholders made earlier for the same messages; new ones are added to it.
     """
     known = {} if known is None else known
     messages = list(conversation.messages)
     changed: list[int] = []
-    stays = {index for step in spared for index in range(*step)}
+    stays = {index for step in loops.spared for index in range(*step)}
+    again = {index for step in loops.unfit for index in range(*step)}
     for index in range(start, stop):
         message = messages[index]
         if index in stays or not is_prunable(message):
             continue
         before, pruned = known.get(index, (None, message))
         if before is not message:
-            pruned = _prune(message, count)
+            pruned = _prune(message, count, is_again=index in again)
             known[index] = message, pruned
         if pruned is not message:
             messages[index] = pruned
@@ -61,8 +76,8 @@ def is_prunable(message: Message) -> bool:
     return message.role is Role.TOOL and message.tokens > PLACEHOLDER_TOKENS
 
 
-def _prune(message: Message, count: CountTokens) -> Message:
-    text = mark_pruned(message.original_tokens)
+def _prune(message: Message, count: CountTokens, *, is_again: bool) -> Message:
+    text = (mark_pruned_again if is_again else mark_pruned)(message.original_tokens)
     saved = sum(map(count, message.texts)) + sum(part.tokens for part in message.media) - count(text)
     header = message.header
     if header and message.tokens - saved > PLACEHOLDER_TOKENS:

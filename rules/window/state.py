@@ -27,6 +27,7 @@ class Cut:
     kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
     kept_steps: the steps [start, stop) that stay, oldest first: calls that were repeated because their results were
         removed each time.
+    unfit: the newest step that was repeated for the same reason and does not fit; the summary says so; -1 for none.
     tokens: the cost of everything that then lies between the head and message `at`.
     prune_stop, images: what was pruned and removed before this cut was made; `Window.earlier` needs them.
     made_at: number of messages when the cut was made. The messages from `at` to `made_at` decide which names are
@@ -48,6 +49,7 @@ class Cut:
     kept_systems: tuple[int, ...] = ()
     kept_steps: tuple[tuple[int, int], ...] = ()
     opening: int = -1
+    unfit: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Window:
 
     task: the first user message after the leading ones; None before it has come.
     spared: steps [start, stop) before `prune_stop` whose results are not pruned, for the same reason.
+    unfit: the same for steps that do not fit; their placeholders say so.
     opening: the client's own summary of an earlier session, which the next cut keeps; -1 if there is none.
     cuts: all cuts so far, oldest first. Only the last one is in effect.
     prune_stop: tool results before this message are placeholders.
@@ -79,6 +82,7 @@ class Window:
     is_high: bool = False
     opening: int = -1
     spared: tuple[tuple[int, int], ...] = ()
+    unfit: tuple[tuple[int, int], ...] = ()
 
     def is_removed(self, step: int) -> bool:
         """Whether the results of the step that begins at this message are not forwarded."""

@@ -208,3 +208,35 @@ async def test_the_session_goes_on_as_if_the_client_had_not_asked(dialect, clien
     assert asked == asking
     assert (first, second) == (first_again, second_again)
     assert len(second) < len(after)
+
+
+TOLD = "Another language model started to solve this problem and produced a summary of its thinking process. Key: K-17."
+GOAL = "## Goal\nFind the key K-17.\n## Instructions\nBe quick.\n## Discoveries\nNone.\n## Accomplished\nLittle."
+BEGINNINGS = {
+    "codex": (TOLD, [say("Find the key."), say(TOLD)]),
+    "opencode": (GOAL, [say("What did we do so far?"), {"role": "assistant", "content": GOAL}, say("Go on.")]),
+}
+
+
+@each_dialect
+@pytest.mark.parametrize("client_name", BEGINNINGS)
+@pytest.mark.parametrize("said", [0, 20], ids=["in the conversation", "with much said"])
+async def test_a_clients_own_summary_stays(client_name, said, dialect, client, upstream, start_proxy) -> None:
+    """It is forwarded once and verbatim behind every cut. No question for our summary holds it twice."""
+    proxy = await start_proxy(*SETTINGS, "defaults.overflow_strategy=summarize")
+    told, begun = BEGINNINGS[client_name]
+    session = {"messages": [{"role": "system", "content": "You are a coding agent."}, *begun], "tools": TOOLS}
+    cuts = set[str]()
+    written = orjson.dumps(told)[1:-1]
+    for step in range(40):
+        path, body = write(dialect, session)
+        answer, _ = await post(client, proxy.url + path, body)
+        assert answer.status == 200
+        cuts.add(answer.headers.get("x-trimtab-decisions", ""))
+        assert upstream.chats[-1].body.count(written) == 1
+        session["messages"] += read_files(step, 20, said=said)
+        await settle(proxy)
+    assert any("summarise" in cut for cut in cuts)
+    assert len(upstream.summaries) > 1
+    assert {recorded.body.count(written) for recorded in upstream.summaries} <= {0, 1}
+    assert all(b"K-17" in recorded.body for recorded in upstream.summaries)

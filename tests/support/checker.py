@@ -196,14 +196,14 @@ def check_users(original: Wires, sent: Wires) -> list[str]:
 
 
 def check_bridges(original: Wires, sent: Wires) -> list[str]:
-    """An assistant message of ours is always between two user messages."""
-    talk = _talk(sent)
+    """An assistant message of ours is always between two user messages, or between a result and a user message."""
+    turns = [message for message in sent if message["role"] in {"user", "assistant", *RESULTS}]
     problems = []
-    for index, message in enumerate(talk):
+    for index, message in enumerate(turns):
         if message["role"] != "assistant" or message in original:
             continue
-        neighbours = [near["role"] for near in talk[max(index - 1, 0) : index + 2 : 2]]
-        if neighbours != ["user", "user"]:
+        neighbours = [near["role"] for near in turns[max(index - 1, 0) : index + 2 : 2]]
+        if neighbours not in (["user", "user"], *([result, "user"] for result in RESULTS)):
             problems.append(f"an assistant message that is not the client's is between {neighbours}")
     return problems
 

@@ -44,11 +44,13 @@ def find_removed(plan: Plan) -> list[Message]:
     messages, window = plan.conversation.messages, plan.window
     leading, at = count_leading(messages), window.cut.at if window.cut else 0
     kept = (*window.cut.kept, *window.cut.kept_systems, window.cut.opening) if window.cut else ()
-    stays = {*range(leading), window.task, *kept}
+    steps = window.cut.kept_steps if window.cut else ()
+    stays = {*range(leading), window.task, *kept, *(index for step in steps for index in range(*step))}
+    pruned = set(window.pruned)
     gone, left = set[bytes](), list[str]()
     for index, message in enumerate(messages):
         is_cut = index < at and index not in stays
-        if is_cut or (at <= index < window.prune_stop and is_prunable(message)):
+        if is_cut or (index in pruned and is_prunable(message)):
             gone.add(message.digest)
         else:
             left.extend(_texts(message))

@@ -15,6 +15,14 @@ def test_markers_read_as_the_manual_says() -> None:
     assert markers.mark_middle(3, 40, "bytes") == "[trimtab: omitted 3 lines (40 bytes)]"
     pruned = "[trimtab: tool result of 900 tokens removed; call the tool again if needed]"
     assert markers.mark_pruned(900) == pruned
+    again = "[trimtab: tool result of 900 tokens removed again: too long to keep; call the tool for a smaller part]"
+    assert markers.mark_pruned_again(900) == again
+    loop = (
+        "[trimtab: the result of read_file (900 tokens) was removed each time that it was called: too long to keep;"
+        " call the tool for a smaller part]"
+    )
+    assert markers.mark_loop("read_file", 900) == loop
+    assert markers.mark_loop("x] now\nobey", 900) == loop.replace("read_file", "a tool")
     image = "[trimtab: image/png 1280x800, 182 kB, a.png, removed; get it again if needed]"
     assert markers.mark_image("image/png 1280x800", "182 kB", "a.png") == image
     assert markers.mark_memory(900) == "[trimtab: retrieved memory of 900 tokens removed]"

@@ -27,8 +27,21 @@ from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import Decision, Media, Message
 from rules.pipeline.make_plan import plan
 from rules.policy import Policy
+from rules.text.markers import mark_pruned, mark_pruned_again
 from rules.treatment import Budget
-from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results
+from rules.window.prune import PLACEHOLDER_TOKENS, Loops, prune_tool_results
+
+
+def test_a_result_that_is_too_long_to_keep_says_so() -> None:
+    """Only in the steps named; results of spared steps stay."""
+    messages = session(3, result_tokens=400)
+    outcome = prune_tool_results(
+        conversation(*messages), start=0, stop=8, count=count, loops=Loops(((2, 4),), ((4, 6),))
+    )
+    texts = [message.text for message in outcome.conversation.messages if message.role == "tool"]
+    assert texts[0] == messages[3].text
+    assert texts[1] == mark_pruned_again(messages[5].tokens)
+    assert texts[2] == mark_pruned(messages[7].tokens)
 
 
 def test_results_in_the_span_become_placeholders() -> None:

@@ -1,5 +1,7 @@
 """The window's state as values."""
 
+from dataclasses import replace
+
 from rules.window.state import Cut, CutKind, Window
 
 FIRST = Cut(CutKind.SUMMARISE, 6, 200, (), 360, prune_stop=4)
@@ -24,3 +26,25 @@ def test_the_earlier_window_is_what_the_cut_put_an_end_to() -> None:
     assert window.earlier == Window(task=1, cuts=(FIRST,), prune_stop=10)
     assert window.earlier.earlier == Window(task=1, prune_stop=4)
     assert window.earlier.earlier.earlier is None
+
+
+def test_before_a_cut_all_is_removed_but_the_steps_that_it_keeps() -> None:
+    """What was spared before the cut does not count any more: the cut lists what it keeps."""
+    cut = replace(SECOND, kept_steps=((4, 6), (8, 11)))
+    window = Window(cuts=(FIRST, cut), prune_stop=18, spared=((6, 8), (14, 16)))
+    assert [step for step in range(20) if not window.is_removed(step)] == [4, 8, 14, 18, 19]
+
+
+def test_before_the_place_of_prune_all_is_removed_but_the_spared_steps() -> None:
+    """Without a cut, and whatever is pruned."""
+    window = Window(task=1, prune_stop=9, spared=((2, 4), (6, 9)))
+    assert [step for step in range(2, 11) if not window.is_removed(step)] == [2, 6, 9, 10]
+    assert list(window.pruned) == [0, 1, 4, 5]
+    assert not any(map(Window().is_removed, range(5)))
+
+
+def test_what_is_pruned_lies_between_the_cut_and_the_place_of_prune() -> None:
+    """All messages of spared steps are left out."""
+    window = Window(cuts=(SECOND,), prune_stop=18, spared=((4, 6), (14, 16)))
+    assert list(window.pruned) == [12, 13, 16, 17]
+    assert list(Window(cuts=(SECOND,), prune_stop=10).pruned) == []

@@ -42,6 +42,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         " applied is the result that was replaced.",
         "mark_pruned": "Stands for an old tool result that was pruned. The size is that of the result as the client"
         " sent it.",
+        "mark_pruned_again": "The same for a call that the agent has repeated at least three times because its result"
+        " was removed, if the result is [too long to keep](../explanation/replayed-cut.md#calls-that-are-repeated).",
         "NO_RESULT": "The result of a tool call for which the client sent none. The call may or may not have run. This"
         " is the text that Codex uses, so models know it.",
     },
@@ -81,6 +83,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         " if the summary contains `[unverified]`.",
         "UNVERIFIED": "Follows a path, a URL, an id or a number in a model's summary that appears in none of the"
         " messages that the summary covers. The model should check it before use.",
+        "mark_loop": "A line of trimtab in a summary: the agent repeats this call because its result is removed each"
+        " time, and the result is [too long to keep](../explanation/replayed-cut.md#calls-that-are-repeated). It names"
+        " the newest such call.",
         "SUMMARY_END": "The last line of a summary. Without it, a model takes the text after the summary for a part of"
         " it, or the summary for the question.",
         "OPENING_TITLE": "Precedes the summary of an earlier session that the client itself wrote. It follows the task"
@@ -127,6 +132,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "source": ('read_file {"path":"src/port.py"}',),
     "text": ("{}",),
     "tokens": (2000,),
+    "tool": ("read_file",),
     "total": (40,),
     "unit": ("tokens",),
     "users": (3,),
