@@ -10,7 +10,7 @@ module introduces the user's words. In a model's summary our headings are broken
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, count_leading
+from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, Shape, count_leading
 from rules.policy import SummaryRole
 from rules.summary.quoting import break_headings
 from rules.summary.request import Summary
@@ -65,6 +65,8 @@ def splice_summary(
     if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
         return Outcome(conversation)
     tail = [*between, *placed[cut.at :]]
+    if conversation.shape.joins_systems:
+        tail = _place_systems(tail, len(between), conversation.shape, count)
     if conversation.shape.alternates:
         tail = _bridge(memo[-1][0].role, tail, bridge, goes_on=role is SummaryRole.PAIR, count=count)
     spliced = [*placed[:leading], *memo, *tail]
@@ -130,6 +132,39 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: C
     taken_in = (*base.taken_in, *(message.raw for message in kept if message.raw))
     joined = replace(base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), taken_in=taken_in)
     return finish_message(joined, count)
+
+
+def _place_systems(tail: Sequence[_Placed], number: int, shape: Shape, count: CountTokens) -> list[_Placed]:
+    """The tail with its first `number` messages, which the cut keeps, in the places that such a dialect accepts."""
+    joined = _join_systems(tail, number, count)
+    return joined if shape.alternates else _leave_out_before_user(joined, number)
+
+
+def _join_systems(tail: Sequence[_Placed], number: int, count: CountTokens) -> list[_Placed]:
+    """Join neighbouring system messages of which the first is one of the first `number`, so is kept by the cut."""
+    joined: list[_Placed] = []
+    for index, (message, origin) in enumerate(tail):
+        before, place = joined[-1] if joined and index <= number else (message, None)
+        if before is message or not (_is_said(before) and _is_said(message)):
+            joined.append((message, origin))
+        else:
+            joined[-1] = _join(before, (), [message], count), place
+    return joined
+
+
+def _leave_out_before_user(tail: Sequence[_Placed], number: int) -> list[_Placed]:
+    """Without a kept system message that a user message follows: no answer can be inserted between the two."""
+    ends = [*tail[1:], None]
+    return [
+        one
+        for index, (one, after) in enumerate(zip(tail, ends, strict=True))
+        if index >= number or not _is_said(one[0]) or after is None or after[0].role is not Role.USER
+    ]
+
+
+def _is_said(message: Message) -> bool:
+    """Whether it is a system message with words, not only a setting for what comes after it."""
+    return message.role is Role.SYSTEM and not message.stays
 
 
 def _bridge(
