@@ -32,10 +32,12 @@ class Shape:
 
     `alternates`: user and assistant messages must take turns.
     `has_system_messages`: a system message of ours is allowed between the other messages.
+    `joins_systems`: a system message among the others must not follow another one.
     """
 
     alternates: bool = True
     has_system_messages: bool = True
+    joins_systems: bool = False
 
 
 class Origin(NamedTuple):

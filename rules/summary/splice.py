@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, count_leading
+from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, Shape, count_leading
 from rules.policy import SummaryRole
 from rules.summary.quoting import break_headings
 from rules.summary.request import Summary
@@ -70,7 +70,8 @@ def splice_summary(
     # the cut is carried out, and so the prefix that was forwarded before.
     if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
         return Outcome(conversation)
-    parts = [between, placed[cut.at :]] if cut.kept_steps else [[*between, *placed[cut.at :]]]
+    parts = _part(between, placed[cut.at :], conversation.shape, count)
+    parts = parts if cut.kept_steps else [[*chain.from_iterable(parts)]]
     if conversation.shape.alternates:
         parts = _take_turns(memo[-1][0].role, parts, bridge, goes_on=role is SummaryRole.PAIR, count=count)
     spliced = [*placed[:leading], *memo, *chain.from_iterable(parts)]
@@ -165,6 +166,49 @@ def _take_turns(
     bridged = [_bridge(speaker, parts[0], acknowledgement, goes_on=goes_on, count=count)]
     bridged += [_bridge(Role.USER, part, acknowledgement, goes_on=goes_on, count=count) for part in parts[1:]]
     return bridged
+
+
+def _part(between: list[_Placed], tail: list[_Placed], shape: Shape, count: CountTokens) -> list[list[_Placed]]:
+    """What the cut keeps after the memo, and the tail. A first system message of the tail may join what is kept."""
+    if not shape.joins_systems:
+        return [between, tail]
+    whole = _place_systems([*between, *tail], len(between), shape, count)
+    stop = len(whole) - len(tail)
+    is_joined = bool(tail) and (stop < 0 or whole[stop][0] is not tail[0][0])
+    return [whole[: stop + is_joined], whole[stop + is_joined :]]
+
+
+def _place_systems(tail: Sequence[_Placed], number: int, shape: Shape, count: CountTokens) -> list[_Placed]:
+    """The tail with its first `number` messages, which the cut keeps, in the places that such a dialect accepts."""
+    joined = _join_systems(tail, number, count)
+    return joined if shape.alternates else _leave_out_before_user(joined, number)
+
+
+def _join_systems(tail: Sequence[_Placed], number: int, count: CountTokens) -> list[_Placed]:
+    """Join neighbouring system messages of which the first is one of the first `number`, so is kept by the cut."""
+    joined: list[_Placed] = []
+    for index, (message, origin) in enumerate(tail):
+        before, place = joined[-1] if joined and index <= number else (message, None)
+        if before is message or not (_is_said(before) and _is_said(message)):
+            joined.append((message, origin))
+        else:
+            joined[-1] = _join(before, (), [message], count), place
+    return joined
+
+
+def _leave_out_before_user(tail: Sequence[_Placed], number: int) -> list[_Placed]:
+    """Without a kept system message that a user message follows: no answer can be inserted between the two."""
+    ends = [*tail[1:], None]
+    return [
+        one
+        for index, (one, after) in enumerate(zip(tail, ends, strict=True))
+        if index >= number or not _is_said(one[0]) or after is None or after[0].role is not Role.USER
+    ]
+
+
+def _is_said(message: Message) -> bool:
+    """Whether it is a system message with words, not only a setting for what comes after it."""
+    return message.role is Role.SYSTEM and not message.stays
 
 
 def _bridge(

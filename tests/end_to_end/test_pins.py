@@ -50,7 +50,7 @@ async def send(client: Any, upstream: Any, proxy: Any, dialect: Dialect, body: A
     assert response.status == 200
     shown = response.headers.get("x-trimtab-decisions", "")
     decisions = dict(item.split(";saved=") for item in shown.split(", ")) if shown else {}
-    return upstream.chats[-1].body, {rule: int(saved) for rule, saved in decisions.items()}
+    return upstream.chats[-1].body, {rule: int(saved.partition(";")[0]) for rule, saved in decisions.items()}
 
 
 def check(dialect: Dialect, body: Any, sent: bytes) -> None:

@@ -231,7 +231,7 @@ async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(dialect, c
 
         upstream.answer = report
         response, _ = await post(client, proxy.url + dialect.path, talk(dialect, *turns))
-        shown = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+        shown = dict(re.findall(r"(\w+)=(\d+)", response.headers["x-trimtab-tokens"]))
         sent.append((dialect.read(upstream.chats[-1].json), int(shown["sent"])))
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     changes = re.search(r'policy_changes_total\{cause="calibration",model="m"\} (\d+)', metrics)

@@ -52,8 +52,8 @@ def decode_element(counting: Counting, marked: bytes) -> tuple[Message, ...]:
         raw=raw,
         wire_role="" if wire_role == role else wire_role,
         has_uncounted=has_uncounted,
-        # As with SHAPE in request.py: not every server takes such a message, so those that are there stay in place.
-        stays=role is Role.SYSTEM,
+        # Such a message changes a setting for all that comes after it.
+        stays=role is Role.SYSTEM and "output_config" in members,
     )
     if role is Role.ASSISTANT and begins(content, b"["):
         return (_read_assistant(made, split_blocks(raw, content), counting),)

@@ -37,11 +37,12 @@ TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Measured: as in the dialect of chat completions; rendering hostile
 tools takes as long as counting a text of this many times their length."""
 _THINKS = frozenset({"enabled", "adaptive"})
-SHAPE = Shape(alternates=True, has_system_messages=False)
-SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False)
+SHAPE = Shape(alternates=True, has_system_messages=False, joins_systems=True)
+SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False, joins_systems=True)
 """With thinking, the last message of an assistant must begin with thinking, which nobody can write for the model. So no
 line of an assistant is inserted. Anthropic's API joins user messages that follow each other. Source: its pages on
-extended thinking and on the Messages API."""
+extended thinking and on the Messages API. Between the other messages, it accepts no two system messages in a row, and
+after one only an answer or the end. Source: its page on mid-conversation system messages."""
 OUTSIDE = Origin(0, 0)
 """The position of the system message: before all elements, and in none of them."""
 

@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from proxy.wire.content.cache_markers import find_markers, mark
-from proxy.wire.content.read import TEXT_PARTS, read_text
+from proxy.wire.content.read import read_text
 from proxy.wire.content.write import replace_texts, write_content
 from proxy.wire.json.members import decode_items, read_members
 from proxy.wire.messages.blocks import RESULT, read_content, split_parts
@@ -54,11 +54,13 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
 
 
 def _write_own(base: bytes, message: Message) -> bytes:
-    """The element of an assistant or a system whose texts were shortened."""
+    """The element of an assistant whose texts were shortened, or of a system that took in the texts of others, too."""
     members = read_members(base)
-    types = {"text"} if message.role is Role.ASSISTANT else TEXT_PARTS  # as they were read
     own = bytes(members["content"])
-    content = replace_texts(own, iter(message.texts), types)
+    if message.role is Role.ASSISTANT:
+        content = replace_texts(own, iter(message.texts), {"text"})  # as they were read
+    else:
+        content = write_content(message, members["content"])
     if content == own:
         return base
     return msgspec.json.encode({**members, "content": msgspec.Raw(content)})
