@@ -43,12 +43,16 @@ def fit_head(conversation: Conversation, task_tokens: int, policy: Policy, limit
         and policy.overflow_strategy is not OverflowStrategy.ERROR
     ):
         bare = tuple([strip_message(message, policy.memory_tags, work) for message in leading])
-        decisions += _compare("memory", "memory of {} messages at the beginning", leading, bare)
+        if changed := _find_changed(leading, bare):
+            reason, sizes = f"memory of {len(changed)} messages at the beginning", (_sum(leading), _sum(bare))
+            decisions.append(Decision("memory", reason, *sizes, len(changed), changed[0]))
     short = bare
     if policy.sections is not None and policy.truncate_system:
         share = int(limit * policy.sections.system)
         short = _truncate(bare, share, conversation.fixed_tokens, work)
-        decisions += _compare("truncate_system", "{} system messages at the beginning over their share", bare, short)
+        if changed := _find_changed(bare, short):
+            reason, sizes = f"{len(changed)} system messages over their share", (_sum(bare), _sum(short))
+            decisions.append(Decision("truncate_system", reason, *sizes, len(changed), changed[0]))
     if not decisions:
         return Outcome(conversation)
     return Outcome(conversation.edit((*short, *conversation.messages[len(short) :])), tuple(decisions))
@@ -62,11 +66,8 @@ def _sum(messages: Sequence[Message]) -> int:
     return sum(message.tokens for message in messages)
 
 
-def _compare(rule: str, reason: str, before: Sequence[Message], after: Sequence[Message]) -> list[Decision]:
-    changed = [at for at, (one, two) in enumerate(zip(before, after, strict=True)) if one is not two]
-    if not changed:
-        return []
-    return [Decision(rule, reason.format(len(changed)), _sum(before), _sum(after), len(changed), changed[0])]
+def _find_changed(before: Sequence[Message], after: Sequence[Message]) -> list[int]:
+    return [at for at, (one, two) in enumerate(zip(before, after, strict=True)) if one is not two]
 
 
 def _truncate(leading: Sequence[Message], share: int, fixed_tokens: int, work: Work) -> tuple[Message, ...]:
