@@ -60,8 +60,8 @@ def read_trouble(page: Path) -> str:
 
 
 def simplify(text: str) -> str:
-    """The text with each number as 0."""
-    return re.sub(r"\d+", "0", text)
+    """The text with each number as 0, and each quotation as the same one."""
+    return re.sub(r"\d+", "0", re.sub(r'"[^"\n]+"', '"quoted"', text))
 
 
 def read_block(page: str, words: str) -> str:
