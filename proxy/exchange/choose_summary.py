@@ -45,7 +45,8 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
     """Choose the plan to carry out, and get its summary.
 
     If the summary is not written yet, the cut is put off while the request fits the window together with the completion
-    that it asks for, and stays within a soft limit of the policy. If it does not, the request waits. Raises LimitExceededError and UndecodableError.
+    that it asks for, and stays within a soft limit of the policy. If it does not, the request waits. Raises
+    LimitExceededError and UndecodableError.
     """
     plan = planned.plan
     summariser = choose_summariser(services, call)

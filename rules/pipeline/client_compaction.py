@@ -36,7 +36,8 @@ def may_pass(
 
     It must fit the window together with the completion that it asks for, and the request before it must have gone out
     without a cut, a placeholder or a removed image; else the upstream's prompt cache has the shorter prompt. Its calls
-    and results must be paired. A request that does not limit its completion must leave half of the reserve for it. Raises LargeWorkError.
+    and results must be paired. A request that does not limit its completion must leave half of the reserve for it.
+    Raises LargeWorkError.
     """
     # Without a limit, `fitting` leaves no room for the summary that the client waits for.
     most = limits.fitting if request_max_tokens else min(limits.fitting, limits.limit + limits.spare)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from rules.conversation import Message
+from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from rules.window.cut_candidates import Cuts
 from rules.window.economics import Economics
@@ -75,7 +75,9 @@ class Fold:
         if shows_answer:
             self._answer()
         if message.tool_calls:
-            self._sums.repeats.add(len(self), message, self.window.is_removed)
+            self._sums.repeats.add(len(self), message, self.window.was_just_removed)
+        elif message.role is Role.TOOL:
+            self._sums.repeats.answer(message)
         self._forwarded += self._sums.add(message, memory_tokens)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
@@ -271,5 +273,8 @@ class Fold:
         if chosen.cuts and chosen.cut != self.window.cut:
             cut = self._cuts.list_kept(chosen.cuts[-1], keeps_least=keeps_least)
             chosen = replace(chosen, cuts=(*chosen.cuts[:-1], cut))
+        if (chosen.cut, chosen.prune_stop) != (self.window.cut, self.window.prune_stop):
+            start = max(self._cuts.floor(self.window), self.window.prune_stop)
+            chosen = replace(chosen, removed_from=start)
         self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
         self._forwarded = self._cuts.size(self.window)

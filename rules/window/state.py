@@ -69,6 +69,7 @@ class Window:
     images: which images are replaced by one-line markers.
     memory_stop: retrieved memory in messages before this one is dropped. `earlier` leaves it dropped.
     is_high: high water was reached at one of the messages so far.
+    removed_from: the first message of which the last cut or prune has removed something.
     """
 
     task: int | None = None
@@ -80,9 +81,14 @@ class Window:
     images: ImageStop = NONE_REMOVED
     memory_stop: int = 0
     is_high: bool = False
+    removed_from: int = 0
     opening: int = -1
     spared: tuple[tuple[int, int], ...] = ()
     unfit: tuple[tuple[int, int], ...] = ()
+
+    def was_just_removed(self, step: int) -> bool:
+        """Whether the results of the step that begins here were removed by the last cut or prune, not by one before."""
+        return step >= self.removed_from and self.is_removed(step)
 
     def is_removed(self, step: int) -> bool:
         """Whether the results of the step that begins at this message are not forwarded."""

@@ -102,7 +102,7 @@ def test_a_result_that_is_too_long_is_not_kept() -> None:
     for excess, stays in ((-60, True), (1, False)):
         messages = [system(), user("Mend the build.")]
         for number in range(60):
-            path = "needed" if number % 8 == 0 else f"other {number}"
+            path = "needed" if number % 6 == 0 else f"other {number}"
             messages += _read(number, path, (marks.high - marks.low) // 2 + excess if path == "needed" else 150)
         window = fold(messages, policy, limit=LIMIT)
         assert len(window.cuts) > 3

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, fill, result, shown, system, user
 
-from rules.conversation import Message, count_leading
+from rules.conversation import Message, Role, count_leading
 from rules.policy import Policy, PreserveSystem
 from rules.text.client_summaries import is_client_summary
 from rules.window.cut_making import LOOP_TOKENS, SUMMARY_FRAME_TOKENS, CutMaker
@@ -59,7 +59,10 @@ def _sum(messages: Sequence[Message], policy: Policy) -> tuple[CutMaker, Sums]:
     """The maker of cuts behind these messages. Each result was removed before its call was made again."""
     sums = Sums(count_leading(messages), keeps_systems=policy.preserve_system is PreserveSystem.ALL)
     for index, message in enumerate(messages):
-        sums.repeats.add(index, message, lambda _: True)
+        if message.tool_calls:
+            sums.repeats.add(index, message, lambda _: True)
+        elif message.role is Role.TOOL:
+            sums.repeats.answer(message)
         sums.add(message)
     return CutMaker(Room.measure(messages, 0, LIMIT), policy, sums), sums
 
@@ -135,7 +138,7 @@ def test_a_looping_step_stays_wherever_it_is():
 
 def test_of_too_many_loops_the_newest_stay():
     """They fill the budget from the newest one on. A shorter one that still fits stays, too."""
-    rows = [("read", which, tokens) for which, tokens in ((0, 20), (1, 250), (2, 250)) for _ in range(4)]
+    rows = [("read", which, tokens) for which, tokens in ((0, 20), (1, 250), (2, 500)) for _ in range(4)]
     messages = _write([*rows, ("read", 1, 250), ("read", 2, 500)], has_opening=False)
     maker, _ = _sum(messages, POLICY)
     budget = (maker.marks.high - maker.marks.low) // 2

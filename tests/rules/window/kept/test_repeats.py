@@ -1,16 +1,29 @@
 """A call that is made again because its result was removed is a loop the third time."""
 
-from support.builders import assistant, call
+from collections.abc import Sequence
 
+from support.builders import assistant, call, result
+
+from rules.conversation import ToolCall
 from rules.window.kept.repeats import MAX_LOOPS, REMOVALS, Repeats
 
 
+def add(
+    repeats: Repeats, index: int, *calls: ToolCall, results: Sequence[str] = ("same",), removed: bool = True
+) -> None:
+    """Add a step with these calls; each gets one of the results in turn."""
+    repeats.add(index, assistant(None, *calls), lambda _: removed)
+    for number, each in enumerate(calls):
+        repeats.answer(result(each.id, results[number % len(results)]))
+
+
 def test_only_calls_behind_a_removal_count() -> None:
-    """Equal calls while the last result is there make no loop, and neither do calls with other arguments."""
+    """Equal calls while the last result is there make no loop, and neither do other arguments or another result."""
     repeats = Repeats()
     for index in range(20):
-        repeats.add(index, assistant(None, call(f"c{index}")), lambda _: False)
-        repeats.add(index, assistant(None, call(f"d{index}", arguments=f"{index}")), lambda _: True)
+        add(repeats, index, call(f"c{index}"), removed=False)
+        add(repeats, index, call(f"d{index}", arguments=f"{index}"))
+        add(repeats, index, call(f"e{index}", "test"), results=[f"run {index}"])
     assert list(repeats.list()) == []
 
 
@@ -19,7 +32,7 @@ def test_the_third_one_is_a_loop_and_the_newest_step_counts() -> None:
     repeats = Repeats()
     found = []
     for index in range(REMOVALS + 3):
-        repeats.add(index, assistant(None, call(f"c{index}")), lambda _: True)
+        add(repeats, index, call(f"c{index}"))
         found.append(list(repeats.list()))
     assert found == [[], [], [], [3], [4], [5]]
 
@@ -29,7 +42,7 @@ def test_newest_loops_come_first_and_are_few() -> None:
     repeats = Repeats()
     for index in range(40 * (REMOVALS + 1)):
         calls = [call(f"{index}-{name}", name, arguments=f"{index % 40}") for name in ("read", "list")]
-        repeats.add(index, assistant(None, *calls), lambda _: True)
+        add(repeats, index, *calls)
     newest = list(repeats.list())
     assert newest == sorted(newest, reverse=True)
     assert len(newest) == len(set(newest)) == MAX_LOOPS // 2
