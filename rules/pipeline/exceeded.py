@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
+from rules.pipeline.remainder import Remainder
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
 from rules.results.edit import Result, edit_one, shorten_once
@@ -30,6 +31,7 @@ class LimitExceededError(ValueError):
     window: the context window, in the model's own tokens.
     decisions: what the rules did, in order.
     conversation: what was left after compaction; None if it is not known.
+    remainder: what must shrink, because no rule removes it; None if it is not known.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class LimitExceededError(ValueError):
         window: int,
         decisions: Sequence[Decision],
         conversation: Conversation | None = None,
+        remainder: Remainder | None = None,
     ) -> None:
         super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
         self.original_tokens = original_tokens
@@ -49,6 +52,7 @@ class LimitExceededError(ValueError):
         self.window = window
         self.decisions = tuple(decisions)
         self.conversation = conversation
+        self.remainder = remainder
 
 
 def shorten_newest(
