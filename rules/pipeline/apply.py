@@ -96,15 +96,11 @@ def _check(plan: Plan, current: Conversation, decisions: tuple[Decision, ...], p
     # Between limit and window the request may still fit with a shorter completion: the upstream decides.
     refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off and not plan.original.continues
     if current.tokens > plan.hard_limit and refuses and current.messages:
-        raise LimitExceededError(
-            plan.original.tokens,
-            current.tokens,
-            plan.limit,
-            window=policy.context_window,
-            decisions=decisions,
-            conversation=current,
-            remainder=find_remainder(plan, current, policy),
-        )
+        sizes = plan.original.tokens, current.tokens, plan.limit
+        window = policy.context_window
+        error = LimitExceededError(*sizes, window=window, decisions=decisions, conversation=current)
+        error.remainder = find_remainder(plan, current, policy)
+        raise error
 
 
 @contextmanager

@@ -34,6 +34,8 @@ class LimitExceededError(ValueError):
     remainder: what must shrink, because no rule removes it; None if it is not known.
     """
 
+    remainder: Remainder | None = None
+
     def __init__(
         self,
         original_tokens: int,
@@ -43,7 +45,6 @@ class LimitExceededError(ValueError):
         window: int,
         decisions: Sequence[Decision],
         conversation: Conversation | None = None,
-        remainder: Remainder | None = None,
     ) -> None:
         super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
         self.original_tokens = original_tokens
@@ -52,7 +53,6 @@ class LimitExceededError(ValueError):
         self.window = window
         self.decisions = tuple(decisions)
         self.conversation = conversation
-        self.remainder = remainder
 
 
 def shorten_newest(

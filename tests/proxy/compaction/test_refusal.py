@@ -37,8 +37,8 @@ def refuse_talk(talk: Conversation, limit: int, ratio: float = 1.0) -> RefusedEr
         window=2 * limit,
         decisions=(PRUNED,),
         conversation=talk,
-        remainder=Remainder(talk, 0, max(talk.tokens - limit, 1), hard_limit=limit),
     )
+    error.remainder = Remainder(talk, 0, max(talk.tokens - limit, 1), hard_limit=limit)
     return refuse(error, count_sections(talk, FIND), FIND, limit_tokens=int(ratio * limit), ratio=ratio)
 
 
