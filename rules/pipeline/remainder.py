@@ -60,10 +60,12 @@ def _find_ways(plan: Plan, current: Conversation, policy: Policy) -> Iterator[Re
     if can_cut:
         indexes = {*range(leading), *sums.fixed, *range(start, len(sums)), sums.last_words, sums.task}
         kept = _keep(pinned, {at for at in indexes if at is not None and at >= 0})
-    frame_tokens, task = SUMMARY_FRAME_TOKENS if can_cut else 0, None if sums.task is None else sums.task
-    head = _Head(
-        plan.limit, kept.fixed_tokens, kept.messages[:leading], None if task is None else pinned.messages[task]
-    )
+    frame_tokens = SUMMARY_FRAME_TOKENS if can_cut else 0
+    if can_cut and plan.window.cut is not None and not plan.window.caps:
+        # The cut is made already, and shows what it leaves.
+        frame_tokens = max(min(frame_tokens, current.tokens - kept.tokens), 0)
+    task = None if sums.task is None else pinned.messages[sums.task]
+    head = _Head(plan.limit, kept.fixed_tokens, kept.messages[:leading], task)
     if can_cut:
         head_tokens = head.excess(head.limit - head.limit * LEAST_ROOM_SHARE)
         excess_tokens = max(kept.tokens + frame_tokens - plan.hard_limit, head_tokens, 1)
