@@ -5,6 +5,7 @@ Law: figures and names of parts only, in plain words; never text of the conversa
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from math import ceil
 
 from proxy.telemetry.ledger import Entry
 from rules.conversation import Decision
@@ -17,17 +18,23 @@ class RefusedError(LimitExceededError):
     """A LimitExceededError in the model's own tokens, with what the prompt consists of.
 
     original_sections, sections: before and after compaction.
-    parts: of the prompt after compaction, in plain words.
+    hard_limit_tokens: the size above which the prompt is refused.
+    irreducible_tokens: the prompt if everything is removed that a rule may remove.
+    excess_tokens: by how much the parts would have to be shorter together.
+    parts: of what no rule removes, in plain words; those that would have to be shorter say by how much.
     """
 
     original_sections = Sections()
     sections = Sections()
+    hard_limit_tokens = 0
+    irreducible_tokens = 0
+    excess_tokens = 1
     parts: Sequence[Part] = ()
 
     @property
-    def excess_tokens(self) -> int:
-        """How much shorter the prompt would have to be."""
-        return max(self.tokens - self.limit, 1)
+    def removable_tokens(self) -> int:
+        """What a rule would still remove of the prompt if the rest were short enough."""
+        return max(self.tokens - self.irreducible_tokens, 0)
 
 
 def refuse(
@@ -41,9 +48,16 @@ def refuse(
     original_tokens, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
     refused = RefusedError(original_tokens, tokens, limit_tokens, window=error.window, decisions=decisions)
     refused.original_sections = original.scale(ratio)
+    refused.hard_limit_tokens = limit_tokens
+    refused.irreducible_tokens, refused.excess_tokens = tokens, max(tokens - limit_tokens, 1)
     if error.conversation is not None:
         refused.sections = count_sections(error.conversation, find).scale(ratio)
-        refused.parts = list_parts(error.conversation, find, ratio)
+    if (remainder := error.remainder) is not None:
+        refused.hard_limit_tokens = max(int(ratio * remainder.hard_limit), limit_tokens)
+        refused.irreducible_tokens = round(ratio * remainder.tokens)
+        refused.excess_tokens = ceil(ratio * remainder.excess_tokens)
+        parts = list_parts(remainder.conversation, find, ratio)
+        refused.parts = share_excess(parts, refused.excess_tokens, ceil(ratio * remainder.head_tokens))
     return refused
 
 
@@ -54,8 +68,10 @@ def add_cleaned(error: RefusedError, decisions: Sequence[Decision]) -> RefusedEr
     original_tokens = error.original_tokens + sum(decision.saved_tokens for decision in decisions)
     every = (*decisions, *error.decisions)
     added = RefusedError(original_tokens, error.tokens, error.limit, window=error.window, decisions=every)
+    added.hard_limit_tokens = error.hard_limit_tokens
     added.original_sections = add_to_system(error.original_sections, decisions)
     added.sections, added.parts = error.sections, error.parts
+    added.irreducible_tokens, added.excess_tokens = error.irreducible_tokens, error.excess_tokens
     return added
 
 
@@ -97,25 +113,34 @@ def write_cost(error: RefusedError, entries: Iterable[Entry]) -> Mapping[str, ob
         "reserved_tokens": error.window - error.limit,
         "original_tokens": error.original_tokens,
         "tokens": error.tokens,
+        "irreducible_tokens": error.irreducible_tokens,
+        "removable_tokens": error.removable_tokens,
+        "refused_above_tokens": error.hard_limit_tokens,
         "excess_tokens": error.excess_tokens,
         "sections": sections,
         "decisions": [entry.explain() for entry in entries],
-        "shrink": [asdict(part) for part in share_excess(error.parts, error.excess_tokens)],
+        "shrink": [asdict(part) for part in error.parts],
     }
 
 
 def describe_excess(error: RefusedError) -> str:
     """The message of the answer to a refused request."""
     done = ", ".join(f"{decision.rule} saved {decision.saved_tokens}" for decision in error.decisions)
-    shared = share_excess(error.parts, error.excess_tokens)
-    shorter = ", and ".join(f"{part.what} by {part.by_tokens} of its {part.tokens} tokens" for part in shared)
+    shorter = ", and ".join(f"{part.what} by {part.by_tokens} of {part.tokens} tokens" for part in error.parts)
+    removable = (
+        f" trimtab can remove or shorten {error.removable_tokens} of these tokens itself."
+        f" {error.irreducible_tokens} tokens must stay: system messages, tools, the first user message,"
+        " the newest messages, and a short summary."
+    )
     # OpenAI's own wording, which clients look for.
     return (
         f"This model's maximum context length is {error.window} tokens."
-        f" However, your messages resulted in {error.tokens} tokens after compaction ({done or 'nothing helped'})."
-        f" {error.window - error.limit} tokens of the window are reserved for the completion,"
-        f" which leaves a limit of {error.limit} tokens for the prompt: {error.excess_tokens} tokens too many."
-        " Please reduce the length of the newest messages, or of what is always kept:"
-        " system messages, tools, the first user message."
-        + (f" To fit, shorten for example {shorter}." if shorter else "")
+        f" However, your messages resulted in {error.tokens} tokens"
+        + (f" after compaction ({done})." if done else ".")
+        + f" {error.window - error.limit} tokens of the window are reserved for the completion,"
+        f" which leaves a limit of {error.limit} tokens for the prompt."
+        f" Prompts of more than {error.hard_limit_tokens} tokens are refused."
+        + (removable if error.removable_tokens else "")
+        + f" What must stay is too long by {error.excess_tokens} tokens."
+        + (f" To fit, shorten {shorter}." if shorter else "")
     )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rules.conversation import Conversation, CountTokens, Message, Outcome, count_leading
+from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, count_leading
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.pins.rule import pin_results
 from rules.pipeline.plan import Plan
+from rules.pipeline.remainder import find_remainder
 from rules.pipeline.transcript_state import StateKey, States, TranscriptState, name_state
 from rules.policy import OnExceeded, Policy
 from rules.results.dedupe import dedupe_tool_results
@@ -87,12 +88,20 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             pinned = _pin(plan, before, current, state)
             decisions += pinned.decisions
             current = pinned.conversation
+    _check(plan, current, decisions, policy)
+    return Outcome(plan.original if not decisions else current, decisions)
+
+
+def _check(plan: Plan, current: Conversation, decisions: tuple[Decision, ...], policy: Policy) -> None:
+    """Raise LimitExceededError if the request does not fit and the policy refuses it."""
     # Between limit and window the request may still fit with a shorter completion: the upstream decides.
     refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off and not plan.original.continues
     if current.tokens > plan.hard_limit and refuses and current.messages:
         sizes = plan.original.tokens, current.tokens, plan.limit
-        raise LimitExceededError(*sizes, window=policy.context_window, decisions=decisions, conversation=current)
-    return Outcome(plan.original if not decisions else current, decisions)
+        window = policy.context_window
+        error = LimitExceededError(*sizes, window=window, decisions=decisions, conversation=current)
+        error.remainder = find_remainder(plan, current, policy)
+        raise error
 
 
 @contextmanager

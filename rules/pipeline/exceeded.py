@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
+from rules.pipeline.remainder import Remainder
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
 from rules.results.edit import Result, edit_one, shorten_once
@@ -30,7 +31,10 @@ class LimitExceededError(ValueError):
     window: the context window, in the model's own tokens.
     decisions: what the rules did, in order.
     conversation: what was left after compaction; None if it is not known.
+    remainder: what must shrink, because no rule removes it; None if it is not known.
     """
+
+    remainder: Remainder | None = None
 
     def __init__(
         self,

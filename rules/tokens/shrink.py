@@ -81,16 +81,22 @@ def _find_newest(messages: Sequence[Message]) -> int:
     return next((index + 1 for index in indexes if messages[index].role is Role.ASSISTANT), 0)
 
 
-def share_excess(parts: Iterable[Part], excess_tokens: int) -> list[Part]:
+def share_excess(parts: Iterable[Part], excess_tokens: int, head_tokens: int = 0) -> list[Part]:
     """The parts that would have to shrink, with `by_tokens`: the largest first, and no more than are needed.
 
-    The summary is the last one, because the client cannot shorten it.
+    head_tokens: so much of the excess comes from the head (tools, system messages at the beginning, first user
+    message). The summary is the last one, because the client cannot shorten it.
     """
-    shared = []
-    for part in sorted(parts, key=lambda part: (part.what == SUMMARY, -part.tokens)):
-        if excess_tokens <= 0:
-            break
-        by_tokens = min(part.tokens, excess_tokens)
-        shared.append(replace(part, by_tokens=by_tokens))
-        excess_tokens -= by_tokens
-    return shared
+    ordered = sorted(parts, key=lambda part: (part.what == SUMMARY, -part.tokens))
+    has_task = any(part.what == TASK for part in ordered)
+    head = {TOOLS, LEADING, TASK if has_task else CURRENT}
+    shares, left_tokens = dict.fromkeys((part.what for part in ordered), 0), excess_tokens
+    # First what only the head can give, then what any part can give.
+    for names, most in ((head, min(head_tokens, excess_tokens)), (shares.keys(), excess_tokens)):
+        for part in ordered:
+            if part.what in names:
+                given_tokens = excess_tokens - left_tokens
+                by_tokens = min(part.tokens - shares[part.what], most - given_tokens)
+                shares[part.what] += by_tokens
+                left_tokens -= by_tokens
+    return [replace(part, by_tokens=shares[part.what]) for part in ordered if shares[part.what]]
