@@ -153,7 +153,7 @@ async def test_a_window_smaller_than_the_head_is_refused_with_reasons(
     messages = [*head, *(message for step in range(12) for message in read_file(step, f"log_{step}.md", 12))]
     response, answer = await post(client, proxy.url + path, orjson.dumps(convert(messages)))
     assert response.status == 400
-    assert b"shorten for example the system messages at the beginning" in answer
+    assert b"To fit, shorten the system messages at the beginning by" in answer
     assert orjson.loads(answer)["error"]["context_cost"]["excess_tokens"] > 4000
     assert upstream.requests == []
 

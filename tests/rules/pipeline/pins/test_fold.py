@@ -43,15 +43,19 @@ def test_a_long_step_gets_one_pin_behind_its_last_result() -> None:
         [assistant(None, *CALLS), result("a", LONG)],
         [assistant(None, *CALLS), result("a", LONG), replace(result("b", "aborted"), raw=b"")],
         [assistant(None, CALLS[0]), shown("a", b'{"type":"image"}')],
-        [assistant(None, *CALLS), result("a", LONG), result("b", "")],
         [result("a", LONG)],
         [assistant("x"), function_result(LONG)],
     ],
-    ids=["short", "open", "aborted", "image", "empty", "orphan", "legacy"],
+    ids=["short", "open", "aborted", "image", "orphan", "legacy"],
 )
 def test_other_steps_get_none(messages: list[Message]) -> None:
     """Short ones, ones with a call that the client has not answered, and results without a text."""
     assert find(user("Mend it."), *messages) == {}
+
+
+def test_an_empty_result_gets_the_pin() -> None:
+    """It is the last result of a step with long output."""
+    assert list(find(user("Mend it."), assistant(None, *CALLS), result("a", LONG), result("b", ""))) == [4]
 
 
 def test_without_a_goal_there_is_no_pin() -> None:
