@@ -132,4 +132,5 @@ def _decide(
         fitting=limits.fitting if replayed.soft_limit is None else min(limits.fitting, replayed.soft_limit),
         hard_limit=limits.hard_limit,
         pins=tuple(pins.values()),
+        memories=tuple((at, short.conversation.messages[at]) for at in state.memory.bare if at < window.memory_stop),
     )

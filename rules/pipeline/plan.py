@@ -4,7 +4,7 @@ Law: a value. make_plan.py makes it and apply.py carries it out. Between the two
 that `request` asks for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rules.conversation import Conversation, Decision, Message, Role, count_leading
@@ -13,6 +13,9 @@ from rules.summary.request import SummaryRequest, request_summary
 from rules.window.images import saving_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.state import Window
+
+MEMORY = "memory"
+"""The name of the rule in decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Plan:
     is_put_off: the last cut was taken back, because its summary is not there yet.
     is_empty: no rule acts.
     is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.
+    memories: the messages whose retrieved memory is dropped, as they were with it, by index.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
     """
 
@@ -51,6 +55,7 @@ class Plan:
     is_empty: bool = field(default=False, compare=False)
     is_client_compaction: bool = field(default=False, compare=False)
     pins: tuple[Pin, ...] = ()
+    memories: tuple[tuple[int, Message], ...] = ()
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.
@@ -60,8 +65,29 @@ class Plan:
         window = self.window.earlier
         if window is None:
             return None
-        request = request_summary(self.conversation.messages, self.hashes, window)
-        return replace(self, window=window, request=request, prefetch=None, is_put_off=True)
+        put_off = replace(self._put_back(window.memory_stop), window=window, prefetch=None, is_put_off=True)
+        return replace(put_off, request=request_summary(put_off.conversation.messages, self.hashes, window))
+
+    def _put_back(self, stop: int) -> "Plan":
+        """The plan with the retrieved memory of the messages from `stop` on."""
+        capped = {cap.at for cap in self.window.caps}
+        back = {at: message for at, message in self.memories if at >= stop and at not in capped}
+        if not back:
+            return self
+        kept_tokens = sum(message.tokens - self.conversation.messages[at].tokens for at, message in back.items())
+        leading = count_leading(self.conversation.messages)
+        is_ours = [one.rule == MEMORY and one.first_changed >= leading for one in self.decisions]
+        decisions = [
+            replace(one, tokens_after=one.tokens_after + kept_tokens) if ours else one
+            for one, ours in zip(self.decisions, is_ours, strict=True)
+        ]
+        return replace(
+            self,
+            conversation=_replace(self.conversation, back),
+            whole=_replace(self.whole, back),
+            decisions=tuple(one for one in decisions if one.rule != MEMORY or one.saved_tokens > 0),
+            memories=tuple(each for each in self.memories if each[0] not in back),
+        )
 
     @property
     def forwarded_pins(self) -> tuple[Pin, ...]:
@@ -99,6 +125,10 @@ class Plan:
             ):
                 return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
         return None
+
+
+def _replace(conversation: Conversation, back: Mapping[int, Message]) -> Conversation:
+    return conversation.edit([back.get(at, message) for at, message in enumerate(conversation.messages)])
 
 
 def _is_same(forwarded: Message, message: Message) -> bool:

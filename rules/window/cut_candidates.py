@@ -81,10 +81,12 @@ class Cuts:
         `prune`.
         """
         policy = self._policy
-        light = self.drop_memory(window, 0)
+        light, memory_stop = self.drop_memory(window, 0), window.memory_stop
         window = self.without_memory(window)
         pruned = self.prune(window)
         cut = self._summarise(window, over=over)
+        if cut is not None:  # if the cut is put off, its memory must still be there
+            cut = replace(cut, cuts=(*cut.cuts[:-1], replace(cut.cuts[-1], memory_stop=memory_stop)))
         asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
         enough = self.marks.low if asks else self.marks.high
         if light is not None and self.size(light) <= enough:
@@ -114,14 +116,16 @@ class Cuts:
     def limit_memory(self, window: Window) -> Window | None:
         """The window with memory of half its share, if it had more than its share; else None.
 
-        Only half is left, so that the prompt cache does not break each time memory is added.
+        Only half is left, so that the prompt cache does not break each time memory is added. Memory of the open step
+        stays.
         """
         shares = self._policy.sections
         most = None if shares is None else int(self._room.limit * shares.memory)
         start = max(self.floor(window), window.memory_stop)
         if most is None or (tokens := self._sums.memory.behind(start)) <= most:
             return None
-        return replace(window, memory_stop=self._sums.memory.find_stop(start, tokens - most // 2))
+        stop = min(self._sums.memory.find_stop(start, tokens - most // 2), self._sums.open_step)
+        return replace(window, memory_stop=stop) if self._sums.memory.saved(start, stop) else None
 
     def limit_turns(self, window: Window, number: int) -> Window | None:
         """The window cut so that half of `number` user turns stay, if there were more than `number`; else None.
@@ -253,7 +257,7 @@ class Cuts:
         return self._with_cut(window, cut)
 
     def _with_cut(self, window: Window, cut: Cut) -> Window:
-        cut = replace(cut, prune_stop=window.prune_stop, images=window.images)
+        cut = replace(cut, prune_stop=window.prune_stop, images=window.images, memory_stop=window.memory_stop)
         memory_stop = max(window.memory_stop, self._stop_memory(cut.at))
         return replace(window, cuts=(*window.cuts, cut), memory_stop=memory_stop)
 
@@ -271,7 +275,7 @@ class Cuts:
         bare = replace(window, cuts=(*earlier.cuts, self._making.make(CutKind.DIGEST, at, 0, keeps_least=True)))
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
         cut = self._making.make(CutKind.DIGEST, at, reserved, keeps_least=True)
-        cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images)
+        cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images, memory_stop=earlier.memory_stop)
         memory_stop = max(window.memory_stop, self._stop_memory(at))
         return replace(window, cuts=(*earlier.cuts, cut), memory_stop=memory_stop)
 

@@ -29,7 +29,7 @@ class Cut:
         removed each time.
     unfit: the newest step that was repeated for the same reason and does not fit; the summary says so; -1 for none.
     tokens: the cost of everything that then lies between the head and message `at`.
-    prune_stop, images: what was pruned and removed before this cut was made; `Window.earlier` needs them.
+    prune_stop, images, memory_stop: what was pruned, removed and dropped before this cut was made; `Window.earlier` needs them.
     made_at: number of messages when the cut was made. The messages from `at` to `made_at` decide which names are
         carried over.
     anchor_tokens: the most that these names may cost.
@@ -42,6 +42,7 @@ class Cut:
     kept: tuple[int, ...]
     tokens: int
     prune_stop: int = 0
+    memory_stop: int = 0
     made_at: int = 0
     anchor_tokens: int = 0
     images: ImageStop = NONE_REMOVED
@@ -67,7 +68,7 @@ class Window:
     caps: messages that did not fit when they were the newest, in the order of these decisions. They are forwarded
         shortened from then on.
     images: which images are replaced by one-line markers.
-    memory_stop: retrieved memory in messages before this one is dropped. `earlier` leaves it dropped.
+    memory_stop: retrieved memory in messages before this one is dropped.
     is_high: high water was reached at one of the messages so far.
     removed_from: the first message of which the last cut or prune has removed something.
     """
@@ -120,7 +121,7 @@ class Window:
             return None
         last = self.cuts[-1]
         before = replace(self, cuts=self.cuts[:-1], prune_stop=last.prune_stop, images=last.images)
-        return replace(before, next_cut=None, prefetch_tokens=0)
+        return replace(before, memory_stop=last.memory_stop, next_cut=None, prefetch_tokens=0)
 
     @property
     def without_images(self) -> Iterator[int]:

@@ -26,7 +26,7 @@ from rules.conversation import WRITTEN_ROLES, Message, Role
 HEADER_CHARS = 64
 """A longer header is treated as a part of the text, so it may be shortened with the text. Chosen: it holds the longest
 name of a tool that most upstreams accept, in short form, and leaves room for a placeholder behind it."""
-_NAME = r"[A-Za-z_][\w.:/-]{0,99}"
+_NAME = r"\w[\w.:/-]{0,99}"
 _CALL = rf"[`'\"]?({_NAME}?)[`'\"]?(?:\([^\n]{{0,400}}?\))?"
 _HEADERS = (
     rf"\[tool:[ ]{{0,2}}{_CALL}\]",
@@ -35,7 +35,7 @@ _HEADERS = (
     rf"\[tool {_CALL} result\]",
     rf"EXECUTION RESULT of \[{_CALL}\]",
 )
-_HEADER = re.compile(rf"(?:{'|'.join(_HEADERS)})(?:(?=\s)|:|\Z)\s{{0,4}}", re.IGNORECASE | re.ASCII)
+_HEADER = re.compile(rf"(?:{'|'.join(_HEADERS)})(?!\():?\s{{0,4}}", re.IGNORECASE | re.ASCII)
 _STARTS = ("[", "E", "e")
 _KEY = b"written:"
 """Begins the key under which a recognised unit is known, so that it is not taken for the same unit in another place."""

@@ -167,3 +167,29 @@ def test_other_tags_and_no_tags() -> None:
         replace(POLICY, overflow_strategy=OverflowStrategy.ERROR),
     ):
         assert "memory" not in rules_of(run(told, policy)[1])
+
+
+@pytest.mark.parametrize("memory_tokens", [40, 150])
+def test_a_cut_that_is_put_off_leaves_the_prefix_as_it_was(memory_tokens: int) -> None:
+    """While a summary is being written, the memory that the cut would drop is still forwarded."""
+    messages = chat(60, memory_tokens, answer_tokens=300)
+    before: tuple[Message, ...] = ()
+    moments = 0
+    for stop in range(2, len(messages) + 1, 2):
+        planned, outcome = run(messages[:stop])
+        put_off = planned.put_off()
+        if put_off is not None and planned.window.cut is not None and planned.window.cut.made_at > stop - 2:
+            waiting = apply(put_off, POLICY, count=count, summary=Summary("What was done so far.", by_model=True))
+            assert waiting.conversation.messages[: len(before)] == before
+            moments += count_blocks(waiting.conversation.messages) > count_blocks(outcome.conversation.messages)
+        before = outcome.conversation.messages
+    assert moments
+
+
+def test_the_newest_memory_stays_although_it_exceeds_its_share() -> None:
+    """What the model has not answered is not dropped for a share."""
+    policy = replace(POLICY, sections=SectionShares(memory=0.05))
+    messages = [system(), user("Hello"), assistant("Hi"), user(f"{remember(1000)} What is it?")]
+    planned, outcome = run(messages, policy)
+    assert planned.window.memory_stop == 0
+    assert outcome.conversation.messages == tuple(messages)

@@ -20,6 +20,7 @@ HEADERS = {
     "[TOOL_RESULT: read]:": "read",
     "[Tool result for `ls`]": "ls",
     "[tool bash result]": "bash",
+    "[tool:7zip]": "7zip",
     "EXECUTION RESULT of [execute_bash]:": "execute_bash",
 }
 OTHERS = (
