@@ -10,11 +10,11 @@ from typing import IO, Any, NoReturn
 
 import click
 
+from proxy.compaction.refusal import RefusedError, describe_excess
 from proxy.config.errors import ConfigError
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
 from proxy.wire.dialects import DEFAULT, DIALECTS, read_request
-from rules.pipeline.exceeded import LimitExceededError
 
 WRONG_USE = 2
 """Exit status. Source: click, which uses it for wrong arguments."""
@@ -110,9 +110,9 @@ def for_each_request(
         place = f"line {number}: " if jsonl else ""
         try:
             work(read_request(body, requests.dialect), place)
-        except (UndecodableError, LimitExceededError) as error:
-            is_unreadable = isinstance(error, UndecodableError)
-            reason = f"not a {requests.dialect or DEFAULT.name} request" if is_unreadable else str(error)
+        except (UndecodableError, RefusedError) as error:
+            reason = f"not a {requests.dialect or DEFAULT.name} request"
+            reason = describe_excess(error) if isinstance(error, RefusedError) else reason
             click.echo(f"trimtab: {place}{reason}", err=True)
             if jsonl:
                 click.echo(stand_in(body))

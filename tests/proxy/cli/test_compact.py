@@ -95,13 +95,14 @@ def test_compact_of_no_chat_request_ends_with_status_1(body: bytes) -> None:
 
 
 def test_compact_of_what_cannot_fit_ends_with_status_1() -> None:
-    """The sentence names both sizes."""
+    """The sentences are those of the proxy's own refusal: the sizes, and what to shorten."""
     body = orjson.dumps({"messages": [{"role": "user", "content": "x" * 40_000}]})
     result = run_trimtab("compact", *SMALL, "--set", "defaults.on_exceeded=error", input_bytes=body)
 
     assert (result.exit_code, result.stdout_bytes) == (1, b"")
-    assert result.stderr.startswith("trimtab: 100")
-    assert result.stderr.endswith(" prompt tokens after compaction, limit 3000\n")
+    assert result.stderr.startswith("trimtab: This model's maximum context length is 4000 tokens.")
+    assert "which leaves a limit of 3000 tokens" in result.stderr
+    assert "To fit, shorten the last user message by " in result.stderr
 
 
 def test_the_configuration_file_comes_from_option_or_environment(tmp_path: Path) -> None:
