@@ -118,7 +118,7 @@ def test_where_memory_is_not_enough_the_rest_follows() -> None:
 
 
 @given(
-    sizes=st.lists(st.tuples(st.sampled_from([0, 0, 30, 400, 2500]), st.integers(1, 900)), max_size=14),
+    sizes=st.lists(st.tuples(st.sampled_from([0, 0, 30, 400, 2500]), st.integers(1, 700)), max_size=14),
     limit=st.sampled_from([600, 1500, 4000]),
     task=st.sampled_from([0, 300, 3000]),
     share=st.sampled_from([None, 0.05, 0.3]),
