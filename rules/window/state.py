@@ -29,7 +29,8 @@ class Cut:
         removed each time.
     unfit: the newest step that was repeated for the same reason and does not fit; the summary says so; -1 for none.
     tokens: the cost of everything that then lies between the head and message `at`.
-    prune_stop, images, memory_stop: what was pruned, removed and dropped before this cut was made; `Window.earlier` needs them.
+    prune_stop, images, memory_stop: what was pruned, removed and dropped before this cut was made; `Window.earlier`
+        needs them.
     made_at: number of messages when the cut was made. The messages from `at` to `made_at` decide which names are
         carried over.
     anchor_tokens: the most that these names may cost.
