@@ -15,6 +15,7 @@ from proxy.config.errors import ConfigError
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
 from proxy.wire.dialects import DEFAULT, DIALECTS, read_request
+from rules.pipeline.exceeded import LimitExceededError
 
 WRONG_USE = 2
 """Exit status. Source: click, which uses it for wrong arguments."""
@@ -110,8 +111,9 @@ def for_each_request(
         place = f"line {number}: " if jsonl else ""
         try:
             work(read_request(body, requests.dialect), place)
-        except (UndecodableError, RefusedError) as error:
-            reason = f"not a {requests.dialect or DEFAULT.name} request"
+        except (UndecodableError, LimitExceededError) as error:
+            is_unreadable = isinstance(error, UndecodableError)
+            reason = f"not a {requests.dialect or DEFAULT.name} request" if is_unreadable else str(error)
             reason = describe_excess(error) if isinstance(error, RefusedError) else reason
             click.echo(f"trimtab: {place}{reason}", err=True)
             if jsonl:
