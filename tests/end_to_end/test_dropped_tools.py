@@ -61,7 +61,8 @@ def read_tokens(answer):
     """The figures in the header."""
     return {
         key: int(value)
-        for key, value in (one.split("=") for one in answer.headers["x-trimtab-tokens"].split(", ") if "=" in one)
+        for key, value in (one.split("=") for one in answer.headers["x-trimtab-tokens"].split(", "))
+        if value != "?1"  # high water
     }
 
 
