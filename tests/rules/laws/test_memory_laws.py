@@ -1,6 +1,6 @@
 """The laws of retrieved memory: when it is dropped, what stays of it, and that no later message changes that."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,6 +11,7 @@ from support.builders import FREE, assistant, conversation, count, fill, session
 
 from rules.conversation import Message, Outcome
 from rules.pipeline.apply import apply
+from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, SectionShares
@@ -31,8 +32,8 @@ POLICY = Policy(
 
 
 def remember(tokens: int, label: str = "memory") -> str:
-    """A block of retrieved memory."""
-    return f"<relevant_context>{fill(label, tokens)}</relevant_context>"
+    """A block of retrieved memory. None for 0 tokens: a block that costs less than its marker is never dropped."""
+    return f"<relevant_context>{fill(label, tokens)}</relevant_context>" if tokens else ""
 
 
 def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
@@ -40,6 +41,15 @@ def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Out
     planned = plan(conversation(*messages), policy, count=count)
     summary = Summary("What was done so far.", by_model=True) if planned.request else None
     return planned, apply(planned, policy, count=count, summary=summary)
+
+
+def run_until_refused(messages: Sequence[Message], policy: Policy) -> Iterator[tuple[Plan, Outcome]]:
+    """What is forwarded after each message from the second on, until the newest step alone exceeds the window."""
+    for stop in range(2, len(messages) + 1):
+        try:
+            yield run(messages[:stop], policy)
+        except LimitExceededError:
+            return
 
 
 def rules_of(outcome: Outcome) -> list[str]:
@@ -133,7 +143,7 @@ def test_no_message_changes_what_was_dropped_before_it(
     for number, (memory, words) in enumerate(sizes):
         said = fill(f"words {number}", words)
         messages.append(user(remember(memory) + said) if number % 2 else assistant(said))
-    found = [run(messages[:stop], policy) for stop in range(2, len(messages) + 1)]
+    found = list(run_until_refused(messages, policy))
     for (before, sent), (after, later) in pairwise(found):
         assert after.window.memory_stop >= before.window.memory_stop
         assert later.conversation.tokens <= max(after.reserved_tokens, after.original.tokens)
