@@ -91,12 +91,13 @@ class Prices:
     """Prices of a token, relative to each other.
 
     `input` is an ordinary prompt token, `cached_input` one that the upstream's prompt cache holds, `output` a
-    completion token.
+    completion token, `cache_write` a prompt token that the upstream writes into its cache.
     """
 
     input: float = 1.0
     cached_input: float = 0.1
     output: float = 4.0
+    cache_write: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

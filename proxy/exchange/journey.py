@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.compact import Attempt
+from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import Answered, Report, Target
 from proxy.http.errors import ProxyError

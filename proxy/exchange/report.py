@@ -50,7 +50,8 @@ class Target:
 class Answered:
     """The figures of the answer, in the model's own tokens.
 
-    prompt_tokens, cached_tokens: the upstream's figures; None and 0 if it reports none.
+    prompt_tokens, cached_tokens, written_tokens: the upstream's figures; None and 0 if it reports none. The last two
+        are parts of the first: what was read from the prompt cache, and what was written into it.
     completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
     streamed_tokens: tokens of the text that was streamed; None if not known.
     """
@@ -60,6 +61,7 @@ class Answered:
     completion_tokens: int | None = None
     is_estimated: bool = False
     streamed_tokens: int | None = None
+    written_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

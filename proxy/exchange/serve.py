@@ -13,13 +13,13 @@ from aiohttp import web
 
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
-from proxy.exchange.call import Route, choose_route, describe_target, place
-from proxy.exchange.choose_summary import write_ahead
-from proxy.exchange.compact import Attempt, compact
+from proxy.exchange.answering.observe import SafeTap, count_answer, observe
+from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
+from proxy.exchange.attempts.choose_summary import write_ahead
+from proxy.exchange.attempts.compact import Attempt, compact
+from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.journey import MAX_ATTEMPTS, Journey
-from proxy.exchange.observe import SafeTap, count_answer, observe
-from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.report import fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import OverloadedError, ProxyError

@@ -24,7 +24,7 @@ from proxy.memory import Memory, bound_caches, bound_requests
 from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
 from proxy.server.workers.worker import Worker
-from proxy.state.models.catalogue import load_catalogue
+from proxy.state.catalogue.providers import load_catalogue
 from proxy.state.models.service import Models
 from proxy.state.stores import SummaryStore, find_key_file, open_store
 from proxy.state.summaries.calls import SummaryCalls

@@ -12,7 +12,7 @@ from proxy.config.errors import ConfigError
 from proxy.config.load import find_unknown_variables
 from proxy.config.schema import Config
 from proxy.server.router import Current
-from proxy.state.models.catalogue import load_catalogue
+from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
 
 FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")

@@ -22,12 +22,14 @@ class Tenant:
 
     `id` is the same in every process for the same credential. The ids and the encryption of the client's summaries are
     derived from `secret`. `key_id` identifies the one of `client_keys` that the request has; empty if none are
-    configured. A client can invent credentials if the upstream checks none, but it cannot invent client keys.
+    configured. `client_name` is the name of that key in the configuration; empty if it has none. A client can invent
+    credentials if the upstream checks none, but it cannot invent client keys.
     """
 
     id: str
     secret: bytes = field(repr=False)
     key_id: str = ""
+    client_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

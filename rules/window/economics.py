@@ -35,13 +35,13 @@ class Economics:
         return self._waited >= self._price(cuts, window, chosen) * PATIENCE
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
-        """The cost of a change: the upstream reads what stays without its cache, and a summary must be written.
+        """The cost of a change: the upstream writes what stays into its cache, and a summary is written.
 
         The open step is left out, since the upstream reads it for the first time anyway. The summary's own request
         reads the cache.
         """
         prices = self._prices
-        price = max(cuts.size(chosen) - cuts.open_tokens, 0) * (prices.input - prices.cached_input)
+        price = max(cuts.size(chosen) - cuts.open_tokens, 0) * (prices.cache_write - prices.cached_input)
         if len(chosen.cuts) > len(window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE:
             price += chosen.cuts[-1].reserved_tokens * prices.output + cuts.size(window) * prices.cached_input
         return price

@@ -15,6 +15,7 @@ from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.config.values import split_address
+from proxy.state.catalogue.prices import find_price_list
 from rules.policy import Prices
 
 SECRET = "sk-planted-42"  # noqa: S105 - not a real secret
@@ -85,7 +86,7 @@ def _use(config: Config, name: str) -> None:
     assert len(config.open_addresses()) <= 2
     for settings in (config.policy_for(name), *map(config.over_defaults, config.profiles.values())):
         config.upstream_for(settings.upstream)
-        policy = settings.to_policy(config.prices.to_prices(), token_ratio=1.5)
+        policy = settings.to_policy(find_price_list(config, settings, name).to_ratios(), token_ratio=1.5)
         assert 0 < policy.limit_tokens(10**9) <= policy.limit_tokens(), "no room for a prompt"
         assert settings.to_policy(Prices(), window_tokens=1024).limit_tokens() > 0, "no room for a prompt"
 

@@ -18,7 +18,7 @@ def choose_policy(choices: Choices) -> Policy:
         summary_max_tokens=choices.pick((200, 64)),
         summary_min_steps=choices.pick((1, 3, 6)),
         summary_role=choices.pick(tuple(SummaryRole)),
-        prices=choices.pick((Prices(0.0, 0.0, 0.0), Prices())),
+        prices=choices.pick((Prices(0.0, 0.0, 0.0, 0.0), Prices())),
         token_ratio=choices.pick((1.0, 1.0, 0.5, 1.7)),
     )
     return replace(

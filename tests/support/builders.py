@@ -24,7 +24,7 @@ from rules.window.state import Window
 
 Wire = dict[str, Any]
 
-FREE = Prices(input=0.0, cached_input=0.0, output=0.0)
+FREE = Prices(input=0.0, cached_input=0.0, output=0.0, cache_write=0.0)
 """All tokens are free, so no cut is postponed for its cost."""
 
 ROLES = {

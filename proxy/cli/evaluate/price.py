@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxy.config.schema import PricesConfig
-from proxy.state.models.catalogue import is_local
+from proxy.state.catalogue.providers import is_local
 
 
 @dataclass(slots=True)

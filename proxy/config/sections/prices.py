@@ -6,7 +6,6 @@ Law: only the ratios between them count, so any unit is right.
 from pydantic import Field
 
 from proxy.config.policies.tools import Section
-from rules.policy import Prices
 
 
 class PricesConfig(Section):
@@ -17,7 +16,3 @@ class PricesConfig(Section):
         0.1, ge=0, description="Price of a prompt token that the upstream reads from its prompt cache."
     )
     output: float = Field(4.0, ge=0, description="Price of a completion token.")
-
-    def to_prices(self) -> Prices:
-        """The ratios that the rules need."""
-        return Prices(self.input, self.cached_input, self.output)

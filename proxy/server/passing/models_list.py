@@ -15,7 +15,7 @@ from yarl import URL
 
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.arrival import tell_upstream
-from proxy.exchange.call import find_credentials_for
+from proxy.exchange.attempts.call import find_credentials_for
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Target
 from proxy.exchange.services import Services

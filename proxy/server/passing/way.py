@@ -12,7 +12,7 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.admission import hold
 from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.call import describe_target
+from proxy.exchange.attempts.call import describe_target
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Target
 from proxy.exchange.services import Services

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from proxy.state.models.catalogue import find_window
+from proxy.state.catalogue.windows import find_window
 from proxy.state.models.records import ModelName, Record, Source
 
 

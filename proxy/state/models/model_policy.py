@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config, PricesConfig
+from proxy.config.schema import Config
+from proxy.state.catalogue.prices import PriceList, find_price_list
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.records import ModelName, name_for
 from proxy.state.tenancy import Tenant
@@ -17,7 +18,7 @@ from rules.tokens.families import find_family
 MAX_POLICIES = 1024
 """Policies kept in memory; when there are as many, all are dropped. Chosen: more than the models of one process."""
 
-_POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PricesConfig, Policy, int]] = {}
+_POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PriceList, Policy, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class ModelView:
     policy: the settings, corrected by what was learned.
     believed_tokens: the context window before that correction, in the model's own tokens: configured, else reported by
         the upstream, else the catalogue's, else the default. A refusal refutes this window.
+    price_list: what its tokens cost.
     """
 
     name: ModelName
@@ -35,12 +37,14 @@ class ModelView:
     facts: Facts
     policy: Policy
     believed_tokens: int
+    price_list: PriceList
 
     @classmethod
     def of(cls, config: Config, settings: PolicyConfig, name: ModelName, facts: Facts) -> Self:
         """Build the view of a model from settings and facts."""
-        policy, believed_tokens = _derive_policy(settings, config.prices, facts)
-        return cls(name, settings, facts, policy, believed_tokens)
+        price_list = find_price_list(config, settings, name.model)
+        policy, believed_tokens = _derive_policy(settings, price_list, facts)
+        return cls(name, settings, facts, policy, believed_tokens, price_list)
 
     @classmethod
     def of_unmet(cls, config: Config, model: str) -> Self:
@@ -100,7 +104,7 @@ def name_model(config: Config, settings: PolicyConfig, model: str, tenant: Tenan
     return name_for(base_url, model, settings.count, tenant.id, tenant.key_id)
 
 
-def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -> tuple[Policy, int]:
+def _derive_policy(settings: PolicyConfig, prices: PriceList, facts: Facts) -> tuple[Policy, int]:
     """The corrected policy, and the window before the correction. The same input mostly returns the same objects."""
     # The key uses identity: equal sections may still set different keys, and comparing them is slow.
     key = id(settings), id(prices), facts
@@ -108,7 +112,9 @@ def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -
     if known is None or known[0] is not settings or known[1] is not prices:
         believed_tokens = settings.find_window(facts.window_tokens)
         window_tokens = facts.correct(believed_tokens, is_configured=settings.context_window != "auto")
-        policy = settings.to_policy(prices.to_prices(), token_ratio=facts.ratio, window_tokens=window_tokens)
+        policy = settings.to_policy(
+            prices.to_ratios(window_tokens), token_ratio=facts.ratio, window_tokens=window_tokens
+        )
         corrected = replace(policy, added_tokens=facts.added_tokens)
         if len(_POLICIES) >= MAX_POLICIES:
             _POLICIES.clear()

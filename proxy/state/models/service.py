@@ -16,8 +16,8 @@ import msgspec
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.headers import Headers
+from proxy.state.catalogue.providers import is_ready, load_catalogue
 from proxy.state.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Report
-from proxy.state.models.catalogue import is_ready, load_catalogue
 from proxy.state.models.discovery import MIN_WINDOW_TOKENS
 from proxy.state.models.discovery_schedule import Told
 from proxy.state.models.facts import Facts, Known, complete, list_learned, recall

@@ -17,6 +17,7 @@ class Usage(msgspec.Struct):
     """Tokens as the upstream reports them.
 
     cached_tokens: part of the prompt tokens that was read from the prompt cache.
+    written_tokens: part of the prompt tokens that was written into it.
     reasoning_tokens: part of the completion tokens that the model spent on reasoning, sent as text or not.
     """
 
@@ -24,6 +25,7 @@ class Usage(msgspec.Struct):
     completion_tokens: _Tokens | None = None
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    written_tokens: int = 0
 
 
 class _Details(msgspec.Struct):
@@ -75,6 +77,7 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
         known.completion_tokens if completion is None else completion,
         next(filter(None, (*read, wire.cache_read_input_tokens)), known.cached_tokens),
         next(filter(None, thought), known.reasoning_tokens),
+        wire.cache_creation_input_tokens or known.written_tokens,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.journeys import ARRIVAL, DECISIONS, TARGET
 
 from proxy.compaction.compactor import Compacted
-from proxy.exchange.compact import Attempt
+from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.journey import Journey
 from proxy.http.errors import ContextExceededError, UpstreamUnreachableError

@@ -38,7 +38,7 @@ def cut_in_two(policy: Policy) -> tuple[Cuts, Window, Window]:
 def test_what_costs_nothing_pays_at_once() -> None:
     """Anything else pays only after a wait."""
     cuts, window, chosen = cut_in_two(POLICY)
-    assert Economics(Prices(0.0, 0.0, 0.0)).pays(cuts, window, chosen)
+    assert Economics(Prices(0.0, 0.0, 0.0, 0.0)).pays(cuts, window, chosen)
     assert not Economics(POLICY.prices).pays(cuts, window, chosen)
 
 

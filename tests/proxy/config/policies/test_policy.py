@@ -36,7 +36,6 @@ def test_a_policy_is_what_the_rules_need() -> None:
     on_exceeded: forward, max_tool_result_tokens: 99, max_tool_result_bytes: 999, protect_turns: 1, keep_user_tokens: 5,
     anchors: 0.2, keep_images: 4, instruction_files: [RULES.md], summary: {max_tokens: 77, min_steps: 3, role: pair}}"""
 
-    assert _load("prices: {input: 2, cached_input: 1, output: 8}").prices.to_prices() == PRICES
     assert _load("defaults: " + text).defaults.to_policy(PRICES) == Policy(
         9000,
         10,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
+from proxy.state.catalogue.prices import find_price_list
 from proxy.state.models.facts import Facts
 from proxy.state.models.model_policy import ModelView, name_model
 
@@ -69,7 +70,8 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
         refuted=(window_tokens or 128_000,) * refuted,
     )
     config = _load("models: [{match: m, high_water: 0.7}]")
-    settings, prices = config.policy_for("m"), config.prices.to_prices()
+    settings = config.policy_for("m")
+    prices = find_price_list(config, settings, "m").to_ratios()
     believed_tokens = window_tokens or 128_000
     plain = settings.to_policy(prices, token_ratio=ratio, window_tokens=facts.correct(believed_tokens))
     expected = replace(plain, added_tokens=facts.added_tokens)

@@ -1,11 +1,12 @@
 """Reads what an answer reports: tokens that the model read and wrote, and how much of the prompt was in its cache."""
 
+from dataclasses import replace
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
-from proxy.exchange.call import Call, Route, is_counted, is_text_only
-from proxy.exchange.compact import Attempt
+from proxy.exchange.attempts.call import Call, Route, is_counted, is_text_only
+from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
 from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
@@ -58,17 +59,19 @@ class SafeTap:
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap) -> Answered:
     """Count the answer's tokens: the upstream's own figures, else our estimate."""
     usage = tap.usage
-    prompt_tokens, cached_tokens = (usage.prompt_tokens, usage.cached_tokens) if usage else (None, 0)
+    known = Answered()
+    if usage is not None:
+        known = Answered(usage.prompt_tokens, usage.cached_tokens, written_tokens=usage.written_tokens)
     if usage is not None and usage.completion_tokens is not None:
         streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
-        return Answered(prompt_tokens, cached_tokens, usage.completion_tokens, streamed_tokens=streamed_tokens)
+        return replace(known, completion_tokens=usage.completion_tokens, streamed_tokens=streamed_tokens)
     settings, model = route.settings, route.target.model
     compactor = await services.compactors.get(settings, model, tenant.id)
     work = partial(tap.count_completion, compactor.count)
     tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
     name = name_model(services.config, settings, model, tenant)
     tokens = round(services.models.recall(name).ratio * tokens)
-    return Answered(prompt_tokens, cached_tokens, tokens, is_estimated=True, streamed_tokens=tokens)
+    return replace(known, completion_tokens=tokens, is_estimated=True, streamed_tokens=tokens)
 
 
 async def observe(services: Services, attempt: Attempt, answered: Answered) -> float | None:

@@ -12,8 +12,8 @@ from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.call import Call, is_counted, is_text_only
-from proxy.exchange.compact import Attempt, carry_out, prepare_call
+from proxy.exchange.attempts.call import Call, is_counted, is_text_only
+from proxy.exchange.attempts.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services

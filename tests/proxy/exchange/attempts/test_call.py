@@ -12,7 +12,7 @@ from support.journeys import arrive
 from proxy.config.load import load_config
 from proxy.config.policies.control import MODES
 from proxy.config.schema import Config
-from proxy.exchange.call import Route, choose_route, find_credentials_for, is_counted, is_text_only
+from proxy.exchange.attempts.call import Route, choose_route, find_credentials_for, is_counted, is_text_only
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from proxy.wire.dialects import read_request
 from rules.conversation import Message

@@ -12,8 +12,8 @@ from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError, add_cleaned, describe_excess, write_cost
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.call import Call, Route, find_credentials_for, settle_mode
-from proxy.exchange.choose_summary import Chosen, choose_text, find_text, name_summary
+from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
+from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import (

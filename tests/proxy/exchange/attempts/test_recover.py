@@ -15,9 +15,9 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
 from proxy.compaction.tokenizers.exact import load_encoding
-from proxy.exchange.compact import Attempt
+from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.recover import learn_from_retry, recover
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind

@@ -9,7 +9,7 @@ from math import ceil
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
-from proxy.exchange.call import Call, place
+from proxy.exchange.attempts.call import Call, place
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.report import Phases
 from proxy.exchange.services import Services

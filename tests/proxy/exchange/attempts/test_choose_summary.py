@@ -13,8 +13,8 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import completion, hold_summaries
 
 from proxy.compaction.compactor import Planned
-from proxy.exchange.call import Call
-from proxy.exchange.choose_summary import Chosen, choose_summariser, choose_text, write_ahead
+from proxy.exchange.attempts.call import Call
+from proxy.exchange.attempts.choose_summary import Chosen, choose_summariser, choose_text, write_ahead
 from proxy.exchange.report import Phases
 from proxy.state.models.lessons import Lesson
 from proxy.state.summaries.sliding import SUMMARIES

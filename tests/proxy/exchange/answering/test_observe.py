@@ -7,8 +7,8 @@ import pytest
 from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_session
 from upstreams.recording import completion
 
-from proxy.exchange.compact import Attempt
-from proxy.exchange.observe import count_answer, observe
+from proxy.exchange.answering.observe import count_answer, observe
+from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered
 from proxy.state.models.calibration import URGENT_SAMPLES
 from proxy.state.models.facts import Known
