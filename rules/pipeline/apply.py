@@ -60,7 +60,8 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
     start = window.cut.at if window.cut else 0
     current = plan.conversation
     with _take_state(states, name_state(current.messages, policy, work)) as state:
-        start = max(start, count_leading(current.messages))
+        leading = count_leading(current.messages)
+        start = max(start, leading)
         if window.prune_stop > start:
             known = None if state is None else state.pruned
             loops = Loops(window.spared, window.unfit)
@@ -76,7 +77,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             decisions += deduped.decisions
             current = deduped.conversation
         if window.images.at or window.cut is not None:
-            without = remove_images(current, window.without_images)
+            without = remove_images(current, (index for index in window.without_images if index >= leading))
             decisions += without.decisions
             current = without.conversation
         before = current

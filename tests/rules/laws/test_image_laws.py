@@ -228,7 +228,8 @@ def test_a_message_of_too_many_images_fits(number: int, words: int, *, in_task: 
     planned, outcome = run(messages)
     images = forwarded_images(outcome)
     assert outcome.conversation.tokens <= planned.hard_limit
-    fits = planned.original.tokens <= planned.limit
+    # The head counts rounded up to a sixteenth of the limit, so just below the limit images may be removed.
+    fits = planned.original.tokens <= planned.limit * 15 // 16
     assert len(images) == number if fits else len(images) >= min(number, 8)
     assert [part.is_removed for part in outcome.conversation.messages[-1].media] == sorted(
         (part.is_removed for part in outcome.conversation.messages[-1].media), reverse=True

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
+    IMAGE,
     KeptStates,
     assistant,
     broken_transcripts,
@@ -42,6 +43,13 @@ def pairs(messages: tuple[Message, ...]) -> tuple[list[str], list[str]]:
     """The ids of the calls, and those that are answered."""
     calls = [one.id for message in messages for one in message.tool_calls]
     return sorted(calls), sorted(message.answers for message in messages if message.answers is not None)
+
+
+def test_images_before_the_message_that_keeps_them_stay() -> None:
+    """Images after it may be removed."""
+    shown = user("Look.", IMAGE)
+    before = conversation(shown, MEMO, user("Go on."), *session(11, result_tokens=205), user("And now?"))
+    assert forward(before).conversation.messages[0] == shown
 
 
 @given(earlier=valid_transcripts(8), steps=st.integers(0, 60), size=st.integers(10, 400))
