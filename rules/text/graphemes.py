@@ -15,7 +15,10 @@ cluster ends; `_is_boundary` relies on this."""
 
 
 def floor_boundary(text: str, at: int, lowest: int = 0) -> int:
-    """The last boundary in [lowest, at]; `at` itself if there is none, as in a hostile run of combining marks."""
+    """The last boundary in (lowest, at]; `at` itself if there is none, as in a hostile run of combining marks.
+
+    So a caller that goes on from `lowest` always advances.
+    """
     first = max(at - LOOK_BEHIND_CHARS, 0)
     near = text[first : at + 1]
     places = range(at, max(lowest, first - 1), -1)

@@ -66,8 +66,8 @@ def test_the_nearest_boundary_is_found(characters: list[str], at: int) -> None:
     at = min(at, len(text))
     places = {place for place in range(len(text) + 1) if is_boundary(text, place)}
     assert places == boundaries(characters)
-    assert floor_boundary(text, at) == max(place for place in places if place <= at)
-    assert ceil_boundary(text, at, len(text)) == min(place for place in places if place >= at)
+    assert floor_boundary(text, at) == max((place for place in places if 0 < place <= at), default=at)
+    assert ceil_boundary(text, at, len(text)) == min((place for place in places if at <= place < len(text)), default=at)
 
 
 def test_a_run_of_marks_is_cut_anywhere() -> None:

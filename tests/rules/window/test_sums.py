@@ -71,7 +71,7 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
     assert sums.behind(stop, start) == sum(tokens[stop:])
 
 
-@given(messages=transcripts(), tokens=st.integers(0, 4000))
+@given(messages=valid_transcripts(), tokens=st.integers(0, 4000))
 def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], tokens: int) -> None:
     """It is the oldest one after which at most that much stays, or the open one if even that is too long."""
     messages = (user(), *messages)

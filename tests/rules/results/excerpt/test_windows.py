@@ -98,14 +98,15 @@ def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
     assert tell_large_kind("x" * 3_000_000, 400) is LOG
 
 
-@given(
-    st.lists(
-        st.sampled_from(["a\n", "error: b\n", "\n", "x" * 90 + "\n", "漢字\n", "warning: c", "\n\n"]), max_size=200
-    )
-)
+LONG = "x" * 90 + "\n"
+
+
+@given(st.lists(st.sampled_from(["a\n", "error: b\n", "\n", LONG, "漢字\n", "warning: c", "\n\n"]), max_size=200))
 def test_the_markers_of_a_large_text_are_true(pieces: list[str]) -> None:
     """They name the missing lines and tokens, also across windows. The excerpt is never longer than the text."""
-    text = "".join(pieces) * 2
+    # A long line is its number, repeated: the place of a part of it can then be found.
+    numbered = (f"{number:03d}" * 30 + "\n" if piece == LONG else piece for number, piece in enumerate(pieces * 2))
+    text = "".join(numbered)
     with mock.patch.multiple(windows, LARGE_CHARS=100, LARGE_LINES=20):
         short = shorten_text(text, 80, count)
         assert short == shorten_text(text, 80, count)
