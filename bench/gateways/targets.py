@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.gateways.configurations import LITELLM, NGINX, TENSORZERO, write_configuration
-from bench.harness.servers import HOST, TRIMTAB, find_free_port
+from bench.harness.servers import HOST, PRICES, TRIMTAB, find_free_port
 from bench.peers.environments import OFFLINE, MissingPeerError, find_program
 
 CHAT = "/v1/chat/completions"
@@ -122,7 +122,7 @@ def _make_trimtab(*settings: str) -> Prepare:
     def prepare(place: Surroundings) -> Launch:
         port = find_free_port()
         where = ("serve", "--listen", f"{HOST}:{port}", "--upstream", f"{place.upstream}/v1")
-        options = (part for setting in ("store=memory", *settings) for part in ("--set", setting))
+        options = (part for setting in ("store=memory", PRICES, *settings) for part in ("--set", setting))
         return Launch((*TRIMTAB, *where, *options), port, {"XDG_DATA_HOME": str(place.folder)})
 
     return prepare

@@ -24,6 +24,9 @@ _DATA_DIRECTORY = tempfile.TemporaryDirectory(prefix="trimtab-bench-")
 """Its own store, not the user's: summaries that one run has paid for must not be free in the next."""
 _READY_REQUEST = b"GET /trimtab/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
+PRICES = "prices={input: 1, cached_input: 0.1, output: 4}"
+"""The upstreams here are local, so trimtab would price tokens by time. Source: usual ratios of list prices."""
+
 
 def find_free_port() -> int:
     """A port on which nothing listens at this moment."""
@@ -36,8 +39,11 @@ def find_free_port() -> int:
 def start_proxy(
     port: int, *options: str, program: Sequence[str] = TRIMTAB, log: int | BinaryIO = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """`trimtab serve` on a port, not ready yet. Its log goes to `log`; TRIMTAB_* variables are not passed on."""
-    command = [*program, "serve", "--listen", f"{HOST}:{port}", *options]
+    """`trimtab serve` on a port, not ready yet. Its log goes to `log`; TRIMTAB_* variables are not passed on.
+
+    Its prices are PRICES, unless an option sets others.
+    """
+    command = [*program, "serve", "--listen", f"{HOST}:{port}", "--set", PRICES, *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     environment["XDG_DATA_HOME"] = _DATA_DIRECTORY.name
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)

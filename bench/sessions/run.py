@@ -73,6 +73,9 @@ class Bench:
                 f"defaults.context_window={window.tokens}",
                 f"defaults.completion_reserve={window.reserve_tokens}",
                 f"store={store}",
+                f"prices.input={self.prices.input}",
+                f"prices.cached_input={self.prices.cached_input}",
+                f"prices.output={self.prices.output}",
             )
             start = make_trimtab((*own, *self.arguments.settings))
             return uvloop.run(replay_through(start, self.sessions, self.options))

@@ -12,11 +12,12 @@ from pydantic import Field, field_validator
 
 from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
+from proxy.config.policies.prices import AutoPrices
+from proxy.config.policies.prices import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from proxy.config.policies.tools import Section
 from proxy.config.sections.compaction import CompactionConfig as CompactionConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import MIN_MEMORY_BYTES as MIN_MEMORY_BYTES  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import LimitsConfig as LimitsConfig  # noqa: PLC0414 - for the shell
-from proxy.config.sections.prices import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.upstream import NamedUpstreams
 from proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
 from proxy.config.values import (
@@ -158,10 +159,12 @@ class Config(Section):
         gt=0,
         description="The time in seconds after which an unused summary is deleted. The default is 7 days.",
     )
-    prices: PricesConfig = Field(
-        PricesConfig(),
-        description="What tokens cost relative to each other. The prices decide when a cut pays for the prompt cache "
-        "that it breaks. Wrong prices only affect cost, never correctness.",
+    prices: AutoPrices = Field(
+        "auto",
+        examples=[{"input": 1.25, "cached_input": 0.125, "output": 10, "unit": "usd"}],
+        description="What tokens cost. The prices decide when a cut pays for the prompt cache that it breaks. Wrong "
+        "prices only affect cost, never correctness. auto: the prices of the catalogue for the upstream and the model; "
+        "for a server on this machine or in a private network, the time that tokens take.",
     )
     limits: LimitsConfig = Field(
         LimitsConfig(), description="Limits on sizes, on concurrent requests, on memory, and on times."
@@ -235,6 +238,15 @@ class Config(Section):
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         return tuple(self.upstream_for(name) for name in sorted(names, key=str))
+
+    def list_base_urls(self) -> tuple[str, ...]:
+        """The URLs of all upstreams."""
+        return self.upstream.base_url, *(upstream.base_url for upstream in self.upstreams.values())
+
+    def prices_for(self, policy: PolicyConfig, upstream: UpstreamConfig) -> Literal["auto"] | PricesConfig:
+        """The prices of this policy at this upstream: the policy's own, else the upstream's, else those at the top."""
+        own = upstream.prices if policy.prices is None else policy.prices
+        return self.prices if own is None else own
 
     @property
     def routes_by_model(self) -> bool:

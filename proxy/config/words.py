@@ -55,8 +55,10 @@ class Slot:
 
     @property
     def section(self) -> type[BaseModel] | None:
-        """The model, if the value is a section."""
-        return self.kind if isinstance(self.kind, type) and issubclass(self.kind, BaseModel) else None
+        """The model, if the value is a section or may be one."""
+        is_union = get_origin(self.kind) in {Union, types.UnionType}
+        kinds = get_args(self.kind) if is_union else (self.kind,)
+        return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
     @property
     def is_mapping(self) -> bool:

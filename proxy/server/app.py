@@ -81,9 +81,9 @@ async def run_proxy(
         async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
             current = Current(replace(services, codecs=by_ending(codecs)))
             async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
-                base_urls = tuple(upstream.base_url for upstream in config.discovered_upstreams())
                 # In a thread: loading is slow, and the catalogue is not needed at the start.
-                catalogue = asyncio.get_running_loop().run_in_executor(None, load_catalogue, base_urls)
+                loop = asyncio.get_running_loop()
+                catalogue = loop.run_in_executor(None, load_catalogue, config.list_base_urls())
                 for upstream in config.discovered_upstreams():
                     services.models.seek_windows(upstream)
                 yield Proxy(url, (pages_url or url) + config.metrics_path, current)

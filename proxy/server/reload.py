@@ -123,5 +123,5 @@ def _read(load: Callable[[], Config]) -> Config | ConfigError:
         config = load()
     except ConfigError as error:
         return error
-    load_catalogue(tuple(upstream.base_url for upstream in config.discovered_upstreams()))
+    load_catalogue(config.list_base_urls())
     return config

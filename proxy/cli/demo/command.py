@@ -12,13 +12,18 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from proxy.cli.demo.replay import WINDOW_TOKENS, Replay, replay_session, run_stage
+from proxy.cli.demo.replay import (
+    CACHED_INPUT_PRICE,
+    INPUT_PRICE,
+    OUTPUT_PRICE,
+    WINDOW_TOKENS,
+    Replay,
+    replay_session,
+    run_stage,
+)
 from proxy.cli.demo.session import MODEL, make_session
 from proxy.cli.demo.upstream import Cost
 from proxy.telemetry.logs import configure_log
-
-CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
-"""Prices of a cached prompt token, an uncached one and a completion token. Source: usual ratios of list prices."""
 
 
 async def run_demo(*, keep: bool) -> None:

@@ -27,6 +27,10 @@ RESERVE_TOKENS = 4_000
 
 _RULE = re.compile(r"([a-z_]+);saved=")
 _OVERHEAD_MS = re.compile(r"\btrimtab;dur=([\d.]+)")
+CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
+"""Prices of a cached prompt token, an uncached one and a completion token. Source: usual ratios of list prices."""
+PRICES = f"prices={{input: {INPUT_PRICE}, cached_input: {CACHED_INPUT_PRICE}, output: {OUTPUT_PRICE}}}"
+"""The setting for them. The upstream is local, but the demo shows what a session costs at a provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ async def run_stage(
     window = f"defaults={{context_window: {WINDOW_TOKENS}, completion_reserve: {RESERVE_TOKENS}}}"
     server = web.Server(upstream.handle, access_log=None)
     async with listen_at(server, "127.0.0.1:0") as (_, upstream_url):
-        settings = (f"upstream.base_url={upstream_url}/v1", "listen=127.0.0.1:0", "store=memory", window)
+        settings = (f"upstream.base_url={upstream_url}/v1", "listen=127.0.0.1:0", "store=memory", window, PRICES)
         config = load_config(settings=settings, environment={})
         async with run_proxy(config, log, compactors) as proxy:
             yield proxy.url, upstream

@@ -23,6 +23,7 @@ from proxy.cli.doctor.checks import (
     find_bare_credentials,
 )
 from proxy.cli.doctor.environment import find_unknown_names
+from proxy.cli.doctor.prices import ModelPrices, check_prices, list_rows, make_table
 from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
 from proxy.config.schema import Config, UpstreamConfig
@@ -51,6 +52,7 @@ class ModelFinding:
     token_ratio: the model's own tokens for one token of `vocabulary`.
     ratio_from: calibrated, exact, expected or characters.
     learned: what was learned about the model; first for this client, then for all.
+    prices: what its tokens cost.
     """
 
     model: str
@@ -62,6 +64,7 @@ class ModelFinding:
     token_ratio: float
     ratio_from: str
     learned: tuple[dict[str, object], ...] = ()
+    prices: ModelPrices | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,12 @@ class Report:
             counted = (one.vocabulary, f"{one.token_ratio:g}", one.ratio_from)
             learned = "; ".join(map(_tell, one.learned))
             table.add_row(*map(_show, (one.model, one.mode, *window, *counted, one.upstream, learned)))
-        if self.models:
-            console.print(table)
+        prices = make_table()
+        for cells in (cells for one in self.models if one.prices for cells in list_rows(one.model, one.prices)):
+            prices.add_row(*map(_show, cells))
+        for filled in (table, prices):
+            if filled.row_count:
+                console.print(filled)
         if self.unlisted:
             console.print(f"and {self.unlisted} more that upstreams list; report one with --model")
 
@@ -147,6 +154,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         await client.close()
     system = (check_workers(config), check_open_files(config))
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
+    findings += [check_prices(config, ((one.model, one.prices) for one in described))]
     findings += [*find_bare_credentials(config), *find_unknown_names(), *_judge_windows(described), *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
@@ -219,7 +227,7 @@ async def _describe(
     known = combine(recall(own), recall(of_all))
     told = answers[_tell_apart(config.upstream_for(settings.upstream))].windows.find(model)
     facts = await asyncio.to_thread(complete, name, replace(known, window_tokens=told or known.window_tokens))
-    view = ModelView.of(config, settings, name, facts)
+    view = await asyncio.to_thread(ModelView.of, config, settings, name, facts)
     vocabulary = compactors.name_vocabulary(settings, model)
     return ModelFinding(
         model,
@@ -234,6 +242,7 @@ async def _describe(
             item.describe(time.time())
             for item in (*list_learned(own, for_all=False), *list_learned(of_all, for_all=True))
         ),
+        ModelPrices.of(view.price_list),
     )
 
 

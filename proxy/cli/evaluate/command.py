@@ -138,7 +138,7 @@ def _evaluate(config: Config, options: Options, data: bytes, given: Given, spent
         setup = prepare(config, options, view, session, compactor)
         items = setup.estimate(setup.make_arms({}))
         _check(setup)
-        print_price(console, items, config.prices)
+        print_price(console, items, view.price_list)
         _ask_to_go_on(is_agreed=given["yes"])
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("asking", total=add_up(items).calls)

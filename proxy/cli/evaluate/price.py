@@ -1,14 +1,16 @@
 """The cost of an evaluation: the estimate before a model is asked, and the real cost afterwards.
 
 Law: tokens are the model's own, as far as its ratio is known. A completion counts with its maximum length. Dollars are
-named only if the catalogue knows the price of this model at this upstream.
+named only if the price of this model at this upstream is known in dollars.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proxy.config.schema import PricesConfig
-from proxy.state.catalogue.providers import is_local
+from proxy.state.catalogue.prices import PriceList
+
+MILLION = 1_000_000
+"""Source: prices in dollars are those of a million tokens."""
 
 
 @dataclass(slots=True)
@@ -25,9 +27,9 @@ class Tokens:
         self.prompt += prompt
         self.completion += completion
 
-    def weigh(self, prices: PricesConfig) -> int:
+    def weigh(self, prices: PriceList) -> int:
         """The cost in units of one uncached prompt token, at these prices."""
-        return round(self.prompt + self.completion * prices.output / prices.input)
+        return round(self.prompt + self.completion * prices.to_ratios().output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,12 @@ class Item:
     """The most that one kind of call costs.
 
     what: summaries, questions, answers or grades.
-    model, base_url: the model that is called, and its upstream.
+    model, prices: the model that is called, and what its tokens cost.
     """
 
     what: str
     model: str
-    base_url: str
+    prices: PriceList
     tokens: Tokens
 
 
@@ -60,14 +62,8 @@ def find_dollars(items: Iterable[Item]) -> float | None:
 
 
 def _find_price(item: Item) -> float | None:
-    if is_local(item.base_url):
+    if not item.prices.is_in_dollars:
         return None
-    from genai_prices import Usage, calc_price  # noqa: PLC0415 - slow, and not needed for local servers
-
-    # The price of one call, times the calls: prices may depend on the length of a prompt.
-    calls = item.tokens.calls
-    usage = Usage(input_tokens=item.tokens.prompt // calls, output_tokens=item.tokens.completion // calls)
-    try:
-        return float(calc_price(usage, item.model, provider_api_url=item.base_url).total_price) * calls
-    except LookupError:
-        return None
+    tokens = item.tokens
+    tier = item.prices.at(tokens.prompt // tokens.calls)
+    return (tokens.prompt * tier.input + tokens.completion * tier.output) / MILLION

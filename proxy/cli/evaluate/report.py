@@ -15,7 +15,7 @@ from rich.text import Text
 from proxy.cli.evaluate.exam import ExamQuestion
 from proxy.cli.evaluate.price import Item, Tokens, add_up, find_dollars
 from proxy.cli.evaluate.protocol import ArmResult
-from proxy.config.schema import PricesConfig
+from proxy.state.catalogue.prices import PriceList, PriceSource
 from proxy.telemetry.logs import escape
 
 
@@ -102,8 +102,11 @@ def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
     return {**described, "answers": [asdict(one) for one in arm.answered]} if details else described
 
 
-def print_price(console: Console, items: Sequence[Item], prices: PricesConfig) -> None:
-    """Print what will be asked, and what it costs if every completion has its maximum length."""
+def print_price(console: Console, items: Sequence[Item], prices: PriceList) -> None:
+    """Print what will be asked, and what it costs if every completion has its maximum length.
+
+    prices: those of the model that is evaluated.
+    """
     table = Table("what", "model", title="What will be asked", title_justify="left")
     for name in ("calls", "prompt tokens", "completion tokens"):
         table.add_column(name, justify="right")
@@ -114,14 +117,21 @@ def print_price(console: Console, items: Sequence[Item], prices: PricesConfig) -
     table.add_section()
     table.add_row("all", "", *_row(everything))
     console.print(table)
-    ratios = f"input {prices.input:g}, output {prices.output:g}"
-    console.print(
-        f"This costs as much as {everything.weigh(prices):,} prompt tokens at the configured prices ({ratios})."
-    )
+    ratios = f"input 1, output {prices.to_ratios().output:g}"
+    whose = f"{_WHOSE[prices.source]} ({ratios})"
+    console.print(f"This costs as much as {everything.weigh(prices):,} prompt tokens at {whose}.")
     dollars = find_dollars(items)
     if dollars is not None:
-        console.print(f"About ${dollars:.2f} at list price; less if the upstream's prompt cache helps.")
+        console.print(f"About ${dollars:.2f} at these prices; less if the upstream's prompt cache helps.")
     console.print("It costs more if a model thinks before it answers, or refuses a question at first.")
+
+
+_WHOSE = {
+    PriceSource.CONFIGURED: "the configured prices",
+    PriceSource.CATALOGUE: "the catalogue's prices",
+    PriceSource.LOCAL: "the prices of a local server",
+    PriceSource.DEFAULT: "the default prices",
+}
 
 
 def tell_tokens(tokens: Tokens) -> str:

@@ -22,6 +22,7 @@ from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.attempts.choose_summary import find_question_tokens
 from proxy.http.client import UpstreamClient, target_url
 from proxy.http.headers import Headers, request_headers, write_key
+from proxy.state.catalogue.prices import PriceList, find_price_list
 from proxy.state.models.discovery import discover
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.model_policy import ModelView, name_model
@@ -81,6 +82,10 @@ class Setup:
         url = target_url(upstream, DEFAULT.path, is_api=True)
         return Server(upstream, url, model, show_key(upstream, self.options.key))
 
+    def find_prices(self, model: str, upstream: UpstreamConfig) -> PriceList:
+        """What the tokens of a model at an upstream cost."""
+        return find_price_list(self.config, self.config.policy_for(model), model, upstream)
+
     @property
     def original_tokens(self) -> int:
         """Size of the whole session in the model's own tokens."""
@@ -120,10 +125,10 @@ class Setup:
                 grades.add(number * GRADE_PROMPT_TOKENS, number * exam.GRADE_TOKENS, number)
         model, judge = self.find_server(self.model), self.find_server(self.options.judge or self.model)
         return [
-            Item("summaries", summariser.model, summariser.upstream.base_url, summaries),
-            Item("questions", model.model, model.upstream.base_url, making),
-            Item("answers", model.model, model.upstream.base_url, answers),
-            Item("grades", judge.model, judge.upstream.base_url, grades),
+            Item("summaries", summariser.model, self.find_prices(summariser.model, summariser.upstream), summaries),
+            Item("questions", model.model, self.find_prices(model.model, model.upstream), making),
+            Item("answers", model.model, self.find_prices(model.model, model.upstream), answers),
+            Item("grades", judge.model, self.find_prices(judge.model, judge.upstream), grades),
         ]
 
     def find_summariser(self) -> Summariser:

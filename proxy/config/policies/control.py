@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from proxy.config.policies.prices import AutoPrices
 from proxy.config.policies.tools import Section
 from proxy.config.values import NameGlob, OptionalName
 
@@ -27,6 +28,12 @@ class ControlConfig(Section):
         examples=["observe"],
         description="The mode of these requests: enforce, observe or off, as in the key mode at the top. A profile "
         "never does more than the mode that the matching entry of models sets. null: the value of the key at the top.",
+    )
+    prices: AutoPrices | None = Field(
+        None,
+        examples=[{"cached_input": 0.02, "output": 1.5}],
+        description="What tokens cost, as in the key prices at the top. auto: the catalogue's prices. null: those of "
+        "the upstream.",
     )
     observe_share: float = Field(
         0.0,

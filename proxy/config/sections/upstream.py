@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
 from proxy.config.network.providers import Provider, find_provider
+from proxy.config.policies.prices import AutoPrices
 from proxy.config.policies.tools import Section
 from proxy.config.values import (
     AuthoritiesFile,
@@ -56,6 +57,12 @@ class UpstreamConfig(Section):
         "auto",
         description="Whether to remove the text that Claude Code puts first into its system prompt and changes in each "
         "request, so that no prompt cache of another provider fits. auto: yes, except for Anthropic's own servers.",
+    )
+    prices: AutoPrices | None = Field(
+        None,
+        examples=[{"cached_input": 0.5}],
+        description="What tokens cost at this server, as in the key prices at the top. auto: the catalogue's prices. "
+        "null: those at the top.",
     )
     connect_timeout_seconds: float = Field(
         10.0, gt=0, description="The longest time in seconds to open a connection to the server."

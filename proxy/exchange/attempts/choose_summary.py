@@ -229,8 +229,9 @@ def _view_other(services: Services, call: Call) -> ModelView:
     config, settings = services.config, call.route.settings
     asked = config.policy_for(settings.summary.model) if settings.summary.model else settings
     upstream = settings.upstream if settings.summary.upstream is None else settings.summary.upstream
+    server = config.upstream_for(upstream)
     name = replace(
         name_model(config, asked, settings.summary.model or call.route.target.model, call.arrival.tenant),
-        base_url=config.upstream_for(upstream).base_url,
+        base_url=server.base_url,
     )
-    return ModelView.of(config, asked, name, services.models.recall(name))
+    return ModelView.of(config, asked, name, services.models.recall(name), server)

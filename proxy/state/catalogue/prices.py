@@ -1,15 +1,37 @@
 """What a model's tokens cost.
 
 Law: prices are those of one token. In dollars they are per million tokens; else only the ratios between them count.
+The same question has the same answer while the process lives: the catalogue's prices are those of its first look-up's
+day.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from decimal import Decimal
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config, PricesConfig
+from proxy.config.schema import Config, PricesConfig, UpstreamConfig
+from proxy.state.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
 from rules.policy import Prices
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
+
+    _Price = Decimal | TieredPrices | None
+
+LOCAL_OUTPUT = 10.0
+"""How many times longer a completion token takes than a prompt token on a server of the user's own. Chosen: about that
+of a small machine, an Apple M4 with Llama 3.1 8B (225 prompt tokens a second, 21 written; issue 3 of
+brand-o/normiebench). Processors are below it, and graphics cards above."""
+CLOSED = re.compile(r"chatgpt|claude|gemini|gpt-[3-9]|o[1-9](?:-|$)")
+"""Names of models that only their makers run: nobody else has the weights. A private server that has them is a gateway,
+so what its tokens cost is not time. Source: the models that OpenAI, Anthropic and Google list without weights."""
 
 
 class PriceSource(StrEnum):
@@ -43,11 +65,13 @@ class PriceList:
 
     tiers: by the length of the prompt, the shortest first. All tokens of a prompt cost what its tier says.
     is_in_dollars: whether the prices are US dollars for a million tokens. Else money cannot be told from them.
+    entry: the catalogue's entry, PROVIDER/MODEL; empty if the prices are from elsewhere.
     """
 
     tiers: tuple[PriceTier, ...]
     source: PriceSource
     is_in_dollars: bool = False
+    entry: str = ""
 
     def at(self, prompt_tokens: int) -> PriceTier:
         """The prices of a prompt of this length."""
@@ -61,13 +85,117 @@ class PriceList:
         return Prices(1.0, tier.cached_input / tier.input, tier.output / tier.input, tier.cache_write / tier.input)
 
 
-def find_price_list(config: Config, settings: PolicyConfig, model: str) -> PriceList:
-    """The prices of a model with these settings. The same object for the same prices."""
-    del settings, model  # the configuration has one list of prices for all models
-    return _read(config.prices)
+LOCAL = PriceList((PriceTier(0, 1.0, 0.0, 1.0, LOCAL_OUTPUT),), PriceSource.LOCAL)
+"""The prices of a server of the user's own: the time that a token takes. Reading the cache takes none."""
+_USUAL = Prices()
+DEFAULT = PriceList(
+    (PriceTier(0, _USUAL.input, _USUAL.cached_input, _USUAL.cache_write, _USUAL.output),), PriceSource.DEFAULT
+)
+"""The prices of a model about which nothing is known."""
+
+
+def find_price_list(
+    config: Config, settings: PolicyConfig, model: str, upstream: UpstreamConfig | None = None
+) -> PriceList:
+    """The prices of a model with these settings. The same object for the same prices.
+
+    They are configured, else the catalogue's, else those of a server of the user's own, else the defaults.
+
+    upstream: the one to ask; None for that of the settings.
+
+    Thread-safe. Loads the catalogue if necessary.
+    """
+    upstream = upstream or config.upstream_for(settings.upstream)
+    prices = config.prices_for(settings, upstream)
+    return find_listed(upstream.base_url, model) if prices == "auto" else _read(prices)
+
+
+@lru_cache(KEPT_ANSWERS)
+def find_listed(base_url: str, model: str) -> PriceList:
+    """The prices of an upstream's model that are known without any configuration.
+
+    If the catalogue knows the upstream by its URL, they are its list prices in dollars. For any other public upstream,
+    they are the list prices of the model's maker; only their ratios count then, because others set their own prices.
+    """
+    name = model.rpartition("/")[2].lower()  # gateways write maker/model
+    if is_local(base_url):
+        return DEFAULT if CLOSED.match(name) else LOCAL
+    if len(model) > MAX_NAME_CHARS:
+        return DEFAULT
+    host = find_host(base_url)
+    if host is not None:
+        return _find_at((host,), model, is_in_dollars=True) or DEFAULT
+    makers = [one for one in load_providers() if one.model_match is not None and one.model_match.is_match(name)]
+    return _find_at(makers, name, is_in_dollars=False) or DEFAULT
+
+
+def describe_catalogue() -> str:
+    """The catalogue and its version, which is all that it says of its age."""
+    return f"genai-prices {version('genai-prices')}"
 
 
 @lru_cache(64)
 def _read(prices: PricesConfig) -> PriceList:
-    tier = PriceTier(0, prices.input, prices.cached_input, prices.input, prices.output)
-    return PriceList((tier,), PriceSource.CONFIGURED)
+    cache_write = prices.input if prices.cache_write is None else prices.cache_write
+    tier = PriceTier(0, prices.input, prices.cached_input, cache_write, prices.output)
+    return PriceList((tier,), PriceSource.CONFIGURED, is_in_dollars=prices.unit == "usd")
+
+
+def _find_at(providers: "Sequence[Provider]", model: str, *, is_in_dollars: bool) -> PriceList | None:
+    every = list(load_providers())
+    for provider in providers:
+        found = provider.find_model(model, all_providers=every)
+        tiers = () if found is None else _read_tiers(_find_prices(found))
+        if found is not None and tiers:
+            return PriceList(tiers, PriceSource.CATALOGUE, is_in_dollars, f"{provider.id}/{found.id}")
+    return None
+
+
+@cache
+def _find_today() -> datetime:
+    """Midnight (UTC) of the day of the first look-up. It stays, so that no price changes while the process lives."""
+    return datetime.combine(datetime.now(UTC).date(), time(), UTC)
+
+
+def _find_prices(model: "ModelInfo") -> "ModelPrice | None":
+    """The prices in force today. Prices for some hours of the day do not count: they would change every few hours."""
+    from genai_prices.types import ModelPrice, TimeOfDateConstraint  # noqa: PLC0415 - slow; the catalogue is loaded
+
+    if isinstance(model.prices, ModelPrice):
+        return model.prices
+    lasting = [one for one in model.prices if not isinstance(one.constraint, TimeOfDateConstraint)]
+    active = [one for one in lasting if one.constraint is None or one.constraint.active(_find_today())]
+    return next((one.prices for one in (*active[::-1], *lasting)), None)
+
+
+def _read_tiers(prices: "ModelPrice | None") -> tuple[PriceTier, ...]:
+    """The tiers of the catalogue's prices; empty without a price for the prompt or the completion."""
+    if prices is None or prices.input_mtok is None or prices.output_mtok is None:
+        return ()
+    told = (prices.input_mtok, prices.cache_read_mtok, prices.cache_write_mtok, prices.output_mtok)
+    starts = {tier.start for price in told if not isinstance(price, Decimal | None) for tier in price.tiers}
+    return tuple(_read_tier(above_tokens, *told) for above_tokens in sorted({0, *starts}))
+
+
+def _read_tier(above_tokens: int, told_input: "_Price", read: "_Price", write: "_Price", output: "_Price") -> PriceTier:
+    """One tier. A cached token costs no more than another, and one that is written no less.
+
+    In the catalogue, a lower price of writing is what storing costs in addition (Gemini at OpenRouter) or half a line
+    (MiniMax); no upstream reads a token for less because it stores it.
+    """
+    input_ = _at(told_input, above_tokens) or 0.0
+    cached, written = _at(read, above_tokens), _at(write, above_tokens)
+    return PriceTier(
+        above_tokens,
+        input_,
+        input_ if cached is None else min(cached, input_),
+        input_ if written is None else max(written, input_),
+        _at(output, above_tokens) or 0.0,
+    )
+
+
+def _at(price: "_Price", above_tokens: int) -> float | None:
+    """A price for prompts of a little more than this number of tokens, in dollars for a million tokens."""
+    if price is None or isinstance(price, Decimal):
+        return None if price is None else float(price)
+    return float(next((tier.price for tier in reversed(price.tiers) if tier.start <= above_tokens), price.base))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config
+from proxy.config.schema import Config, UpstreamConfig
 from proxy.state.catalogue.prices import PriceList, find_price_list
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.records import ModelName, name_for
@@ -40,9 +40,16 @@ class ModelView:
     price_list: PriceList
 
     @classmethod
-    def of(cls, config: Config, settings: PolicyConfig, name: ModelName, facts: Facts) -> Self:
-        """Build the view of a model from settings and facts."""
-        price_list = find_price_list(config, settings, name.model)
+    def of(
+        cls,
+        config: Config,
+        settings: PolicyConfig,
+        name: ModelName,
+        facts: Facts,
+        upstream: UpstreamConfig | None = None,
+    ) -> Self:
+        """Build the view of a model from settings and facts. `upstream`: None for that of the settings."""
+        price_list = find_price_list(config, settings, name.model, upstream)
         policy, believed_tokens = _derive_policy(settings, price_list, facts)
         return cls(name, settings, facts, policy, believed_tokens, price_list)
 
@@ -112,10 +119,11 @@ def _derive_policy(settings: PolicyConfig, prices: PriceList, facts: Facts) -> t
     if known is None or known[0] is not settings or known[1] is not prices:
         believed_tokens = settings.find_window(facts.window_tokens)
         window_tokens = facts.correct(believed_tokens, is_configured=settings.context_window != "auto")
-        policy = settings.to_policy(
-            prices.to_ratios(window_tokens), token_ratio=facts.ratio, window_tokens=window_tokens
-        )
+        policy = settings.to_policy(prices.to_ratios(), token_ratio=facts.ratio, window_tokens=window_tokens)
         corrected = replace(policy, added_tokens=facts.added_tokens)
+        # What a cut costs is decided for long prompts: the tier of the longest that are sent.
+        longest_tokens = min(corrected.model_limit_tokens(), corrected.compact_at_tokens or window_tokens)
+        corrected = replace(corrected, prices=prices.to_ratios(longest_tokens))
         if len(_POLICIES) >= MAX_POLICIES:
             _POLICIES.clear()
         known = _POLICIES[key] = settings, prices, corrected, believed_tokens

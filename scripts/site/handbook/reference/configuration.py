@@ -152,6 +152,13 @@ def _write_table(keys: list[Key]) -> str:
 def _write_row(key: Key) -> tuple[str, ...]:
     if key.keys is not None:
         kind = "a mapping" if key.slot.section or key.slot.is_mapping else "a list"
+        if key.slot.kind is not key.keys and key.slot.section:  # a text may stand for the mapping
+            return (
+                code(key.name),
+                plain(key.slot.words()),
+                code(show(key.default)),
+                f"See [{code(key.name)}](#{key.name}).",
+            )
         return code(key.name), kind, "", f"See [{code(key.name)}](#{key.name})."
     anchor = f'<a id="{key.path.replace(".*", "")}"></a>'
     default = "(required)" if key.field.is_required() else code(show(key.default))

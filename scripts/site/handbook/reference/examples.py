@@ -15,6 +15,7 @@ EXAMPLES: dict[str, Any] = {
     "store_ttl_seconds": 86_400,
     "prices.input": 2.5,
     "prices.cached_input": 0.25,
+    "prices.cache_write": 3,
     "prices.output": 10,
     "upstream.connect_timeout_seconds": 5,
     "upstream.read_timeout_seconds": 1200,

@@ -1,0 +1,89 @@
+"""Prices: the keys, their defaults, and which of several applies."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.config import find_problems
+
+from proxy.config.load import load_config
+from proxy.config.policies.prices import PricesConfig
+from proxy.config.schema import Config
+
+
+def _load(text: str = "", *settings: str, **environment: str) -> Config:
+    return load_config(text, settings=settings, environment=environment)
+
+
+def test_the_defaults() -> None:
+    """Nothing is configured. In a mapping, the cache costs a tenth, writing it nothing more, a completion four times."""
+    assert _load().prices == "auto"
+    prices = PricesConfig()
+    assert (prices.input, prices.cached_input, prices.cache_write, prices.output) == (1, 0.1, None, 4)
+    assert prices.unit == "ratio"
+
+
+def test_a_mapping_has_the_defaults_for_its_other_keys() -> None:
+    """So a file that was written when there was no `auto` means the same."""
+    assert _load("prices: {cached_input: 0.02}").prices == PricesConfig(cached_input=0.02)
+    assert _load("prices: {}").prices == PricesConfig()
+
+
+def test_single_keys_are_set_by_settings_and_variables() -> None:
+    """As in every section; the whole may be set as well."""
+    assert _load("", "prices.input=3", TRIMTAB_PRICES__OUTPUT="9").prices == PricesConfig(input=3, output=9)
+    assert _load("prices: {input: 3}", TRIMTAB_PRICES__OUTPUT="9").prices == PricesConfig(input=3, output=9)
+    assert _load("prices: {input: 3}", TRIMTAB_PRICES="auto").prices == "auto"
+    assert _load("", "prices={unit: usd}").prices == PricesConfig(unit="usd")
+    variable = {"TRIMTAB_UPSTREAM__PRICES__INPUT": "5"}
+    assert load_config(environment=variable).upstream.prices == PricesConfig(input=5)
+
+
+_TEXTS = {None: "null", "auto": "auto", 2: "{output: 2}", 3: "{output: 3}"}
+_OWN = st.sampled_from([None, "auto", 2, 3])
+
+
+@given(top=_OWN.filter(bool), at=_OWN, default=_OWN, entry=_OWN)
+def test_a_policy_wins_over_its_upstream_and_that_over_the_top(
+    top: str | int, at: str | int | None, default: str | int | None, entry: str | int | None
+) -> None:
+    """Null is no price. An entry that says null takes away what the defaults say."""
+    config = _load(
+        f"{{prices: {_TEXTS[top]}, upstreams: {{u: {{base_url: 'http://u/v1', prices: {_TEXTS[at]}}}}},"
+        f" defaults: {{upstream: u, prices: {_TEXTS[default]}}},"
+        f" models: [{{match: m, prices: {_TEXTS[entry]}}}, {{match: n}}]}}"
+    )
+    for model, own in (("m", entry), ("n", default), ("o", default)):
+        settings = config.policy_for(model)
+        prices = config.prices_for(settings, config.upstream_for(settings.upstream))
+        expected = next(one for one in (own, at, top) if one is not None)
+        assert (prices if prices == "auto" else prices.output) == expected
+    assert config.prices_for(config.defaults.model_copy(update={"prices": None}), config.upstream) == config.prices
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("prices: autoo", "prices (line 1): must be auto, or a mapping of prices"),
+        ("prices: 3", "prices (line 1): must be auto, or a mapping of prices"),
+        ("prices: [1]", "prices (line 1): must be auto, or a mapping of prices"),
+        ("prices: {imput: 3}", "prices.imput (line 1): unknown key; did you mean input?"),
+        ("prices: {input: 0}", "prices.input (line 1): 0 must be a number, above 0"),
+        ("prices: {unit: eur}", "prices.unit (line 1): 'eur' must be ratio or usd"),
+        ("upstream: {prices: {output: x}}", "upstream.prices.output (line 1): 'x' must be a number, 0 or more"),
+        ("defaults: {prices: true}", "defaults.prices (line 1): must be auto, or a mapping of prices, or null"),
+        (
+            "models: [{match: a, prices: {cache_write: -1}}]",
+            "models[0].prices.cache_write (line 1): -1 must be a number, 0 or more, or null",
+        ),
+    ],
+)
+def test_a_wrong_price_is_said_in_plain_words(text: str, expected: str) -> None:
+    """With its place, and once."""
+    assert find_problems(text) == [expected]
+
+
+def test_a_single_key_cannot_be_set_over_a_text() -> None:
+    """The file says `auto`; the mapping must be set as a whole."""
+    assert find_problems("prices: auto", TRIMTAB_PRICES__INPUT="2") == [
+        "TRIMTAB_PRICES__INPUT: prices is not a section in the file"
+    ]
