@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from proxy.http.errors import ProxyError
 from proxy.telemetry.metrics import Metrics
+from proxy.wire.answers.usage import Usage
 
 Form = Literal["inline", "transcript"]
 Result = Literal["written", "rejected", "empty", "refused", "failed", "timed_out", "cancelled"]
@@ -46,6 +47,8 @@ class SummaryCalls:
             status=call.status,
             prompt_tokens=call.prompt_tokens,
             completion_tokens=call.completion_tokens,
+            cached_tokens=call.usage.cached_tokens,
+            written_tokens=call.usage.written_tokens,
             seconds=round(seconds, 3),
         )
 
@@ -71,6 +74,7 @@ class SummaryCall:
     """Context manager for one call: it is recorded however it ends. The caller sets the figures.
 
     model: the metrics' label. prompt_tokens: our count, until the upstream reports its own.
+    usage: the tokens as the upstream reports them, also those of its prompt cache; all None before the answer.
     """
 
     def __init__(self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int) -> None:
@@ -79,6 +83,7 @@ class SummaryCall:
         self.form = form
         self.prompt_tokens = prompt_tokens
         self.completion_tokens = 0
+        self.usage = Usage()
         self.status: int | None = None
         self.result: Result = "written"
         self.reason: str | None = None
