@@ -16,9 +16,9 @@ MAX_BYTES = 8 * 1024 * 1024  # chosen: some hundred sessions of a thousand messa
 MAX_NEWEST_BYTES = 1024 * 1024  # chosen: some three thousand sessions
 FINGERPRINT_BYTES = 40  # an int of 64 bits in a tuple, in CPython
 SENT_BYTES = 200
-"""What is kept of a request beside its fingerprints: a tuple, two floats and two ints. Measured with CPython 3.12."""
+"""What is kept of a request beside its fingerprints: two tuples, a float and two ints. An estimate for CPython."""
 HASH_BYTES = 80
-"""A hash of 32 bytes as an object. Measured with CPython 3.12."""
+"""A hash of 32 bytes as an object: 65 bytes in CPython, rounded up to its blocks."""
 MAX_NEW_MESSAGES = 1000
 """Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
 

@@ -297,8 +297,8 @@ COUNTS = st.none() | st.integers(-1, 3000) | st.sampled_from([BIG, BIG + 1, 2**7
 DETAILS = ("cached_tokens", READ, "cache_write_tokens", "cache_creation_tokens", CREATED)
 TOLD = st.dictionaries(
     st.sampled_from(
-        ["prompt_tokens", "input_tokens", READ, CREATED, "cached_tokens", "prompt_cache_hit_tokens"]
-        + ["prompt_cache_miss_tokens", "cached_prompt_text_tokens", "completion_tokens"]
+        "prompt_tokens input_tokens completion_tokens cached_tokens cached_prompt_text_tokens prompt_cache_hit_tokens "
+        f"prompt_cache_miss_tokens {READ} {CREATED}".split()
     ),
     COUNTS,
 )
