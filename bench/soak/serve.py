@@ -20,4 +20,5 @@ if __name__ == "__main__":
     exact.MEMO_BYTES //= SHARE
     exact.LARGE_MEMO_BYTES //= SHARE
     prefix_watch.MAX_BYTES //= SHARE
+    prefix_watch.MAX_NEWEST_BYTES //= SHARE
     main()

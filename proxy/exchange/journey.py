@@ -7,6 +7,7 @@ write to it.
 import time
 from dataclasses import dataclass, field
 
+from proxy.exchange.answering.observe import Observed
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.early_answer import Opening
@@ -19,6 +20,7 @@ from rules.tokens.sections import Sections
 
 MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
 _NO_TARGET, _NO_ATTEMPT, _NOTHING_ANSWERED = Target(""), Attempt("aborted"), Answered()
+_NOTHING_OBSERVED = Observed()
 _NO_SECTIONS = Sections()
 
 
@@ -46,7 +48,7 @@ class Journey:
     asks_usage: bool = False
     opening: Opening | None = None
     answered: Answered = _NOTHING_ANSWERED
-    prefix_kept: float | None = None
+    observed: Observed = _NOTHING_OBSERVED
     error: ProxyError | None = None
     is_hopeless: bool = False
     is_count: bool = False
@@ -90,7 +92,8 @@ class Journey:
             # A request that is only counted is sent again to be answered; its tokens are recorded then.
             prompt=None if self.is_count else _describe_prompt(self),
             answered=self.answered,
-            prefix_kept=self.prefix_kept,
+            prefix_kept=self.observed.prefix_kept,
+            cache_miss=self.observed.cache_miss,
             pace=reply.pace,
             is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
             is_client_compaction=_is_client_compaction(self.attempt),

@@ -22,6 +22,7 @@ from rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
 """Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
+_CACHE_FIELDS = ("cached_tokens", "written_tokens", "fresh_tokens")
 MAX_TOLD_PATHS = 64
 """Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
 
@@ -50,18 +51,25 @@ class Target:
 class Answered:
     """The figures of the answer, in the model's own tokens.
 
-    prompt_tokens, cached_tokens, written_tokens: the upstream's figures; None and 0 if it reports none. The last two
+    prompt_tokens, cached_tokens, written_tokens: the upstream's figures; None if it does not report them. The last two
         are parts of the first: what was read from the prompt cache, and what was written into it.
     completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
     streamed_tokens: tokens of the text that was streamed; None if not known.
     """
 
     prompt_tokens: int | None = None
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
     completion_tokens: int | None = None
     is_estimated: bool = False
     streamed_tokens: int | None = None
-    written_tokens: int = 0
+    written_tokens: int | None = None
+
+    @property
+    def fresh_tokens(self) -> int | None:
+        """The prompt tokens that were neither read from the cache nor written into it; None if it is not known."""
+        if self.prompt_tokens is None or (self.cached_tokens is None and self.written_tokens is None):
+            return None
+        return self.prompt_tokens - (self.cached_tokens or 0) - (self.written_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ class Report:
     seconds: from the arrival of the head to the end of the answer.
     prompt: None if it was not counted.
     prefix_kept: share of the prompt that equals the previous request's prefix; None if not known.
+    cache_miss: why the upstream read less from its prompt cache than it could have; empty if it did not.
     is_refused: the client got the upstream's refusal of a prompt that is too long.
     is_client_compaction: the client asked for a summary of its own, and its request passed unchanged.
     retry: what became of a second attempt; empty if there was no reason for one.
@@ -87,6 +96,7 @@ class Report:
     prompt: Prompt | None = None
     answered: Answered = field(default_factory=Answered)
     prefix_kept: float | None = None
+    cache_miss: str = ""
     pace: Pace = field(default_factory=Pace)
     is_refused: bool = False
     is_client_compaction: bool = False
@@ -206,6 +216,7 @@ class Recorder:
         if answered.completion_tokens is not None:
             source = "estimated" if answered.is_estimated else "upstream"
             self.metrics.completion_tokens.labels(label, source).inc(answered.completion_tokens)
+        self.metrics.record_cache(label, answered.cached_tokens, answered.written_tokens, report.cache_miss)
         if pace.chars:
             self.metrics.time_to_first_token.labels(label).observe(pace.first_at - report.arrival.started_at)
             rate = pace.tokens_per_second(answered.streamed_tokens or 0)
@@ -244,6 +255,10 @@ class Recorder:
             fields["compaction"] = "client"
         if report.prefix_kept is not None:
             fields["prefix_kept"] = round(report.prefix_kept, 3)
+        read = {name: getattr(answered, name) for name in _CACHE_FIELDS}
+        fields |= {name: tokens for name, tokens in read.items() if tokens is not None}
+        if report.cache_miss:
+            fields["cache_miss"] = report.cache_miss
         if answered.completion_tokens is not None:
             fields["completion_tokens"] = answered.completion_tokens
         failed = report.outcome == "broken" or report.status >= 500

@@ -4,6 +4,7 @@ Law: the client gets one answer. The upstream is asked a second time only if it 
 length.
 """
 
+import time
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -162,7 +163,8 @@ async def _finish(
     response = await _relay(services, journey, route, codec, answer)
     if is_answered and not journey.is_count:
         with fail_open(services.recorder, request_id, "observe"):
-            journey.prefix_kept = await observe(services, attempt, journey.answered)
+            age_seconds = time.monotonic() - journey.sent_at
+            journey.observed = await observe(services, attempt, journey.answered, age_seconds=age_seconds)
     return response
 
 

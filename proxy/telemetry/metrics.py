@@ -146,6 +146,17 @@ class Metrics:
         name="prefix_kept_ratio",
         buckets=_PREFIX_BUCKETS,
     )
+    cached_prompt_tokens = _Row(
+        Counter, "Prompt tokens that the upstream read from its prompt cache, as it reports them.", "model"
+    )
+    cache_write_tokens = _Row(
+        Counter, "Prompt tokens that the upstream wrote into its prompt cache, as it reports them.", "model"
+    )
+    cache_misses = _Row(
+        Counter,
+        "Requests of which the upstream reports clearly fewer cached tokens than it could have read, by cause.",
+        "model cause",
+    )
     cuts = _Row(Counter, "Requests forwarded with a cut, by kind.", "model kind")
     repairs = _Row(Counter, "Requests forwarded with repaired tool calls and results.", "model")
     overhead = _Row(
@@ -203,6 +214,15 @@ class Metrics:
         for section, tokens in zip(Sections._fields, sections, strict=True):
             if tokens:
                 self.section_tokens.labels(model, section, stage).inc(tokens)
+
+    def record_cache(self, model: str, cached_tokens: int | None, written_tokens: int | None, miss: str) -> None:
+        """Count what the upstream reports of its prompt cache; `miss` is the cause of a miss, empty for none."""
+        if cached_tokens:
+            self.cached_prompt_tokens.labels(model).inc(cached_tokens)
+        if written_tokens:
+            self.cache_write_tokens.labels(model).inc(written_tokens)
+        if miss:
+            self.cache_misses.labels(model, miss).inc()
 
     def record_decisions(self, model: str, decisions: Iterable[Decision]) -> None:
         """Count what each rule saved or added, the kind of cut, and a repair."""

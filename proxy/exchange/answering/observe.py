@@ -1,14 +1,17 @@
 """Reads what an answer reports: tokens that the model read and wrote, and how much of the prompt was in its cache."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
+from proxy.compaction.prefix_watch import Prefix
+from proxy.exchange.answering.cache_misses import Cause, find_cause
 from proxy.exchange.attempts.call import Call, Route, is_counted, is_text_only
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
+from proxy.state.catalogue.lifetimes import find_lifetime_seconds
 from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
@@ -74,14 +77,26 @@ async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Ta
     return replace(known, completion_tokens=tokens, is_estimated=True, streamed_tokens=tokens)
 
 
-async def observe(services: Services, attempt: Attempt, answered: Answered) -> float | None:
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What an answer shows about the prompt cache.
+
+    prefix_kept: the share of the prompt that equals the previous request's prefix; None if it is not known.
+    cache_miss: why the upstream read less from its cache than it could have; empty if it did not.
+    """
+
+    prefix_kept: float | None = None
+    cache_miss: Cause = ""
+
+
+async def observe(services: Services, attempt: Attempt, answered: Answered, *, age_seconds: float = 0.0) -> Observed:
     """Learn from `usage` how the upstream's tokens compare with ours.
 
-    Return the share of the prompt that equals the previous request's prefix; None if it is not known.
+    age_seconds: how long ago the request was sent.
     """
     call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
     if call is None or chosen is None or compacted is None:
-        return None
+        return Observed()
     if not call.route.target.is_secret:
         services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
@@ -91,10 +106,17 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
     tokens = sent.tokens if is_enforced else sent.tokens + call.cleaned_tokens
     is_long = tokens >= MIN_SAMPLE_TOKENS
     if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
-        believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
+        believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0
         sample = Sample(tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
-    return await _observe_prefix(services, call, chosen.planned, compacted) if is_enforced else None
+    if not is_enforced:
+        return Observed()
+    prefix = await _observe_prefix(services, call, chosen.planned, compacted, age_seconds)
+    kept = prefix.kept_share if prefix is not None and prefix.continues else None
+    if chosen.planned.original.continues:  # the upstream holds messages that are not known here
+        return Observed(kept)
+    base_url, model = call.route.upstream.base_url, call.route.target.model
+    return Observed(kept, find_cause(prefix, answered, partial(find_lifetime_seconds, base_url, model)))
 
 
 def _note_answer(services: Services, call: Call, attempt: Attempt, compacted: Compacted, answered: Answered) -> None:
@@ -111,11 +133,21 @@ def _is_counted(call: Call, sent: Conversation) -> bool:
     return len(call.request.body) <= LARGE_BODY_BYTES and is_counted(call.request, sent)
 
 
-async def _observe_prefix(services: Services, call: Call, planned: Planned, compacted: Compacted) -> float | None:
-    """The share of the prompt that equals the previous request's prefix."""
+async def _observe_prefix(
+    services: Services, call: Call, planned: Planned, compacted: Compacted, age_seconds: float
+) -> Prefix | None:
+    """Compare the prompt with the previous one of its session."""
     hashes, forwarded = planned.plan.hashes, compacted.forwarded
     # Prompt caches are per model. Python's hash is keyed, so a client cannot choose a collision.
     client = f"{call.arrival.tenant.id} {hash(call.route.target.model)}"
-    work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
+    work = partial(
+        services.watch.observe,
+        client,
+        hashes,
+        forwarded,
+        call.request.fixed,
+        original=planned.original.messages,
+        age_seconds=age_seconds,
+    )
     size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
     return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=size_bytes)

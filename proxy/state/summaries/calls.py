@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from proxy.http.errors import ProxyError
 from proxy.telemetry.metrics import Metrics
+from proxy.wire.answers.usage import Usage
 
 Form = Literal["inline", "transcript"]
 Result = Literal["written", "rejected", "empty", "refused", "failed", "timed_out", "cancelled"]
@@ -37,6 +38,7 @@ class SummaryCalls:
         self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
         if call.result == "rejected":
             self.metrics.summaries.labels(call.model, "rejected").inc()
+        cached = {"cached_tokens": call.usage.cached_tokens, "written_tokens": call.usage.written_tokens}
         self._log.info(
             "summary",
             model=call.model,
@@ -47,6 +49,7 @@ class SummaryCalls:
             prompt_tokens=call.prompt_tokens,
             completion_tokens=call.completion_tokens,
             seconds=round(seconds, 3),
+            **{name: tokens for name, tokens in cached.items() if tokens is not None},
         )
 
     def note_failure(self, model: str, reason: str) -> None:
@@ -71,6 +74,7 @@ class SummaryCall:
     """Context manager for one call: it is recorded however it ends. The caller sets the figures.
 
     model: the metrics' label. prompt_tokens: our count, until the upstream reports its own.
+    usage: the tokens as the upstream reports them, also those of its prompt cache; all None before the answer.
     """
 
     def __init__(self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int) -> None:
@@ -79,6 +83,7 @@ class SummaryCall:
         self.form = form
         self.prompt_tokens = prompt_tokens
         self.completion_tokens = 0
+        self.usage = Usage()
         self.status: int | None = None
         self.result: Result = "written"
         self.reason: str | None = None

@@ -274,6 +274,7 @@ class _Asking:
     def _record_cost(self, completion: Completion, call: SummaryCall) -> None:
         """Record the tokens that the upstream reports, else those that we count."""
         usage, ratio = completion.usage, self._task.summariser.token_ratio
+        call.usage = usage
         counted = usage.completion_tokens
         call.completion_tokens = round(ratio * self._task.count(completion.text)) if counted is None else counted
         if usage.prompt_tokens is not None:

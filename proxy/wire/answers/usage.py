@@ -1,7 +1,12 @@
-"""Reads the token usage that an upstream reports, under OpenAI's names or Anthropic's."""
+"""Reads the token usage that an upstream reports, in every spelling that is known.
 
+Law: a value of another form counts as absent. The tokens that were read from the cache, those that were written into
+it and the others add up to the prompt's.
+"""
+
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,30 +19,62 @@ _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
 
 class Usage(msgspec.Struct):
-    """Tokens as the upstream reports them.
+    """Tokens as the upstream reports them; None for what it does not report.
 
     cached_tokens: part of the prompt tokens that was read from the prompt cache.
     written_tokens: part of the prompt tokens that was written into it.
     reasoning_tokens: part of the completion tokens that the model spent on reasoning, sent as text or not.
     """
 
-    prompt_tokens: _Tokens | None = None
-    completion_tokens: _Tokens | None = None
-    cached_tokens: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
     reasoning_tokens: int = 0
-    written_tokens: int = 0
+    written_tokens: int | None = None
 
 
-class _Details(msgspec.Struct):
-    """`thinking_tokens` is Anthropic's name for reasoning tokens."""
+class _Created(msgspec.Struct):
+    """Written tokens by how long they live. Source: Anthropic's API."""
+
+    ephemeral_5m_input_tokens: _Tokens | None = None
+    ephemeral_1h_input_tokens: _Tokens | None = None
+
+
+class _PromptDetails(msgspec.Struct):
+    """The prompt's details.
+
+    cached_tokens: OpenAI, Gemini's shim, xAI, OpenRouter, vLLM, SGLang, llama.cpp and most others.
+    cache_read_input_tokens: Perplexity. Source of both: the extractors of genai-prices 0.2.
+    cache_write_tokens: OpenAI since GPT-5.6, and OpenRouter. Source: openrouter.ai/docs, Usage Accounting.
+    cache_creation_tokens: LiteLLM's proxy (PromptTokensDetailsWrapper).
+    cache_creation_input_tokens, cache_creation: Qwen. Source: Alibaba Cloud Model Studio, Context cache.
+    """
 
     cached_tokens: _Tokens | None = None
+    cache_read_input_tokens: _Tokens | None = None
+    cache_write_tokens: _Tokens | None = None
+    cache_creation_tokens: _Tokens | None = None
+    cache_creation_input_tokens: _Tokens | None = None
+    cache_creation: _Created | None = None
+
+
+class _CompletionDetails(msgspec.Struct):
+    """`thinking_tokens` is Anthropic's name for reasoning tokens."""
+
     reasoning_tokens: _Tokens | None = None
     thinking_tokens: _Tokens | None = None
 
 
 class _WireUsage(msgspec.Struct):
-    """OpenAI's and Anthropic's names. Anthropic's `input_tokens` does not include cached tokens; OpenAI's does."""
+    """The members of `usage`.
+
+    input_tokens: Anthropic's does not include the tokens that were read from the cache or written into it. That of
+        the Responses API, which comes with details, includes them.
+    cache_read_input_tokens, cache_creation_input_tokens, cache_creation: Anthropic, LiteLLM, Databricks, MiniMax.
+    prompt_cache_hit_tokens, prompt_cache_miss_tokens: DeepSeek, which together are its prompt tokens.
+    cached_tokens: Moonshot and Cohere. cached_prompt_text_tokens: xAI. Source: the extractors of genai-prices 0.2, and
+        for Moonshot AstrBotDevs/AstrBot#6614.
+    """
 
     prompt_tokens: _Tokens | None = None
     completion_tokens: _Tokens | None = None
@@ -45,44 +82,154 @@ class _WireUsage(msgspec.Struct):
     output_tokens: _Tokens | None = None
     cache_read_input_tokens: _Tokens | None = None
     cache_creation_input_tokens: _Tokens | None = None
-    prompt_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
-    completion_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
-    input_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
-    output_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
+    cache_creation: _Created | None = None
+    prompt_cache_hit_tokens: _Tokens | None = None
+    prompt_cache_miss_tokens: _Tokens | None = None
+    cached_tokens: _Tokens | None = None
+    cached_prompt_text_tokens: _Tokens | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+    input_tokens_details: _PromptDetails | None = None
+    output_tokens_details: _CompletionDetails | None = None
 
 
+class _Timings(msgspec.Struct):
+    """llama.cpp's figures beside `usage`. `cache_n`: prompt tokens that were read from the cache."""
+
+    cache_n: _Tokens | None = None
+
+
+_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"})
+_FIELDS = msgspec.structs.fields(_WireUsage)
+_APART = frozenset({"cache_read_input_tokens", "cache_creation_input_tokens"})
+_NOTHING = Usage()
 _decode_wire_usage = msgspec.json.Decoder(_WireUsage | None).decode
-_decode_details = msgspec.json.Decoder(_Details | None).decode
+_decode_timings = msgspec.json.Decoder(_Timings | None).decode
 
 
 def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
     """Read the usage of a response or an event. Fields that it lacks keep their values from `before`.
 
-    Returns `before` if `raw` is null. Raises one of DECODE_ERRORS.
+    Returns `before` if `raw` is null. Raises one of DECODE_ERRORS if `raw` is no object, or if one of the main counts,
+    of the prompt or the completion, is malformed.
     """
-    wire = _decode_wire_usage(raw)
+    try:
+        wire = _decode_wire_usage(raw)
+    except msgspec.ValidationError:
+        wire = _read_valid(raw)
     if wire is None:
         return before
-    known = before or Usage()
-    prompt, completion = wire.prompt_tokens, wire.completion_tokens
-    if prompt is None and wire.input_tokens is not None:
-        prompt = wire.input_tokens + (wire.cache_read_input_tokens or 0) + (wire.cache_creation_input_tokens or 0)
-        prompt = max(prompt, known.prompt_tokens or 0)  # a later event may leave out the cached tokens
-    completion = wire.output_tokens if completion is None else completion
-    read = [_read_details(raw).cached_tokens for raw in (wire.prompt_tokens_details, wire.input_tokens_details)]
-    details = [_read_details(raw) for raw in (wire.completion_tokens_details, wire.output_tokens_details)]
-    thought = [each.reasoning_tokens or each.thinking_tokens for each in details]
+    known = before or _NOTHING
+    created = _most(wire.cache_creation_input_tokens, _add_up(wire.cache_creation))
+    prompt = _find_prompt(wire, (wire.cache_read_input_tokens or 0) + (created or 0), known.prompt_tokens)
+    completion = wire.completion_tokens if wire.completion_tokens is not None else wire.output_tokens
+    thought = wire.completion_tokens_details or wire.output_tokens_details
+    reasoning = None if thought is None else thought.reasoning_tokens or thought.thinking_tokens
+    cached, written = _fit(prompt, *_find_parts(wire, _most(known.written_tokens, created), known.cached_tokens))
     return Usage(
-        known.prompt_tokens if prompt is None else prompt,
+        prompt,
         known.completion_tokens if completion is None else completion,
-        next(filter(None, (*read, wire.cache_read_input_tokens)), known.cached_tokens),
-        next(filter(None, thought), known.reasoning_tokens),
-        wire.cache_creation_input_tokens or known.written_tokens,
+        cached,
+        reasoning or known.reasoning_tokens,
+        written,
     )
 
 
-def _read_details(raw: msgspec.Raw) -> _Details:
-    """Details that have another form count as absent."""
-    with suppress(*DECODE_ERRORS):
-        return _decode_details(raw) or _Details()
-    return _Details()
+def read_timings(raw: msgspec.Raw, usage: Usage | None) -> Usage | None:
+    """Add the cached tokens of llama.cpp's `timings` to a usage that does not report them.
+
+    Raises one of DECODE_ERRORS.
+    """
+    if usage is None or usage.cached_tokens is not None or usage.prompt_tokens is None:
+        return usage
+    timings = _decode_timings(raw)
+    if timings is None or timings.cache_n is None:
+        return usage
+    cached, written = _fit(usage.prompt_tokens, timings.cache_n, usage.written_tokens)
+    return msgspec.structs.replace(usage, cached_tokens=cached, written_tokens=written)
+
+
+def _find_prompt(wire: _WireUsage, apart: int, known: int | None) -> int | None:
+    """The whole prompt. `apart`: the tokens that Anthropic counts apart from `input_tokens`.
+
+    LiteLLM passes these on beside `prompt_tokens`, which includes them or not. It surely does not if it is smaller.
+    Source: BerriAI/litellm#15056.
+    """
+    if wire.prompt_tokens is not None:
+        return wire.prompt_tokens if wire.prompt_tokens >= apart else wire.prompt_tokens + apart
+    if wire.input_tokens is not None:
+        is_whole = wire.input_tokens_details is not None and wire.input_tokens >= apart
+        prompt = wire.input_tokens if is_whole else wire.input_tokens + apart
+        return max(prompt, known or 0)  # a later event may leave out the cached tokens
+    if wire.prompt_cache_hit_tokens is not None and wire.prompt_cache_miss_tokens is not None:
+        return wire.prompt_cache_hit_tokens + wire.prompt_cache_miss_tokens
+    return known
+
+
+def _find_parts(wire: _WireUsage, written: int | None, cached: int | None) -> tuple[int | None, int | None]:
+    """The prompt tokens that were read from the cache, and those written into it, at least as many as were known."""
+    cached = _most(
+        cached,
+        wire.cache_read_input_tokens,
+        wire.prompt_cache_hit_tokens,
+        wire.cached_tokens,
+        wire.cached_prompt_text_tokens,
+    )
+    for details in (wire.prompt_tokens_details, wire.input_tokens_details):
+        if details is None:
+            continue
+        cached = _most(cached, details.cached_tokens, details.cache_read_input_tokens)
+        written = _most(
+            written,
+            details.cache_write_tokens,
+            details.cache_creation_tokens,
+            details.cache_creation_input_tokens,
+            _add_up(details.cache_creation),
+        )
+    return cached, written
+
+
+def _most(*values: int | None) -> int | None:
+    """The largest value: a spelling that an upstream does not use may be 0 beside the one that it does use."""
+    most: int | None = None
+    for value in values:
+        if value is not None and (most is None or value > most):
+            most = value
+    return most
+
+
+def _add_up(created: _Created | None) -> int | None:
+    if created is None:
+        return None
+    short, long = created.ephemeral_5m_input_tokens, created.ephemeral_1h_input_tokens
+    return None if short is None and long is None else (short or 0) + (long or 0)
+
+
+def _fit(prompt: int | None, cached: int | None, written: int | None) -> tuple[int | None, int | None]:
+    """Both parts, made smaller if they are more than the prompt."""
+    if prompt is not None:
+        cached = cached if cached is None else min(cached, prompt)
+        written = written if written is None else min(written, prompt - (cached or 0))
+    return cached, written
+
+
+def _read_valid(raw: msgspec.Raw) -> _WireUsage:
+    """The usage without its malformed values. Raises ValidationError if a main count is malformed."""
+    members = msgspec.json.decode(raw, type=dict[str, Any])
+    valid = dict(_list_valid(members))
+    if any(members.get(name) is not None and name not in valid for name in _APART):
+        valid.pop("input_tokens", None)  # without them it is not the prompt
+    return msgspec.convert(valid, _WireUsage)
+
+
+def _list_valid(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for field in _FIELDS:
+        value = members.get(field.encode_name)
+        if value is None:
+            continue
+        if field.name in _COUNTS:
+            yield field.name, value
+            continue
+        with suppress(*DECODE_ERRORS):
+            msgspec.convert(value, field.type)
+            yield field.name, value

@@ -12,7 +12,7 @@ import orjson
 
 from proxy.wire.answers.sse import FirstEvent, write_event
 from proxy.wire.answers.tap import Piece, Tap
-from proxy.wire.answers.usage import Usage, read_usage
+from proxy.wire.answers.usage import Usage, read_timings, read_usage
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.overflow.classify import Overflow, read_overflow
@@ -50,9 +50,12 @@ class _Delta(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
+    """`usage`: Moonshot's streams have it here. Source: earendil-works/pi#2017."""
+
     index: int = 0
     delta: _Delta | None = None
     message: _Delta | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Started(msgspec.Struct):
@@ -62,9 +65,12 @@ class _Started(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
+    """`message`: of Anthropic's message_start. `timings`: llama.cpp's."""
+
     choices: msgspec.Raw = msgspec.Raw(b"null")
     usage: msgspec.Raw = msgspec.Raw(b"null")
     message: msgspec.Raw = msgspec.Raw(b"null")
+    timings: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Event(msgspec.Struct):
@@ -73,6 +79,7 @@ class _Event(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
     message: msgspec.Raw = msgspec.Raw(b"null")
+    timings: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _NULL = msgspec.Raw(b"null")
@@ -101,19 +108,33 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
             answer = _decode(data)
         except DECODE_ERRORS:
             return usage, ()  # `[DONE]`, an error, or garbage
-    if answer.message != _NULL:
-        with suppress(*DECODE_ERRORS):
-            started = _decode_started(answer.message)
-            if started is not None:
-                usage = read_usage(started.usage, usage)
-    if answer.usage != _NULL:
-        with suppress(*DECODE_ERRORS):
-            usage = read_usage(answer.usage, usage)
+    usage = _read_usages(answer, usage)
     if isinstance(answer, _Event):
         return usage, _read_choices(answer.choices or ())
     with suppress(*DECODE_ERRORS):
         return usage, _read_choices(_decode_choices(answer.choices) or ())
     return usage, ()
+
+
+def _read_usages(answer: _Answer | _Event, usage: Usage | None) -> Usage | None:
+    """The usage so far with that of a response or of one event."""
+    if answer.message != _NULL:
+        with suppress(*DECODE_ERRORS):
+            started = _decode_started(answer.message)
+            if started is not None:
+                usage = read_usage(started.usage, usage)
+    if isinstance(answer, _Event):
+        for choice in answer.choices or ():
+            if choice.usage != _NULL:
+                with suppress(*DECODE_ERRORS):
+                    usage = read_usage(choice.usage, usage)
+    if answer.usage != _NULL:
+        with suppress(*DECODE_ERRORS):
+            usage = read_usage(answer.usage, usage)
+    if answer.timings != _NULL:
+        with suppress(*DECODE_ERRORS):
+            usage = read_timings(answer.timings, usage)
+    return usage
 
 
 def _read_choices(choices: Sequence[_Choice]) -> list[Piece]:

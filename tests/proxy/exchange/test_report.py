@@ -332,3 +332,40 @@ def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: 
         )
     told = [line["path"] for line in log.lines if line["event"] == "not_compacted"]
     assert told == [f"/v{number}/completions" for number in range(MAX_TOLD_PATHS)]
+
+
+@pytest.mark.parametrize(
+    ("answered", "expected"),
+    [
+        (Answered(508, 384, written_tokens=100), {"cached_tokens": 384, "written_tokens": 100, "fresh_tokens": 24}),
+        (Answered(508, 0), {"cached_tokens": 0, "fresh_tokens": 508}),
+        (Answered(508, written_tokens=0), {"written_tokens": 0, "fresh_tokens": 508}),
+        (Answered(None, 384), {"cached_tokens": 384}),
+        (Answered(508), {}),
+    ],
+)
+def test_the_upstreams_cache_is_told_as_far_as_it_reports_it(
+    answered: Answered, expected: dict[str, int], recorder: Recorder, log: _Log
+) -> None:
+    """Zero that is reported is logged; what is not reported is absent."""
+    recorder.record(replace(_report(), answered=answered))
+
+    (line,) = log.lines
+    assert {
+        name: value
+        for name, value in line.items()
+        if name in {"cached_tokens", "written_tokens", "fresh_tokens", "cache_miss"}
+    } == expected
+    figures = _figures(recorder)
+    assert figures.get("cached_prompt_tokens_total{m*}", 0) == expected.get("cached_tokens", 0)
+    assert figures.get("cache_write_tokens_total{m*}", 0) == expected.get("written_tokens", 0)
+
+
+def test_a_miss_is_counted_and_logged_with_its_cause(recorder: Recorder, log: _Log) -> None:
+    """A request has one cause at most."""
+    recorder.record(replace(_report(), answered=Answered(508, 0), cache_miss="expired"))
+
+    assert log.lines[0]["cache_miss"] == "expired"
+    assert {name: value for name, value in _figures(recorder).items() if "misses" in name} == {
+        "cache_misses_total{expired,m*}": 1
+    }

@@ -56,7 +56,18 @@ LABELS = (
         " `dedupe`, `images`, `prune`, `summarise`, `digest`, `pin`, `pairing`, `exceeded`.",
     ),
     Label("source", None, "`upstream`: as the upstream reported it; `estimated`: counted from the answer."),
-    Label("cause", None, "`calibration`: the token ratio changed; `window`: the context window changed."),
+    Label(
+        "cause",
+        "trimtab_cache_misses_total",
+        "`cut` (trimtab changed the beginning of the prompt); `prefix` (the client changed it); `expired` (the pause"
+        " was longer than the cache's lifetime); `cold` (a session's first request); `unknown`. See [the prompt"
+        " cache](../explanation/cache-misses.md).",
+    ),
+    Label(
+        "cause",
+        "trimtab_policy_changes_total",
+        "`calibration`: the token ratio changed; `window`: the context window changed.",
+    ),
     Label(
         "result",
         "trimtab_overflow_retries_total",
@@ -112,6 +123,16 @@ QUERIES = (
     Query(
         "The median share of a prompt that the upstream's prompt cache can reuse, by model",
         "histogram_quantile(0.5, sum by (le, model) (rate(trimtab_prefix_kept_ratio_bucket[1h])))",
+    ),
+    Query(
+        "The share of the prompt tokens that the upstream did read from its cache, by model; about, because trimtab"
+        " counted the prompt",
+        "sum by (model) (rate(trimtab_cached_prompt_tokens_total[1h]))\n"
+        '  / sum by (model) (rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))',
+    ),
+    Query(
+        "Requests in the last hour that missed the upstream's prompt cache, by cause",
+        "sum by (model, cause) (increase(trimtab_cache_misses_total[1h]))",
     ),
     Query(
         "Faults inside trimtab in the last hour, by phase; this should be 0",

@@ -7,7 +7,7 @@ import pytest
 from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_session
 from upstreams.recording import completion
 
-from proxy.exchange.answering.observe import count_answer, observe
+from proxy.exchange.answering.observe import Observed, count_answer, observe
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered
 from proxy.state.models.calibration import URGENT_SAMPLES
@@ -30,9 +30,9 @@ def listen(answer: bytes, *, is_stream: bool = False) -> Tap:
 
 async def tell(stages: Stages, attempt: Attempt, prompt_tokens: int | None) -> float | None:
     """An upstream's answer that reports these prompt tokens and cached tokens."""
-    kept = await observe(stages.services, attempt, Answered(prompt_tokens))
+    observed = await observe(stages.services, attempt, Answered(prompt_tokens))
     await stages.settle()
-    return kept
+    return observed.prefix_kept
 
 
 def known(stages: Stages) -> Known | None:
@@ -161,3 +161,26 @@ async def test_a_second_request_is_known_by_what_of_it_stands_as_before(make_sta
     assert [await ask(), await ask("two"), await ask(model="n")] == [1.0] * 3
     assert await ask(steps=4) == pytest.approx(sent_tokens[3] / sent_tokens[4])
     assert await ask(steps=4, tools=tools) == 0.0
+
+
+@pytest.mark.parametrize(("cached_tokens", "causes"), [(0, ["cold", "unknown"]), (1900, ["", ""]), (None, ["", ""])])
+async def test_a_miss_is_told_only_of_what_the_upstream_reports(
+    cached_tokens: int | None, causes: list[str], make_stages: MakeStages
+) -> None:
+    """A local upstream forgets nothing by time alone, so nothing has expired there."""
+    stages = await make_stages()
+    found = []
+    for steps in (20, 20):
+        attempt = await stages.attempt(read_session(steps))
+        answered = Answered(2000, cached_tokens)
+        found.append((await observe(stages.services, attempt, answered, age_seconds=1.0)).cache_miss)
+
+    assert found == causes
+
+
+async def test_no_miss_is_told_of_a_request_that_is_only_observed(make_stages: MakeStages) -> None:
+    """Nor of one that was not decoded: trimtab does not know what was sent before."""
+    stages = await make_stages("mode=observe")
+    attempts = [await stages.attempt(read_session(20)), Attempt("undecodable")]
+
+    assert [await observe(stages.services, attempt, Answered(2000, 0)) for attempt in attempts] == [Observed()] * 2

@@ -8,6 +8,7 @@ from support.model_learning import ListLog
 from proxy.http.errors import ProxyError, UpstreamUnreachableError
 from proxy.state.summaries.calls import NoSummaryError, SummaryCall, SummaryCalls
 from proxy.telemetry.metrics import Metrics
+from proxy.wire.answers.usage import Usage
 
 
 @pytest.fixture
@@ -42,6 +43,23 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
     (metric,) = calls.metrics.summary_seconds.collect()
     counts = [sample.labels["result"] for sample in metric.samples if sample.name.endswith("_count")]
     assert counts == [result]
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (Usage(), {}),
+        (Usage(900, 7, 0), {"cached_tokens": 0}),
+        (Usage(900, 7, 800, 0, 50), {"cached_tokens": 800, "written_tokens": 50}),
+    ],
+)
+def test_what_a_call_read_from_the_cache_is_logged(usage, expected, calls: SummaryCalls, log: ListLog) -> None:
+    """As far as the upstream reports it."""
+    with SummaryCall(calls, "m", "inline", 12) as call:
+        call.usage = usage
+    assert {
+        name: log.lines[0][name] for name in ("cached_tokens", "written_tokens") if name in log.lines[0]
+    } == expected
 
 
 def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: ListLog) -> None:

@@ -428,7 +428,8 @@ async def test_an_answer_that_is_no_note_is_asked_for_in_the_other_form(
 
     async def answer(recorded, request):
         if recorded.asks_for_summary and ("tools" in recorded.json) == (first == "inline"):
-            return completion(bad, prompt_tokens=900, completion_tokens=11)
+            cached = {"prompt_tokens_details": {"cached_tokens": 640, "cache_write_tokens": 128}}
+            return completion(bad, prompt_tokens=900, completion_tokens=11, **cached)
         return await plain(recorded, request)
 
     upstream.answer = answer
@@ -447,6 +448,8 @@ async def test_an_answer_that_is_no_note_is_asked_for_in_the_other_form(
         "status": 200,
         "prompt_tokens": 900,
         "completion_tokens": 11,
+        "cached_tokens": 640,
+        "written_tokens": 128,
         "seconds": 0,
     }
     assert (written["result"], written["form"]) == ("written", "transcript" if first == "inline" else "inline")

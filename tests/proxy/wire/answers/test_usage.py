@@ -1,11 +1,14 @@
-"""The usage in a response, under OpenAI's names and Anthropic's."""
+"""The usage in a response, in every spelling of its upstreams."""
 
+from typing import Any
+
+import msgspec
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.wire.answers.usage import Usage
+from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.chat.codec import CHAT
 
 BIG = 10**9
@@ -37,28 +40,28 @@ def _read_usage(*events: object) -> Usage | None:
             {"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": {"cached_tokens": 5}},
             Usage(7, None, 5),
         ),
-        ({"prompt_tokens": 7, "prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 2}, Usage(7, None)),
+        ({"prompt_tokens": 7, "prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 2}, Usage(7, None, 5)),
         ({"input_tokens": 7, "output_tokens": 3}, Usage(7, 3)),
         ({"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}}, Usage(7, 3, 5)),
         (
             {"input_tokens": 7, "output_tokens": 3, "output_tokens_details": {"reasoning_tokens": 2}},
             Usage(7, 3, reasoning_tokens=2),
         ),
-        ({"input_tokens": 7, "output_tokens": 3, READ: 100, CREATED: 20}, Usage(127, 3, 100)),
-        ({"input_tokens": 7, "output_tokens": 3, READ: None, CREATED: 20}, Usage(27, 3)),
+        ({"input_tokens": 7, "output_tokens": 3, READ: 100, CREATED: 20}, Usage(127, 3, 100, 0, 20)),
+        ({"input_tokens": 7, "output_tokens": 3, READ: None, CREATED: 20}, Usage(27, 3, None, 0, 20)),
         ({"input_tokens": 0, READ: 100}, Usage(100, None, 100)),
         (
             {"prompt_tokens": 7, "input_tokens": 9, "completion_tokens": 3, "output_tokens": 4, READ: 100},
-            Usage(7, 3, 100),
+            Usage(107, 3, 100),
         ),
         ({"prompt_tokens": None, "input_tokens": 9, "completion_tokens": None, "output_tokens": 4}, Usage(9, 4)),
         ({"prompt_tokens": BIG, "completion_tokens": BIG}, Usage(BIG, BIG)),
-        ({"input_tokens": 1, READ: BIG, CREATED: BIG}, Usage(2 * BIG + 1, None, BIG)),
+        ({"input_tokens": 1, READ: BIG, CREATED: BIG}, Usage(2 * BIG + 1, None, BIG, 0, BIG)),
         ({"prompt_tokens": BIG + 1, "completion_tokens": 3}, None),
         ({"prompt_tokens": -1}, None),
         ({"input_tokens": 2**63}, None),
         ({"input_tokens": "7"}, None),
-        ({"input_tokens": 7, READ: "many"}, None),
+        ({"input_tokens": 7, READ: "many"}, Usage()),
         ({"input_tokens": True}, None),
         ([7, 3], None),
         (7, None),
@@ -122,6 +125,156 @@ def test_a_prompt_does_not_shrink_while_it_is_answered(later: dict[str, object])
     assert _read_usage(started, last) == Usage(107, 30, 100)
 
 
+SPELLINGS = {
+    "openai": (
+        {"prompt_tokens": 2006, "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0}},
+        (2006, 1920, None),
+    ),
+    "openai since gpt-5.6": (
+        {"prompt_tokens": 2006, "prompt_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 896}},
+        (2006, 1024, 896),
+    ),
+    "openai responses": (
+        {"input_tokens": 2006, "input_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 896}},
+        (2006, 1024, 896),
+    ),
+    "anthropic": (
+        {
+            "input_tokens": 3,
+            CREATED: 5424,
+            READ: 1000,
+            "cache_creation": {"ephemeral_5m_input_tokens": 424, "ephemeral_1h_input_tokens": 5000},
+        },
+        (6427, 1000, 5424),
+    ),
+    "anthropic by lifetime alone": (
+        {"input_tokens": 3, READ: 0, "cache_creation": {"ephemeral_1h_input_tokens": 5000}},
+        (5003, 0, 5000),
+    ),
+    "deepseek": (
+        {"prompt_tokens": 300, "prompt_cache_hit_tokens": 256, "prompt_cache_miss_tokens": 44},
+        (300, 256, None),
+    ),
+    "deepseek without their sum": ({"prompt_cache_hit_tokens": 256, "prompt_cache_miss_tokens": 44}, (300, 256, None)),
+    "moonshot": ({"prompt_tokens": 1336, "total_tokens": 1367, "cached_tokens": 1280}, (1336, 1280, None)),
+    "xai": ({"prompt_tokens": 199, "cached_prompt_text_tokens": 163}, (199, 163, None)),
+    "perplexity": ({"input_tokens": 199, "input_tokens_details": {READ: 163}}, (199, 163, None)),
+    "databricks": ({"prompt_tokens": 199, READ: 163}, (199, 163, None)),
+    "openrouter": (
+        {"prompt_tokens": 194, "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 100}, "cost": 0.95},
+        (194, 0, 100),
+    ),
+    "qwen": (
+        {
+            "prompt_tokens": 1503,
+            "prompt_tokens_details": {
+                "cached_tokens": 0,
+                "cache_type": "ephemeral",
+                CREATED: 1494,
+                "cache_creation": {"ephemeral_5m_input_tokens": 1494},
+            },
+        },
+        (1503, 0, 1494),
+    ),
+    "litellm": (
+        {
+            "prompt_tokens": 1284,
+            "prompt_tokens_details": {"cached_tokens": 30, "cache_creation_tokens": 1253},
+            CREATED: 1253,
+            READ: 30,
+        },
+        (1284, 30, 1253),
+    ),
+    "litellm, without the cached part": (
+        {"prompt_tokens": 31, "prompt_tokens_details": {"cached_tokens": 0}, CREATED: 1253, READ: 0},
+        (1284, 0, 1253),
+    ),
+    "gateway with both names": (
+        {
+            "prompt_tokens": 500,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": 9},
+        },
+        (500, 9, None),
+    ),
+    "vllm, silent": ({"prompt_tokens": 25, "prompt_tokens_details": None}, (25, None, None)),
+    "vllm, sglang, llama.cpp": (
+        {"prompt_tokens": 25, "prompt_tokens_details": {"cached_tokens": 16}},
+        (25, 16, None),
+    ),
+}
+"""Sources: the docstrings of proxy/wire/answers/usage.py."""
+
+
+@pytest.mark.parametrize(("told", "expected"), SPELLINGS.values(), ids=SPELLINGS)
+def test_each_upstreams_spelling_of_its_cache_is_read(
+    told: dict[str, Any], expected: tuple[int, int | None, int | None]
+) -> None:
+    """Zero that is reported is not the same as nothing reported."""
+    usage = _read_usage({"usage": {**told, "completion_tokens": 3}})
+
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.written_tokens) == expected
+
+
+def test_moonshot_reports_in_the_last_choice_of_a_stream() -> None:
+    """A later event without usage keeps it."""
+    choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 1336, "cached_tokens": 1280}}
+
+    assert _read_usage({"choices": [choice]}, {"choices": []}) == Usage(1336, None, 1280)
+
+
+@pytest.mark.parametrize(
+    ("usage", "timings", "cached"),
+    [
+        ({"prompt_tokens": 11}, {"cache_n": 7, "prompt_n": 4}, 7),
+        ({"prompt_tokens": 11}, {"cache_n": 0, "prompt_n": 11}, 0),
+        ({"prompt_tokens": 11}, {"cache_n": 70}, 11),
+        ({"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 5}}, {"cache_n": 7}, 5),
+        ({"prompt_tokens": 11}, {"cache_n": "7"}, None),
+        ({"prompt_tokens": 11}, {"prompt_n": 4}, None),
+        ({"prompt_tokens": 11}, [], None),
+        ({}, {"cache_n": 7}, None),
+    ],
+)
+def test_llama_reports_its_cache_beside_the_usage(
+    usage: dict[str, object], timings: object, cached: int | None
+) -> None:
+    """Its usage counts first, if it has details."""
+    for read in (
+        _read_usage({"usage": usage, "timings": timings}),
+        _read_answer(orjson.dumps({"choices": [], "usage": usage, "timings": timings})),
+    ):
+        assert read is not None
+        assert read.cached_tokens == cached
+
+
+@pytest.mark.parametrize("malformed", ["5", -5, 5.5, True, [5], {"tokens": 5}, BIG + 1])
+@pytest.mark.parametrize(
+    "name", [READ, CREATED, "cached_tokens", "prompt_cache_hit_tokens", "prompt_tokens_details", "cache_creation"]
+)
+def test_a_malformed_part_counts_as_absent(name: str, malformed: object) -> None:
+    """The counts beside it are believed."""
+    told = {"prompt_tokens": 9, "completion_tokens": 3, "cached_prompt_text_tokens": 2, name: malformed}
+
+    assert _read_usage({"usage": told}) == Usage(9, 3, 2)
+
+
+@pytest.mark.parametrize("name", [READ, CREATED])
+def test_input_tokens_alone_are_no_prompt_if_the_cached_ones_are_malformed(name: str) -> None:
+    """Anthropic counts them apart."""
+    assert _read_usage({"usage": {"input_tokens": 9, "output_tokens": 3, name: "many"}}) == Usage(None, 3)
+
+
+def test_what_was_read_is_put_together_from_the_parts_of_a_stream() -> None:
+    """A last event that leaves out the cached tokens, or has zeros, does not lower them."""
+    started = {"type": "message_start", "message": {"usage": {"input_tokens": 7, READ: 100, CREATED: 20}}}
+
+    for later in ({}, {"input_tokens": 7, READ: 0, CREATED: 0}, {"input_tokens": 7, READ: 100, CREATED: 20}):
+        last = {"type": "message_delta", "usage": {"output_tokens": 30} | later}
+        assert _read_usage(started, last) == Usage(127, 30, 100, 0, 20)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(),
     lambda inner: (
@@ -138,3 +291,54 @@ def test_whatever_stands_for_a_usage_is_a_number_or_none(answer: object) -> None
 
     for tokens in (usage.prompt_tokens, usage.completion_tokens) if usage else ():
         assert tokens is None or 0 <= tokens <= 3 * BIG
+
+
+COUNTS = st.none() | st.integers(-1, 3000) | st.sampled_from([BIG, BIG + 1, 2**70, "7", 7.5])
+DETAILS = ("cached_tokens", READ, "cache_write_tokens", "cache_creation_tokens", CREATED)
+TOLD = st.dictionaries(
+    st.sampled_from(
+        "prompt_tokens input_tokens completion_tokens cached_tokens cached_prompt_text_tokens prompt_cache_hit_tokens "
+        f"prompt_cache_miss_tokens {READ} {CREATED}".split()
+    ),
+    COUNTS,
+)
+CREATION = st.dictionaries(st.sampled_from(["ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"]), COUNTS)
+INNER = st.dictionaries(st.sampled_from(DETAILS), COUNTS) | CREATION.map(lambda told: {"cache_creation": told})
+USAGES = st.builds(
+    lambda told, more: told | more,
+    TOLD,
+    st.fixed_dictionaries(
+        {}, optional={"prompt_tokens_details": INNER, "input_tokens_details": INNER, "cache_creation": CREATION}
+    ),
+)
+
+
+@given(st.lists(USAGES, min_size=1, max_size=4))
+def test_cached_written_and_fresh_tokens_add_up_to_the_prompt(events: list[dict[str, Any]]) -> None:
+    """For any usage, in one event or in several. None of the three is negative."""
+    usage: Usage | None = None
+    for event in events:
+        try:
+            usage = read_usage(msgspec.Raw(msgspec.json.encode(event)), usage)
+        except msgspec.ValidationError:
+            continue  # a main count is malformed; the event says nothing
+    assume(usage is not None and usage.prompt_tokens is not None)
+    assert usage is not None
+    assert usage.prompt_tokens is not None
+
+    cached, written = usage.cached_tokens or 0, usage.written_tokens or 0
+    assert cached >= 0
+    assert written >= 0
+    assert usage.prompt_tokens - cached - written >= 0
+
+
+@given(USAGES)
+def test_reading_the_same_usage_again_changes_nothing(told: dict[str, Any]) -> None:
+    """Some servers repeat the usage in each event."""
+    raw = msgspec.Raw(msgspec.json.encode(told))
+    try:
+        once = read_usage(raw)
+    except msgspec.ValidationError:
+        return
+
+    assert read_usage(raw, once) == once
