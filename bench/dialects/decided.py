@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from bench.dialects.converted import DIALECTS, Spoken
 from bench.material.workload import MODEL, Session
-from bench.retention.needed.cases import PRICES, RULES, load_settings
-from bench.retention.needed.shell import Shell
-from bench.retention.needed.summarisers import write_nothing_useful
+from bench.retention.needed.cases import PRICES, RULES
 from bench.sessions.ledger import SessionLedger
-from bench.sessions.replay import Replayed
+from bench.sessions.replaying.inside import load_settings
+from bench.sessions.replaying.replay import Replayed
+from bench.sessions.replaying.shell import Shell
+from bench.sessions.replaying.summarisers import write_nothing_useful
 from bench.sessions.report import Window
 from proxy.compaction import Compactor
 from rules.policy import Prices as RulePrices
@@ -40,7 +41,7 @@ def count_by_length(text: str) -> int:
 def replay(dialect: str, session: Session, window: Window) -> Replay:
     """Send a session through trimtab. Whatever is forwarded with other decisions than before is checked."""
     spoken, ledger = Spoken(dialect, session), SessionLedger(RULES)
-    settings = load_settings(window, ()).policy_for(MODEL)
+    settings = load_settings(window.tokens, window.reserve_tokens, ()).policy_for(MODEL)
     policy = settings.to_policy(RulePrices(PRICES.input, PRICES.cached_input, PRICES.output))
     shell = Shell(
         Compactor(count_by_length), settings, policy, ledger, write_nothing_useful, dialect=dialect, split=spoken.split

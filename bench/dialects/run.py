@@ -20,7 +20,7 @@ from bench.dialects.decided import Replay, count_differing, replay, replay_nothi
 from bench.figures import describe_machine, print_table
 from bench.material.workload import Session, load_sessions
 from bench.retention.needed.cases import PRICES
-from bench.sessions.replay import Replayed
+from bench.sessions.replaying.replay import Replayed
 from bench.sessions.report import Run, Window, summarise
 from bench.sessions.run import parse_windows
 

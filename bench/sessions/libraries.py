@@ -15,7 +15,7 @@ from bench.material.workload import MODEL, Session
 from bench.peers.environments import ask_peer, find_program
 from bench.sessions.ledger import SessionLedger
 from bench.sessions.prompts import Part, count_text, read_fixed, read_part
-from bench.sessions.replay import Replayed, ReplayOptions
+from bench.sessions.replaying.replay import Replayed, ReplayOptions
 
 LIBRARIES = ("langchain", "langchain-untrimmed", "litellm")
 WORKERS = 2

@@ -1,11 +1,13 @@
 """A request as an upstream sees it: its parts, their tokens, and whether a strict upstream would accept it.
 
-Law: a part is known by its exact bytes; it is decoded and counted once in a run.
+Law: a part is known by its exact bytes; it is decoded and counted once in a run. Only marks for the upstream's cache
+are no part of it: a message is the same with them and without (see marks.py).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -27,7 +29,8 @@ class Part:
     """One message, or the part before all messages (model and tool schemas; its `role` is empty).
 
     `text` is all that the model reads of it, in order. `calls` are the ids of its tool calls; `answers` is the id of
-    the call that a tool result answers. Two parts are equal only if they are the same object: see `read_part`.
+    the call that a tool result answers. `block_ends` are the characters of `text` up to the end of each content block
+    and each tool call, ascending. Two parts are equal only if they are the same object: see `read_part`.
     """
 
     role: str
@@ -35,6 +38,7 @@ class Part:
     tokens: int
     calls: tuple[str, ...] = ()
     answers: str | None = None
+    block_ends: tuple[int, ...] = ()
 
 
 class _Body(msgspec.Struct):
@@ -59,6 +63,11 @@ def read_part(raw: bytes) -> Part:
     if part is None:
         part = _parts[raw] = _decode_message(orjson.loads(raw))
     return part
+
+
+def has_read(raw: bytes) -> bool:
+    """Whether these bytes were read before as a message."""
+    return raw in _parts
 
 
 def read_fixed(model: str, tools: bytes) -> Part:
@@ -116,12 +125,15 @@ def _decode_message(message: dict[str, Any]) -> Part:
     tokens += sum(CALL_TOKENS + 2 * count_text(name) + count_text(arguments) for name, arguments in named)
     if message.get("name"):
         tokens += 1 + count_text(message["name"])
+    blocks = (*texts, *("\n".join(call) for call in named))
+    lengths = accumulate(len(block) + 1 for block in blocks)
     return Part(
         role=message["role"],
-        text="\n".join((*texts, *(part for call in named for part in call))),
+        text="\n".join(blocks),
         tokens=tokens,
         calls=tuple(call.get("id") or "" for call in message.get("tool_calls") or ()),
         answers=message.get("tool_call_id"),
+        block_ends=tuple(length - 1 for length in lengths),
     )
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from bench.material.workload import Session
 from bench.sessions.ledger import Prices, price, turns
 from bench.sessions.prompts import count_parts, read_part
-from bench.sessions.replay import Replayed
+from bench.sessions.replaying.replay import Replayed
 
 _MISSING = "-"
 _FIGURE_INCHES = (11.0, 6.0)

@@ -1,11 +1,13 @@
 """Measures what a session costs with trimtab and with the alternatives: whole sessions replayed, turn by turn.
 
     python -m bench.sessions.run --only nothing,trimtab --windows 32000:4000 --limit 20
+    python -m bench.sessions.run --prices all --gaps published --windows 32000:4000 --limit 20
 
 See README.md, "What do whole sessions cost?", for the results, how the cost is computed, and the limits of the method.
 """
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -22,15 +24,22 @@ from bench.figures import describe_machine
 from bench.material.workload import MODEL, Session, load_sessions
 from bench.peers.environments import PEERS, MissingPeerError, find_program
 from bench.sessions.baselines import IN_PROCESS, WINDOWLESS
-from bench.sessions.ledger import CacheRules, Prices, SessionLedger
+from bench.sessions.caches.blocks import CAPACITY_TOKENS
+from bench.sessions.caches.longest import LongestPrefix
+from bench.sessions.ledger import Prices, SessionLedger
 from bench.sessions.libraries import LIBRARIES, run_library
+from bench.sessions.lists.check import check_inside
+from bench.sessions.lists.command import CACHES, OWN, run_lists
+from bench.sessions.lists.gaps import Gaps
+from bench.sessions.lists.prices import MODELS, to_settings
 from bench.sessions.prompts import read_fixed, read_part
-from bench.sessions.proxies import OWN_STORE, make_headroom, make_trimtab, run_redis
-from bench.sessions.replay import Replayed, ReplayOptions, replay_through
+from bench.sessions.replaying.proxies import OWN_STORE, make_headroom, make_trimtab, run_redis
+from bench.sessions.replaying.replay import Replayed, ReplayOptions, replay_through
 from bench.sessions.report import Row, Run, Window, build_table, draw_plot, summarise
 
 TRIMTAB = "trimtab"
 CONTESTANTS = (*IN_PROCESS, *LIBRARIES, "headroom-cache", "headroom-token", TRIMTAB)
+MODEL_NAMES = tuple(model.name for model in MODELS)
 TABLE_WIDTH = 240
 
 
@@ -77,7 +86,8 @@ class Bench:
                 f"prices.cached_input={self.prices.cached_input}",
                 f"prices.output={self.prices.output}",
             )
-            start = make_trimtab((*own, *self.arguments.settings))
+            # The upstream is local, so no price list would be found for it.
+            start = make_trimtab((*own, *to_settings(self.prices), *self.arguments.settings))
             return uvloop.run(replay_through(start, self.sessions, self.options))
 
     def _replay_in_process(self, name: str, session: Session, window: Window) -> Replayed:
@@ -97,12 +107,23 @@ def main() -> None:
     # So that a run that `timeout` ends still ends the proxies that it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = parse_arguments()
+    if arguments.prices:
+        start_lists(arguments)
+        return
     earlier = read_rows(arguments.beside) if arguments.beside else []
     rows = list(run_all(prepare(arguments), earlier))
     if arguments.json:
         arguments.json.write_bytes(orjson.dumps(list(map(asdict, rows)), option=orjson.OPT_INDENT_2))
     if arguments.plot:
         draw_plot(rows, arguments.plot)
+
+
+def start_lists(arguments: argparse.Namespace) -> None:
+    """Run by price lists instead of by one."""
+    sessions, windows = pick(arguments), parse_windows(arguments.windows)
+    if arguments.check:
+        sys.exit(0 if check_inside(arguments, sessions, windows) else 1)
+    run_lists(arguments, sessions, windows, parse_names(arguments.only))
 
 
 def read_rows(file: Path) -> list[Row]:
@@ -136,6 +157,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     add("--cache-block", type=int, default=128, help="block size of the cache, in tokens")
     add("--cache-minimum", type=int, default=1024, help="shorter prefixes are not cached, in tokens")
+    add_list_options(parser)
     add("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
     add("--json", type=Path, help="write the rows to this file")
     add("--beside", type=Path, help="rows of an earlier run, shown if this run has no newer ones")
@@ -143,12 +165,24 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def add_list_options(parser: argparse.ArgumentParser) -> None:
+    """The options of runs by price lists."""
+    add = parser.add_argument_group("price lists").add_argument
+    add("--prices", metavar="NAMES", help="by the price lists of real models: all, or " + ",".join(MODEL_NAMES))
+    add("--cache", choices=CACHES, default=OWN, help="how upstreams cache; own: as each list's provider does")
+    add("--gaps", choices=tuple(Gaps), default=Gaps.NONE, help="where idle gaps between requests are from")
+    add("--seed", type=int, default=0, help="seed of drawn gaps")
+    add("--capacity-tokens", type=int, default=CAPACITY_TOKENS, help="what a cache of kind lru holds")
+    add("--together", type=int, default=8, help="sessions that share a cache of kind lru")
+    add("--through", choices=("inside", "proxy"), default="inside", help="run trimtab in this process, or serve it")
+    add("--check", action="store_true", help="compare both ways to run trimtab instead")
+    add("--processes", type=int, default=min(os.cpu_count() or 1, 2), help="number of processes")
+
+
 def prepare(arguments: argparse.Namespace) -> Bench:
     """Sessions and options from the arguments."""
-    sessions = load_sessions(arguments.files)
-    limit = min(arguments.limit or len(sessions), len(sessions))
     options = ReplayOptions(
-        rules=CacheRules(arguments.cache_block, arguments.cache_minimum),
+        rules=LongestPrefix(arguments.cache_block, arguments.cache_minimum),
         note_tokens=arguments.note_tokens,
         eager=arguments.eager,
         failing_summaries=arguments.failing_summaries,
@@ -157,10 +191,17 @@ def prepare(arguments: argparse.Namespace) -> Bench:
     )
     return Bench(
         arguments=arguments,
-        sessions=[sessions[index * len(sessions) // limit] for index in range(limit)],
+        sessions=pick(arguments),
         options=options,
-        prices=Prices(arguments.input, arguments.cached_input, arguments.output),
+        prices=Prices(arguments.input, arguments.cached_input, arguments.output, arguments.input),
     )
+
+
+def pick(arguments: argparse.Namespace) -> list[Session]:
+    """The sessions to replay, evenly picked if there is a limit."""
+    sessions = load_sessions(arguments.files)
+    limit = min(arguments.limit or len(sessions), len(sessions))
+    return [sessions[index * len(sessions) // limit] for index in range(limit)]
 
 
 def run_all(bench: Bench, earlier: Sequence[Row]) -> Iterator[Row]:

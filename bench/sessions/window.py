@@ -16,11 +16,13 @@ import uvloop
 
 from bench.figures import describe_machine
 from bench.material.workload import MODEL, Session, load_sessions
-from bench.sessions.ledger import CacheRules, Call, Prices, SessionLedger, price, turns
+from bench.sessions.caches.longest import LongestPrefix
+from bench.sessions.ledger import Call, Prices, SessionLedger, price, turns
+from bench.sessions.lists.prices import to_settings
 from bench.sessions.picture import WindowRun, draw
 from bench.sessions.prompts import read_fixed, read_part
-from bench.sessions.proxies import OWN_STORE, make_trimtab
-from bench.sessions.replay import ReplayOptions, replay_through
+from bench.sessions.replaying.proxies import OWN_STORE, make_trimtab
+from bench.sessions.replaying.replay import ReplayOptions, replay_through
 from bench.sessions.report import Window
 
 ROOT = Path(__file__).parents[2]
@@ -60,11 +62,12 @@ def find_session(name: str) -> Session:
 
 def record(session: Session) -> WindowRun:
     """Replay a session through `trimtab serve` at its defaults; only window, reserve and store are set."""
-    rules = CacheRules()
+    rules = LongestPrefix()
     settings = (
         f"defaults.context_window={WINDOW.tokens}",
         f"defaults.completion_reserve={WINDOW.reserve_tokens}",
         f"store={OWN_STORE}",
+        *to_settings(Prices()),  # the upstream is local, so no price list would be found for it
     )
     (replayed,) = uvloop.run(replay_through(make_trimtab(settings), [session], ReplayOptions(rules)))
     without = _send_everything(session, rules)
@@ -93,7 +96,7 @@ def find_cuts(sent: list[Call]) -> list[int]:
     ]
 
 
-def _send_everything(session: Session, rules: CacheRules) -> list[Call]:
+def _send_everything(session: Session, rules: LongestPrefix) -> list[Call]:
     ledger = SessionLedger(rules)
     fixed = read_fixed(MODEL, session.tools)
     for stop in session.stops:

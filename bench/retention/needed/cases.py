@@ -6,27 +6,23 @@ requests, in the order in which an upstream would get them.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import msgspec
 
 from bench.material.workload import MODEL, Session
-from bench.retention.needed.shell import Shell
-from bench.retention.needed.summarisers import SUMMARISERS
 from bench.sessions.baselines import KEPT_RESULTS, find_head, mask_old_results, send_everything, slide_window
-from bench.sessions.ledger import CacheRules, Prices, SessionLedger
+from bench.sessions.caches.longest import LongestPrefix
+from bench.sessions.ledger import Prices, SessionLedger
 from bench.sessions.prompts import read_fixed, read_part
+from bench.sessions.replaying.inside import Trimtab, run_inside
+from bench.sessions.replaying.summarisers import SUMMARISERS
 from bench.sessions.report import Window
-from proxy.compaction import Compactor, load_compactor
-from proxy.config.load import load_config
-from proxy.config.schema import Config
 from rules.policy import Prices as RulePrices
 
 PRICES = Prices(input=1.0, cached_input=0.1, output=4.0)
 """Source: the goals of issue 16. trimtab is configured with the same prices."""
-RULES = CacheRules()
+RULES = LongestPrefix()
 TRIMTAB = "trimtab"
-DEFAULT_PREFIX = "defaults."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,36 +79,17 @@ def run_case(case: Case, session: Session, ledger: SessionLedger) -> Iterator[Se
 
 
 def _run_trimtab(case: Case, session: Session, ledger: SessionLedger) -> Iterator[Sent]:
-    fixed = read_fixed(MODEL, session.tools)
-    settings = load_settings(case.window, case.settings).policy_for(MODEL)
     prices = RulePrices(PRICES.input, PRICES.cached_input, PRICES.output)
-    shell = Shell(load_own_compactor(), settings, settings.to_policy(prices), ledger, SUMMARISERS[case.summariser])
-    for stop in session.stops:
-        body = session.body(stop)
-        compacted, go_on = shell.send(body)
-        if compacted is None:
-            yield Sent(stop, None)
+    window = case.window
+    trimtab = Trimtab(window.tokens, window.reserve_tokens, case.settings, prices, SUMMARISERS[case.summariser])
+    for sent in run_inside(trimtab, session, ledger):
+        if sent.body is None:
+            yield Sent(sent.stop, None)
             continue
-        messages: Sequence[bytes] = session.messages[:stop]
-        if compacted.body != body:
-            messages = [bytes(raw) for raw in _read_messages(compacted.body).messages]
-        ledger.add_turn((fixed, *map(read_part, messages)))
-        yield Sent(stop, messages, tuple(cut.at for cut in shell.cuts))
-        go_on()
-
-
-@cache
-def load_settings(window: Window, settings: tuple[str, ...]) -> Config:
-    """Trimtab's configuration for a window. Raises ConfigError."""
-    own = (f"context_window={window.tokens}", f"completion_reserve={window.reserve_tokens}", *settings)
-    keys = (key if key.startswith(DEFAULT_PREFIX) else DEFAULT_PREFIX + key for key in own)
-    return load_config(settings=tuple(keys), environment={}, is_online=False)
-
-
-@cache
-def load_own_compactor() -> Compactor:
-    """The compactor of this process: a text that it has counted is not counted again."""
-    return load_compactor(MODEL)
+        messages: Sequence[bytes] = session.messages[: sent.stop]
+        if sent.body != session.body(sent.stop):
+            messages = [bytes(raw) for raw in _read_messages(sent.body).messages]
+        yield Sent(sent.stop, messages, tuple(cut.at for cut in sent.cuts))
 
 
 Remedy = Callable[[Session, Case], Iterator[Sequence[bytes]]]

@@ -13,9 +13,10 @@ import uvloop
 from bench.material.workload import Session
 from bench.retention.needed.cases import PRICES, RULES, TRIMTAB, Case, run_case
 from bench.sessions.ledger import SessionLedger, price
+from bench.sessions.lists.prices import to_settings
 from bench.sessions.prompts import Part
-from bench.sessions.proxies import OWN_STORE, make_trimtab
-from bench.sessions.replay import Replayed, ReplayOptions, Start, replay_through
+from bench.sessions.replaying.proxies import OWN_STORE, make_trimtab
+from bench.sessions.replaying.replay import Replayed, ReplayOptions, Start, replay_through
 from bench.sessions.report import Window
 
 SUMMARISER = "words"
@@ -43,8 +44,7 @@ def check(sessions: Sequence[Session], window: Window, settings: tuple[str, ...]
 
 def _start(case: Case) -> Start:
     own = (f"context_window={case.window.tokens}", f"completion_reserve={case.window.reserve_tokens}", *case.settings)
-    prices = tuple(f"prices.{name}={getattr(PRICES, name)}" for name in ("input", "cached_input", "output"))
-    return make_trimtab((*(f"defaults.{setting}" for setting in own), *prices, f"store={OWN_STORE}"))
+    return make_trimtab((*(f"defaults.{setting}" for setting in own), *to_settings(PRICES), f"store={OWN_STORE}"))
 
 
 def compare(done: Replayed, case: Case) -> Agreement:

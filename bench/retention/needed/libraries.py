@@ -13,10 +13,10 @@ import orjson
 from bench.material.workload import Session
 from bench.retention.needed.cases import RULES, Case, Sent
 from bench.retention.needed.measure import Measured, measure_sent
-from bench.retention.needed.summarisers import NOTE_TOKENS
 from bench.sessions.ledger import SessionLedger
 from bench.sessions.libraries import ask_library, enter_calls
-from bench.sessions.replay import ReplayOptions
+from bench.sessions.replaying.replay import ReplayOptions
+from bench.sessions.replaying.summarisers import NOTE_TOKENS
 
 LANGCHAIN = ("langchain", "langchain-untrimmed")
 

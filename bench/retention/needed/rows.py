@@ -13,7 +13,7 @@ from bench.retention.needed.cases import PRICES, TRIMTAB, Case
 from bench.retention.needed.identifiers import CLASSES, sum_tallies
 from bench.retention.needed.measure import Measured
 from bench.sessions.ledger import turns
-from bench.sessions.replay import Replayed
+from bench.sessions.replaying.replay import Replayed
 from bench.sessions.report import Run, summarise
 
 

@@ -28,9 +28,9 @@ from bench.retention.needed.libraries import LANGCHAIN, measure_library
 from bench.retention.needed.measure import Measured, measure
 from bench.retention.needed.planted import CHATS, Survival, make_chat_case, measure_chat, measure_planted
 from bench.retention.needed.rows import Row, is_larger, make_row
-from bench.retention.needed.summarisers import SUMMARISERS
 from bench.retention.needed.tables import draw_plot, show_chats, show_survival, show_window
 from bench.sessions.prompts import count_parts, read_fixed, read_part
+from bench.sessions.replaying.summarisers import SUMMARISERS
 from bench.sessions.report import Window
 from bench.sessions.run import parse_windows
 

@@ -6,7 +6,7 @@ from bench.material.workload import Session, make_sessions
 from bench.retention.needed.cases import RULES, TRIMTAB, Case, run_case
 from bench.retention.needed.check import Agreement, check, compare
 from bench.sessions.ledger import SessionLedger
-from bench.sessions.replay import Replayed
+from bench.sessions.replaying.replay import Replayed
 from bench.sessions.report import Window
 
 WINDOW = Window(16_000, 2000)

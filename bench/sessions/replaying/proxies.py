@@ -5,6 +5,7 @@ Law: loopback only; each is started for one upstream and is ready when `start` r
 
 import os
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -12,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.harness.servers import HOST, find_free_port, start_proxy, stop, wait_until_ready
+from bench.harness.servers import HOST, TRIMTAB, find_free_port, start_proxy, stop, wait_until_ready
 from bench.peers.environments import OFFLINE, write_vocabulary
-from bench.sessions.replay import Running, Start
+from bench.sessions.replaying.clocked import FileClock, takes_clock
+from bench.sessions.replaying.replay import Running, Start
 
+CLOCKED = "bench.sessions.replaying.clocked"
 OWN_STORE = "sqlite:///{folder}/summaries.sqlite"
 HEADROOM_READY_SECONDS = 90.0
 _HEADROOM_OPTIONS = (
@@ -25,15 +28,22 @@ _HEADROOM_OPTIONS = (
 """Its compressor model would be downloaded; its rate limit, answer cache and telemetry must not affect a replay."""
 
 
-def make_trimtab(settings: Sequence[str]) -> Start:
-    """Start `trimtab serve`. Settings are written KEY=VALUE; `{folder}` in them is the lane's own folder."""
+def make_trimtab(settings: Sequence[str], *, is_clocked: bool = False) -> Start:
+    """Start `trimtab serve`. Settings are written KEY=VALUE; `{folder}` in them is the lane's own folder.
+
+    If `is_clocked`, it gets a clock that the replay moves, provided that this version of trimtab takes one.
+    """
 
     def start(upstream_port: int, folder: Path) -> Running:
         port = find_free_port()
         options = [part for setting in settings for part in ("--set", setting.replace("{folder}", str(folder)))]
-        process = start_proxy(port, "--upstream", f"http://{HOST}:{upstream_port}/v1", *options)
+        clock = FileClock(folder / "clock") if is_clocked and takes_clock() else None
+        if clock is not None:
+            clock.advance(0.0)
+        program = TRIMTAB if clock is None else (sys.executable, "-m", CLOCKED, str(clock.file))
+        process = start_proxy(port, "--upstream", f"http://{HOST}:{upstream_port}/v1", *options, program=program)
         wait_until_ready(port, process)
-        return Running(process, port)
+        return Running(process, port, None if clock is None else clock.advance)
 
     return start
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from bench.retention.needed.summarisers import Summarise
 from bench.sessions.ledger import SessionLedger
 from bench.sessions.prompts import Part, split_body
+from bench.sessions.replaying.summarisers import Summarise
 from proxy.compaction import Compacted, Compactor, Planned, read_request
 from proxy.config.policies.policy import PolicyConfig
 from proxy.state.summaries.answers import accept_note

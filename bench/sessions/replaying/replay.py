@@ -7,7 +7,7 @@ seconds; `eager` does not wait.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +18,10 @@ import aiohttp
 
 from bench.harness.servers import HOST, stop
 from bench.material.workload import Session
-from bench.sessions.ledger import CacheRules, Call, SessionLedger
+from bench.sessions.caches.cache import CacheKind
+from bench.sessions.ledger import Call, Request, SessionLedger
 from bench.sessions.prompts import Part
-from bench.sessions.recorder import TURN_HEADER, Recorder
+from bench.sessions.replaying.recorder import TURN_HEADER, Recorder
 
 LANES = 2
 """Sessions at the same time, each with its own proxies. Chosen for two cores."""
@@ -36,7 +37,7 @@ ANSWER_SECONDS = 300.0
 class Replayed:
     """A session and its result. `complete` is false if it took too long; `refused` turns got an error.
 
-    `prompts` are the forwarded prompts of each turn, if they were to be kept.
+    `prompts` are the forwarded prompts of each turn, `requests` all that were sent, if they were to be kept.
     """
 
     session: Session
@@ -45,14 +46,16 @@ class Replayed:
     failed_summaries: int = 0
     complete: bool = True
     prompts: tuple[Sequence[Part], ...] = ()
+    requests: tuple[Request, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The process of a proxy that is ready, and its port."""
+    """The process of a proxy that is ready, and its port. `advance` moves its clock, if it has one of its own."""
 
     process: Popen[bytes]
     port: int
+    advance: Callable[[float], None] | None = None
 
     def is_at_rest(self) -> bool:
         """Whether no thread of the process runs or waits for the disk at this moment. Linux."""
@@ -72,16 +75,18 @@ class ReplayOptions:
     """How sessions are replayed.
 
     `replicas` proxies take turns; `restart` restarts them in the middle of each session; a summary has about
-    `note_tokens`. With `keep_prompts`, the forwarded prompts are kept.
+    `note_tokens`. With `keep_prompts`, the forwarded prompts are kept. `moments` are the times of each session's turns,
+    by its id. Nobody waits for them: the ledger and the clocks of the proxies are moved.
     """
 
-    rules: CacheRules
+    rules: CacheKind
     note_tokens: int = 700
     eager: bool = False
     failing_summaries: bool = False
     restart: bool = False
     replicas: int = 1
     keep_prompts: bool = False
+    moments: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -106,13 +111,15 @@ class _Lane:
     async def replay(self, session: Session) -> Replayed:
         ledger = self.recorder.ledger = SessionLedger(self.options.rules)
         failed_before = self.recorder.failed_summaries
-        refused = 0
+        refused, moments = 0, self.options.moments.get(session.id, ())
         for turn, length in enumerate(session.stops):
             if self.options.restart and turn and turn == len(session.stops) // 2:
                 await self.stop_proxies()
                 await self.start_proxies()
+            self._move_clocks(ledger, moments[turn] if moments else 0.0)
             proxy = self.proxies[turn % len(self.proxies)]
             refused += await self._ask(proxy, session, length) != 200
+            ledger.end_turn(turn)
             if not self.options.eager:
                 await self._rest()
         # A summary that is still being written belongs to this session.
@@ -123,7 +130,15 @@ class _Lane:
             refused,
             self.recorder.failed_summaries - failed_before,
             prompts=tuple(ledger.prompts) if self.options.keep_prompts else (),
+            requests=tuple(ledger.requests) if self.options.keep_prompts else (),
         )
+
+    def _move_clocks(self, ledger: SessionLedger, moment: float) -> None:
+        passed, ledger.now_seconds = moment - ledger.now_seconds, moment
+        # Proxies of one lane that have a clock share it.
+        advance = next((proxy.advance for proxy in self.proxies if proxy.advance), None)
+        if advance is not None and passed > 0:
+            advance(passed)
 
     async def _ask(self, proxy: Running, session: Session, length: int) -> int:
         headers = {

@@ -16,7 +16,8 @@ from aiohttp import web
 from bench.harness.servers import HOST
 from bench.peers.note import write_note
 from bench.sessions.ledger import Call, SessionLedger
-from bench.sessions.prompts import count_text, split_body
+from bench.sessions.marks import split_marked
+from bench.sessions.prompts import count_text
 
 TURN_HEADER = "x-bench-session"
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -74,17 +75,17 @@ class Recorder:
 
     def _answer_turn(self, body: bytes) -> web.Response:
         ledger = self._ledger()
-        return _complete(_REPLY, ledger.add_turn(split_body(body)))
+        return _complete(_REPLY, ledger.add_turn(*split_marked(body)))
 
     def _answer_summary(self, body: bytes) -> web.Response:
         if self.failing_summaries:
             self.failed_summaries += 1
             return web.Response(status=500, body=b'{"error":{"message":"overloaded","type":"server_error"}}')
-        parts = split_body(body)
+        parts, marks = split_marked(body)
         wanted: dict[str, Any] = orjson.loads(body)
         limit = wanted.get("max_tokens") or wanted.get("max_completion_tokens") or self.note_tokens
         note = write_note("\n".join(part.text for part in parts[1:]), min(self.note_tokens, limit))
-        return _complete(note, self._ledger().add_summary(parts, count_text(note)))
+        return _complete(note, self._ledger().add_summary(parts, count_text(note), marks))
 
     def _ledger(self) -> SessionLedger:
         if self.ledger is None:
@@ -99,7 +100,7 @@ def _complete(text: str, call: Call) -> web.Response:
         "prompt_tokens": call.prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": call.prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": call.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": call.cached_tokens, "cache_write_tokens": call.written_tokens},
     }
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     completion = {"id": "chatcmpl-bench", "object": "chat.completion", "created": 0, "model": "bench"}

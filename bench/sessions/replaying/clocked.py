@@ -1,0 +1,50 @@
+"""`trimtab` with a clock that the bench moves, so that a session can be silent for an hour without waiting.
+
+    python -m bench.sessions.replaying.clocked FILE serve --listen ...
+
+FILE has the seconds by which the clock is ahead; the bench writes it between two requests. The clock is given to
+`proxy.server.app.run_proxy` as `clock`, if it takes one. All else is the program that users start.
+"""
+
+import inspect
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import proxy.cli.serve
+from proxy.cli.main import main
+from proxy.server.app import run_proxy
+
+CLOCK = "clock"
+
+
+@dataclass(frozen=True, slots=True)
+class FileClock:
+    """Seconds since 1970, ahead by as many as the file says."""
+
+    file: Path
+
+    def __call__(self) -> float:
+        """The time now."""
+        return time.time() + float(self.file.read_text("ascii"))
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; all processes that read the file have the new time at once."""
+        ahead = float(self.file.read_text("ascii")) if self.file.exists() else 0.0
+        self.file.write_text(repr(ahead + seconds), "ascii")
+
+
+def takes_clock() -> bool:
+    """Whether this version of trimtab can be given a clock."""
+    return CLOCK in inspect.signature(run_proxy).parameters
+
+
+if __name__ == "__main__":
+    own_clock = FileClock(Path(sys.argv.pop(1)))
+    if takes_clock():
+        program: Any = proxy.cli.serve
+        program.run_proxy = partial(program.run_proxy, **{CLOCK: own_clock})
+    main()
