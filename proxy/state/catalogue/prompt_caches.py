@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from proxy.state.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
 from proxy.wire.content.cache_help import Addition
+from proxy.wire.routing.endpoints import MESSAGES
 
 _CACHING = r"(?:ft:)?(?:chatgpt-4o|codex|gpt-4o|gpt-4\.1|gpt-(?:[5-9]|\d\d)|o\d)(?![a-z\d])"
 """OpenAI's models with a prompt cache: GPT-4o and newer. Source: OpenAI's guide to prompt caching."""
@@ -61,19 +62,19 @@ ROWS = (
         "openai/" + _MARKING,
         "https://openrouter.ai/docs/client-sdks/typescript/models/promptcacheoptions",
     ),
-    Row("cache_control", ("anthropic.com", "claude.com"), ("messages",), "", ANTHROPIC_PAGE),
-    Row("cache_control", ("services.ai.azure.com",), ("messages",), "claude", f"{ANTHROPIC_PAGE} (Microsoft Foundry)"),
+    Row("cache_control", ("anthropic.com", "claude.com"), (MESSAGES,), "", ANTHROPIC_PAGE),
+    Row("cache_control", ("services.ai.azure.com",), (MESSAGES,), "claude", f"{ANTHROPIC_PAGE} (Microsoft Foundry)"),
     Row(
         "cache_control",
         ("ai-gateway.vercel.sh",),
-        ("messages",),
+        (MESSAGES,),
         "anthropic/",
         "https://vercel.com/docs/ai-gateway/sdks-and-apis/anthropic-messages-api",
     ),
     Row(
         "cache_control",
         ("openrouter.ai",),
-        ("chat", "messages"),
+        ("chat", MESSAGES),
         "~?anthropic/",
         f"{OPENROUTER_PAGE}; results of tools: earendil-works/pi#6941",
     ),
