@@ -7,6 +7,7 @@ policy, the summaries of cuts that stay in place are still found.
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import takewhile
 
 from rules.conversation import Message, Role, count_leading
 
@@ -73,12 +74,18 @@ def _hash_leading(messages: Sequence[Message]) -> list[bytes]:
     return [bytes(32)] * leading + [sha256(b"".join(kept)).digest() if kept else bytes(32)]
 
 
-def place_session(messages: Sequence[Message]) -> float:
-    """A number from 0 to below 1 that every request of a session shares, spread evenly over sessions.
+def hash_head(messages: Sequence[Message]) -> bytes:
+    """The SHA-256 (32 bytes) of what every request of a session begins with.
 
-    It depends on the messages up to the first one of the user, or up to the first of all if the user has said nothing.
-    System and developer messages are left out. Sessions that begin alike have the same number.
+    Those are the leading system and developer messages and the messages up to the first one of the user, or up to the
+    first of all if the user has said nothing. Sessions that begin alike have the same hash.
     """
+    leading = takewhile(lambda message: message.role is Role.SYSTEM, messages)
+    return sha256(b"".join((*(message.digest for message in leading), b"\0", *_list_opening(messages)))).digest()
+
+
+def _list_opening(messages: Sequence[Message]) -> list[bytes]:
+    """The digests of the messages up to the first one of the user, without system messages."""
     spoken = (message for message in messages if message.role is not Role.SYSTEM)
     opening: list[bytes] = []
     for message in spoken:
@@ -87,5 +94,15 @@ def place_session(messages: Sequence[Message]) -> float:
             break
     else:
         del opening[1:]
+    return opening
+
+
+def place_session(messages: Sequence[Message]) -> float:
+    """A number from 0 to below 1 that every request of a session shares, spread evenly over sessions.
+
+    It depends on the messages up to the first one of the user, or up to the first of all if the user has said nothing.
+    System and developer messages are left out. Sessions that begin alike have the same number.
+    """
+    opening = _list_opening(messages)
     drawn = int.from_bytes(sha256(b"".join(opening)).digest()) >> (256 - _FRACTION_BITS)
     return drawn / (1 << _FRACTION_BITS)

@@ -137,7 +137,7 @@ class Compactor:
         body, number = codec.drop_tools(request, before, globs, self._counting)
         if not number:
             return request, ()
-        left = replace(codec.read(body, find_begun(body)), model=request.model)
+        left = replace(codec.read(body, find_begun(body)), model=request.model, cache=request.cache)
         saved = before.fixed_tokens - codec.decode(left, self._counting).fixed_tokens
         reason = f"{number} declarations of tools"
         return left, (Decision(DROP_TOOLS, reason, before.tokens, before.tokens - saved, 0, 0),)

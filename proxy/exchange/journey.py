@@ -60,6 +60,11 @@ class Journey:
         self.sent_at = self.sent_at or time.monotonic()
         self.opening = None
 
+    def repeat_attempt(self, plain: Attempt) -> None:
+        """Send the attempt again in another form. It does not count as another attempt."""
+        self.attempt = plain
+        self.attempts -= 1
+
     def write_headers(self) -> Headers:
         """The `x-trimtab-*` headers to add to the answer."""
         prompt, chosen = _describe_prompt(self), self.attempt.chosen

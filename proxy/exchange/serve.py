@@ -1,7 +1,7 @@
 """Serves a request that a codec claims, from its bytes to the end of its answer.
 
 Law: the client gets one answer. The upstream is asked a second time only if it refused the first attempt for its
-length.
+length, or for something that only trimtab has added.
 """
 
 import time
@@ -15,9 +15,11 @@ from aiohttp import web
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
+from proxy.exchange.attempts.cache_help import drop_refused, help_cache, learn_refused
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
 from proxy.exchange.attempts.compact import Attempt, compact
+from proxy.exchange.attempts.provider_cache import find_help
 from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.journey import MAX_ATTEMPTS, Journey
@@ -53,14 +55,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         if request is None:
             journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
         else:
-            request, journey.asks_usage = replace(request, model=model), request.asks_usage
-            journey.is_count = codec.is_count
-            journey.attempt = await compact(services, journey.arrival, route, request, journey.reply, journey.ledger)
-            call = journey.attempt.call
-            journey.target = route.target if call is None else call.route.target  # a part of sessions is observed
-            _keep_beginning(services, journey, request, begun)
-            if call is not None and call.request is not request:
-                _keep_beginning(services, journey, call.request, None)
+            await _compact(services, journey, route, replace(request, model=model), begun)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
     refused: Overflow | None = None
@@ -68,12 +63,31 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         journey.begin_attempt()
         async with _send(services, journey, route, codec, received) as answer:
             opening = journey.opening = await _open(journey, codec, answer)
+            learn_refused(services, journey.attempt, opening, route)
+            plain = drop_refused(journey.attempt, opening)
+            if plain is not None:
+                journey.repeat_attempt(plain)
+                continue
             if refused is not None:
                 await learn_from_retry(services, journey.attempt, opening)
             shorter = await _shorten(services, journey, received, opening)
             if shorter is None:
                 return await _finish(services, journey, route, codec, answer)
-        journey.attempt, refused = shorter, opening.overflow
+        journey.attempt, refused = await help_cache(services, shorter), opening.overflow
+
+
+async def _compact(services: Services, journey: Journey, route: Route, request: Request, begun: Begun | None) -> None:
+    """Make the first attempt, and keep what the next request of the session will begin with."""
+    arrival, codec = journey.arrival, request.codec
+    request = replace(request, cache=find_help(services, arrival, route, codec))
+    journey.asks_usage, journey.is_count = request.asks_usage, codec.is_count
+    attempt = journey.attempt = await compact(services, arrival, route, request, journey.reply, journey.ledger)
+    call = attempt.call
+    journey.target = route.target if call is None else call.route.target  # a part of sessions is observed
+    journey.attempt = await help_cache(services, attempt)
+    _keep_beginning(services, journey, request, begun)
+    if call is not None and call.request is not request:
+        _keep_beginning(services, journey, call.request, None)
 
 
 def _route(services: Services, journey: Journey, model: str) -> Route:

@@ -13,6 +13,7 @@ from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory
+from proxy.state.catalogue.refused_additions import RefusedAdditions
 from proxy.state.models.service import Models
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
@@ -81,6 +82,7 @@ class Services:
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
     patience: Patience = field(default_factory=Patience)
     workers: Workers = field(default_factory=Workers)
+    refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
 
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.tap import Tap
 from proxy.wire.answers.usage import Usage
+from proxy.wire.content.cache_help import NO_HELP, CacheHelp, Helped
 from proxy.wire.content.tool_lists import ListMemo, make_list_memo
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.transcript.beginnings import Beginning, Begun
@@ -35,6 +36,7 @@ class Request:
     fixed: JSON of the members outside the transcript that cost prompt tokens. Only the dialect knows their order.
     is_reasoning: the request says that the model's reasoning counts against `max_tokens`.
     asks_usage: the request wants its stream to end with the usage.
+    cache: what its provider takes for its prompt cache.
     beginning: kept for the request that continues this one; None if the body is too short for that to pay.
     """
 
@@ -47,6 +49,7 @@ class Request:
     fixed: tuple[bytes, ...] = ()
     is_reasoning: bool = False
     asks_usage: bool = False
+    cache: CacheHelp = NO_HELP
     beginning: Beginning | None = field(default=None, compare=False)
 
 
@@ -208,6 +211,12 @@ class Codec(Protocol):
 
     def adapt(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
         """The body that `encode` wrote for the changed transcript `after`, in the form that its provider accepts."""
+
+    def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
+        """The body that `encode` and `adapt` wrote for the transcript `after`, with `request.cache`.
+
+        What the client sets itself stays, and nothing is added beside it. Raises one of DECODE_ERRORS.
+        """
 
     def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
         """A reader for the usage and the text of a response. It samples the text if the request `asks_usage`."""

@@ -28,6 +28,7 @@ from proxy.wire.codec import (
     UndecodableError,
     Unsent,
 )
+from proxy.wire.content.cache_help import Helped
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.json.spans import find_array
 from proxy.wire.overflow.classify import Overflow, read_overflow
@@ -196,6 +197,9 @@ class TurnsCodec:
 
     def adapt(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
         return Adapted(pieces)
+
+    def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
+        return Helped(pieces)
 
     def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
         return Tap(_read_answer, is_stream=is_stream, asks_usage=asks_usage)

@@ -64,6 +64,12 @@ class UpstreamConfig(Section):
         description="What tokens cost at this server, as in the key prices at the top. auto: the catalogue's prices. "
         "null: those at the top.",
     )
+    cache: Literal["auto", "off"] = Field(
+        "auto",
+        description="Whether to add to requests what makes the provider's prompt cache find more: prompt_cache_key, "
+        "and markers at the ends of the system prompt, the summary and the transcript. auto: yes, at hosts and for "
+        "models that are known to take them. Whatever the client sets itself stays.",
+    )
     connect_timeout_seconds: float = Field(
         10.0, gt=0, description="The longest time in seconds to open a connection to the server."
     )

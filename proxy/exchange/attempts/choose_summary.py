@@ -10,6 +10,7 @@ from math import ceil
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
 from proxy.exchange.attempts.call import Call, place
+from proxy.exchange.attempts.provider_cache import add_key
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.report import Phases
 from proxy.exchange.services import Services
@@ -185,7 +186,7 @@ def _write_inline(
     tokens += call.compactor.count(wanted.instructions)
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
-    return Inline(partial(call.compactor.ask_behind, call.request, prefix, wanted), tokens)
+    return Inline(partial(call.compactor.ask_behind, add_key(call, planned), prefix, wanted), tokens)
 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:

@@ -4,7 +4,6 @@ Law: a fault inside compaction forwards the client's own bytes and is counted. N
 says what happened.
 """
 
-import re
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +13,7 @@ from proxy.compaction.refusal import RefusedError, add_cleaned, describe_excess,
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
 from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
+from proxy.exchange.attempts.sure_fit import surely_stays
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import (
@@ -28,19 +28,14 @@ from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.telemetry.ledger import Ledger, UsedSummary
 from proxy.wire.codec import Request, UndecodableError, Unsent
+from proxy.wire.content.cache_help import Addition
 from rules.conversation import Decision
-from rules.policy import Policy
 from rules.results.pairing import describe_unpaired, find_unpaired
-from rules.window.room import HEAD_STEPS
 
 SMALL_BODY_BYTES = 2 * 1024
 """Up to this size, counting a whole body takes no longer than finding out which parts are known. Chosen by profiling
 the path of a small request."""
-FRAME_TOKENS = 64
-"""Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
 WOULD_REFUSE = "mode enforce would refuse this request"
-_OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
-"""Matches a content part that is not text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +50,8 @@ class Attempt:
     summary: the stored summary in what is sent; None if there is none.
     lesson: what to learn if this second attempt succeeds.
     is_test: the request goes out as if nothing had been learned. seconds: name and duration of each phase, in order.
+    plain: the same attempt without what was added for the provider's prompt cache; None if nothing was added.
+    dropped: what was added to an earlier form of this attempt, and refused.
     """
 
     outcome: str
@@ -67,6 +64,8 @@ class Attempt:
     lesson: Lesson | None = None
     is_test: bool = False
     seconds: tuple[tuple[str, float], ...] = ()
+    plain: "Attempt | None" = None
+    dropped: frozenset[Addition] = frozenset()
 
 
 async def compact(
@@ -126,7 +125,7 @@ async def _clean(services: Services, call: Call) -> Call:
     begun = services.compactors.find_beginnings(call.arrival.tenant.id).find(codec.name, body)
     size_bytes = weigh_known(len(body)) if begun is not None else len(body)
     cleaned = await services.workers.run_bounded(call.lane, partial(codec.read, body, begun), size_bytes=size_bytes)
-    return replace(call, request=replace(cleaned, model=request.model), cleaned=decisions)
+    return replace(call, request=replace(cleaned, model=request.model, cache=request.cache), cleaned=decisions)
 
 
 async def _drop_tools(services: Services, call: Call) -> Call:
@@ -284,17 +283,3 @@ def give_way(call: Call) -> Attempt:
     if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
         return Attempt("busy", refusal=OverloadedError(NO_THREAD_LEFT))
     return Attempt("busy")
-
-
-def surely_stays(request: Request, policy: Policy) -> bool:
-    """Whether a request surely fits the window and needs no cut, judged by its bytes alone.
-
-    A token has at least one byte. Images and files are not counted by their bytes, so a request with them is not sure.
-    """
-    if b"\\u" in request.body or any(_OTHER_PART.search(raw) for raw in request.raws):
-        return False
-    most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
-    limit = min(policy.limit_tokens(request.max_tokens), policy.model_limit_tokens(request.max_tokens))
-    # All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
-    room = limit - most_tokens - limit // HEAD_STEPS
-    return most_tokens < policy.high_water * room

@@ -28,6 +28,7 @@ class ChatCodec:
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
     adapt = staticmethod(request.adapt_request)
+    help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)
     hold_first_event = staticmethod(answer.hold_first_event)

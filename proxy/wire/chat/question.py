@@ -12,6 +12,7 @@ import orjson
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.chat.inline import read_thinking, write_members
 from proxy.wire.chat.message import encode_message
+from proxy.wire.chat.request import mark_messages
 from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS
 from rules.conversation import Conversation, Message, Role
@@ -63,7 +64,11 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
         return None
     thinking_tokens = read_thinking(members)
     asked = Message(Role.USER, (prompt,), edited=True)
-    members["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix.messages, asked))) + b"]")
+    marked = mark_messages(request, prefix, at_end=True)
+    said = [marked.get(at, message) for at, message in enumerate(prefix.messages)]
+    members["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*said, asked))) + b"]")
+    if request.cache.key:
+        members.setdefault("prompt_cache_key", msgspec.Raw(orjson.dumps(request.cache.key)))
     return msgspec.json.encode({**members, **_write_parameters(question, thinking_tokens)})
 
 

@@ -4,6 +4,7 @@ Law: everything that no rule touched keeps its bytes: messages, the white space 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,17 @@ import msgspec
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError, Unsent
+from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls, has_markers, help_openly
 from proxy.wire.content.schemas import decode_or_none
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.json.members import decode_members, read_members
+from proxy.wire.json.members import read_members
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.transcript.beginnings import Begun, find_transcript
 from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
+from proxy.wire.transcript.marked import find_marked
+from proxy.wire.transcript.outside import read_outside
 from proxy.wire.transcript.units import decode_units, recall
 from rules.conversation import Conversation, Decision, Message, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
@@ -164,11 +168,8 @@ def _count_fixed(counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
 
 def counts_all(request: Request) -> bool:
     """Whether each member of the body except `messages` is counted, or is known to cost no tokens."""
-    body, beginning = request.body, request.beginning
-    if beginning is not None:  # saves reading the messages again
-        body = b"".join((body[: beginning.array.start], b"[]", body[beginning.array.stop :]))
     try:
-        members = decode_members(body)
+        members = read_outside(request.body, request.beginning)
     except DECODE_ERRORS:
         return False
     return members.keys() <= _COUNTED | _WITHOUT_TOKENS
@@ -198,3 +199,32 @@ def _write_element(placed: Sequence[Placed]) -> bytes:
 def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
     """The body itself: no provider must be told that its transcript was changed."""
     return Adapted(pieces)
+
+
+def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
+    """The body with `request.cache`. Raises one of DECODE_ERRORS."""
+    client = _find_client(request)
+    marked = mark_messages(request, after, client)
+    asked = request.cache if "prompt_cache_key" not in client.outside else replace(request.cache, key="")
+    return help_openly(asked, pieces, after.messages, marked, encode_message)
+
+
+def mark_messages(
+    request: Request, after: Conversation, client: Client | None = None, *, at_end: bool = False
+) -> dict[int, Message]:
+    """The messages that get a cache marker, by index. `at_end`: the last one gets one in any case.
+
+    Raises one of DECODE_ERRORS.
+    """
+    adds, messages = request.cache.adds, after.messages
+    if "cache_control" in adds:
+        return add_controls(messages, client or _find_client(request))
+    if "cache_breakpoint" in adds:
+        return add_breakpoint(messages, after.origins, client or _find_client(request), at_end=at_end)
+    return {}
+
+
+def _find_client(request: Request) -> Client:
+    """What the client says about the cache. Raises one of DECODE_ERRORS."""
+    marked = find_marked(request.raws, request.beginning, has_markers) if request.cache.adds - {"cache_key"} else ()
+    return Client(read_outside(request.body, request.beginning), {at: request.raws[at] for at in marked})

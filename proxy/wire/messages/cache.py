@@ -5,8 +5,9 @@ at most 20 blocks from a marker for what it has cached. A cut removes more, so t
 nothing, and the summary would be cached only by chance. So the summary's last block gets a marker of its own.
 
 Law: a function of the request and of the transcript that is forwarded. The marker is only added if the client itself
-marks messages, or lets the API mark the last one. There are never more than four, and it stays in place as long as the
-cut does. It is a copy of the client's next marker, so entries of one hour stay before those of five minutes.
+marks messages, or lets the API mark the last one, or if the provider is known to take it. There are never more than
+four, and it stays in place as long as the cut does. It is a copy of the client's next marker, or else of the last one
+before it, so entries of one hour stay before those of five minutes.
 
 Source: Anthropic's page on prompt caching.
 """
@@ -18,14 +19,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from proxy.wire.content.cache_help import MAX_MARKERS
 from proxy.wire.json.members import read_members
 from proxy.wire.json.repair import DECODE_ERRORS, try_decode
 from proxy.wire.messages.blocks import KEY, split_parts
-from rules.conversation import Conversation, Message, Role
-from rules.text.markers import INTRODUCTION
+from rules.conversation import Conversation
 
-MAX_MARKERS = 4
-"""Markers that a request may have. Source: Anthropic's page on prompt caching; the API refuses a fifth."""
+DEFAULT = b'{"type":"ephemeral"}'
 _MARKER = re.compile(rb'"cache_control"[ \t\r\n]{0,64}+:[ \t\r\n]{0,64}+(\{[^{}]{0,256}\})')
 """A marker with its value. A text cannot match, because quotes in a text are escaped."""
 _HEADS = ("tools", "system")
@@ -63,16 +63,6 @@ def _find_in_parts(raw: bytes) -> Iterator[tuple[int, bytes]]:
     yield from ((number, value) for number, content in enumerate(contents) for value in _find_values(content))
 
 
-def find_summary(after: Conversation) -> int | None:
-    """The index of the message that a rule made of the messages before a cut; None if nothing was cut."""
-    made = (index for index, message in enumerate(after.messages) if message.edited and _is_summary(message))
-    return next(made, None)
-
-
-def _is_summary(message: Message) -> bool:
-    return message.role is not Role.TOOL and any(text.startswith(INTRODUCTION) for text in message.texts)
-
-
 def drop_taken_in(after: Conversation) -> Conversation:
     """The conversation without what messages took in; that has no markers (see message.py)."""
     if not any(message.taken_in for message in after.messages):
@@ -80,8 +70,8 @@ def drop_taken_in(after: Conversation) -> Conversation:
     return after.edit([replace(message, taken_in=()) if message.taken_in else message for message in after.messages])
 
 
-def mark_end(markers: Markers, after: Conversation, at: int) -> Conversation:
-    """The conversation with a marker for the end of message `at`, if the client marks messages.
+def mark_end(markers: Markers, after: Conversation, at: int, *, is_wanted: bool = False) -> Conversation:
+    """The conversation with a marker for the end of message `at`, if the client marks messages or `is_wanted`.
 
     Unchanged if four are forwarded already.
     """
@@ -98,6 +88,8 @@ def mark_end(markers: Markers, after: Conversation, at: int) -> Conversation:
         return after
     later = [*(value for index, value in kept if index > at), *markers.automatic]
     copied = later[:1] or [value for _, _, value in markers.placed[-1:]]
+    if is_wanted and not copied:
+        copied = [markers.heads[-1] if markers.heads else DEFAULT]
     messages[at] = replace(messages[at], taken_in=tuple(b'{"cache_control":%b}' % value for value in copied))
     return after.edit(messages)
 

@@ -25,6 +25,7 @@ class MessagesCodec:
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
     adapt = staticmethod(binding.bind_thinking)
+    help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)
     hold_first_event = staticmethod(answer.hold_first_event)

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
+from proxy.wire.content.cache_help import Helped, find_summary
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from proxy.wire.content.write import replace_texts
-from proxy.wire.json.members import decode_members, read_members
+from proxy.wire.json.members import read_members
 from proxy.wire.json.repair import DECODE_ERRORS, decode_member
 from proxy.wire.json.spans import Span, find_member
-from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, find_summary, mark_end
+from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, mark_end
 from proxy.wire.messages.cost import read_surroundings
 from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
@@ -28,6 +29,7 @@ from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Source, write_elements
 from proxy.wire.transcript.known import FixedTokens, KnownView
 from proxy.wire.transcript.outside import Edit, replace_outside
+from proxy.wire.transcript.outside import read_outside as read_beside
 from proxy.wire.transcript.units import decode_units, recall
 from rules.conversation import Conversation, Message, Origin, Shape
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
@@ -192,10 +194,7 @@ def _count_fixed(counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
 
 def read_outside(request: Request) -> dict[str, msgspec.Raw]:
     """The members of the body; `messages` is empty if that saves reading it. Raises one of DECODE_ERRORS."""
-    body, beginning = request.body, request.beginning
-    if beginning is not None:
-        body = b"".join((body[: beginning.array.start], b"[]", body[beginning.array.stop :]))
-    return decode_members(body)
+    return read_beside(request.body, request.beginning)
 
 
 def counts_all(request: Request) -> bool:
@@ -233,8 +232,20 @@ def find_markers(request: Request) -> Markers:
 
 def place_marker(request: Request, after: Conversation) -> Conversation:
     """The conversation to write, with a marker at the end of its summary, if there must be one."""
-    plain, at = drop_taken_in(after), find_summary(after)
-    return plain if at is None else mark_end(find_markers(request), plain, at)
+    plain, at = drop_taken_in(after), find_summary(after.messages)
+    is_wanted = "cache_control" in request.cache.adds
+    return plain if at is None else mark_end(find_markers(request), plain, at, is_wanted=is_wanted)
+
+
+def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
+    """The body itself. `encode_request` has put the marker there; this finds out whether the client asked for it."""
+    at = find_summary(after.messages) if "cache_control" in request.cache.adds else None
+    if at is None:
+        return Helped(pieces)
+    markers, plain = find_markers(request), drop_taken_in(after)
+    is_added = mark_end(markers, plain, at, is_wanted=True) is not plain
+    is_own = bool(markers.placed or markers.automatic)
+    return Helped(pieces, ("cache_control",) if is_added and not is_own else ())
 
 
 def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:

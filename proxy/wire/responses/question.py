@@ -13,7 +13,7 @@ from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.responses.inline import write_members
-from proxy.wire.responses.request import strip_system, write_instructions, write_items
+from proxy.wire.responses.request import mark_messages, strip_system, write_instructions, write_items
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import Conversation, Message, Role
 
@@ -63,7 +63,11 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
     members = write_members(request.body)
     if members is None or prefix.continues:
         return None
-    items = write_items([*strip_system(prefix).messages, _make_message(prompt)])
+    said = strip_system(prefix)
+    marked = mark_messages(request, said, at_end=True)
+    items = write_items([*(marked.get(at, one) for at, one in enumerate(said.messages)), _make_message(prompt)])
+    if request.cache.key:
+        members.setdefault("prompt_cache_key", msgspec.Raw(orjson.dumps(request.cache.key)))
     members["input"] = msgspec.Raw(b"[" + b",".join(items) + b"]")
     if (instructions := write_instructions(prefix)) is not None:
         members["instructions"] = msgspec.Raw(instructions)

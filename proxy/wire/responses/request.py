@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError
+from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, has_markers, help_openly
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from proxy.wire.content.write import replace_texts
 from proxy.wire.json.members import decode_members, read_members
@@ -24,7 +25,8 @@ from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
-from proxy.wire.transcript.outside import Edit, replace_outside
+from proxy.wire.transcript.marked import find_marked
+from proxy.wire.transcript.outside import Edit, read_outside, replace_outside
 from proxy.wire.transcript.units import decode_units, join_units, recall
 from rules.conversation import Conversation, Message, Origin, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
@@ -173,11 +175,8 @@ def _count_fixed(request: Request, counting: Counting) -> FixedTokens:
 
 def counts_all(request: Request) -> bool:
     """Whether each member of the body except `input` is counted, or is known to cost no tokens."""
-    body, beginning = request.body, request.beginning
-    if beginning is not None:  # saves reading the items again
-        body = b"".join((body[: beginning.array.start], b"[]", body[beginning.array.stop :]))
     try:
-        return cost.counts_all(decode_members(body))
+        return cost.counts_all(read_outside(request.body, request.beginning))
     except DECODE_ERRORS:
         return False
 
@@ -272,3 +271,29 @@ class _Writer:
 def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
     """The body itself: no provider must be told that its transcript was changed."""
     return Adapted(pieces)
+
+
+def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
+    """The body with `request.cache`. Raises one of DECODE_ERRORS."""
+    client = _find_client(request)
+    marked = mark_messages(request, after, client)
+    asked = request.cache if "prompt_cache_key" not in client.outside else replace(request.cache, key="")
+    return help_openly(asked, pieces, after.messages, marked, lambda message: encode_message(message, {}))
+
+
+def mark_messages(
+    request: Request, after: Conversation, client: Client | None = None, *, at_end: bool = False
+) -> dict[int, Message]:
+    """The messages that get a cache marker, by index. `at_end`: the last one gets one, too.
+
+    Raises one of DECODE_ERRORS.
+    """
+    if "cache_breakpoint" not in request.cache.adds:
+        return {}
+    return add_breakpoint(after.messages, after.origins, client or _find_client(request), at_end=at_end)
+
+
+def _find_client(request: Request) -> Client:
+    """What the client says about the cache. Raises one of DECODE_ERRORS."""
+    marked = find_marked(request.raws, request.beginning, has_markers) if request.cache.adds - {"cache_key"} else ()
+    return Client(read_outside(request.body, request.beginning), {at: request.raws[at] for at in marked})

@@ -49,6 +49,17 @@ class Decoded(NamedTuple):
         return Decoded(self.messages[:number], self.origins[:number])
 
 
+class Marked(NamedTuple):
+    """Which of the first `elements` of a body have cache markers, by their numbers."""
+
+    elements: int = 0
+    found: tuple[int, ...] = ()
+
+    def first(self, elements: int) -> "Marked":
+        """The same for the first elements."""
+        return Marked(min(self.elements, elements), tuple(at for at in self.found if at < elements))
+
+
 @dataclass(slots=True, eq=False)
 class Beginning:
     """A body that was split into its elements, and what was derived from them.
@@ -58,6 +69,7 @@ class Beginning:
     parts: upper bound for the strings and commas up to the end of the last element.
     decoded: for each way of counting, the messages of the first elements.
     written: what was last forwarded in place of the transcript.
+    marked: the elements with cache markers; None if nobody has asked for them.
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
 
@@ -68,6 +80,7 @@ class Beginning:
     decoded: dict[int, Decoded] = field(default_factory=dict)
     written: Written | None = None
     is_grown: bool = False
+    marked: Marked | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -144,5 +144,6 @@ def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
         {number: decoded.first(begun.number) for number, decoded in earlier.decoded.items()},
         earlier.written and earlier.written.within(begun.number),
         is_grown=True,
+        marked=earlier.marked and earlier.marked.first(begun.number),
     )
     return Split(members, beginning.raws, beginning)

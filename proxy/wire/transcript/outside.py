@@ -1,4 +1,4 @@
-"""Replaces the value of a member beside the transcript, in a body whose transcript was written again.
+"""Reads the members beside the transcript, and replaces the value of one in a body that was written again.
 
 Law: all other bytes stay. The first piece of such a body begins like the client's body, and its last piece ends like
 it, except for one value that was replaced before.
@@ -6,7 +6,11 @@ it, except for one value that was replaced before.
 
 from typing import NamedTuple
 
+import msgspec
+
+from proxy.wire.json.members import decode_members
 from proxy.wire.json.spans import Span
+from proxy.wire.transcript.beginnings import Beginning
 
 
 class Edit(NamedTuple):
@@ -19,6 +23,13 @@ class Edit(NamedTuple):
     def growth_bytes(self) -> int:
         """How much longer the new value is."""
         return len(self.value) - (self.place.stop - self.place.start)
+
+
+def read_outside(body: bytes, beginning: Beginning | None) -> dict[str, msgspec.Raw]:
+    """The members of a body; its transcript is empty if that saves reading it. Raises one of DECODE_ERRORS."""
+    if beginning is not None:
+        body = b"".join((body[: beginning.array.start], b"[]", body[beginning.array.stop :]))
+    return decode_members(body)
 
 
 def replace_outside(

@@ -1,0 +1,83 @@
+"""Adds to an attempt what its provider takes for its prompt cache, and takes it back if the upstream refuses it.
+
+Law: every addition is a decision, and no rule's. The client never sees a refusal of what only trimtab has added.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from proxy.compaction.offload import weigh_known
+from proxy.exchange.attempts.call import Route
+from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.provider_cache import add_key, name_asked
+from proxy.exchange.early_answer import Opening
+from proxy.exchange.report import fail_open
+from proxy.exchange.services import Services
+from proxy.wire.content.cache_help import FIELDS, NO_HELP, Addition
+from rules.conversation import Decision
+
+OUTCOME = "cache_help"
+"""The outcome of a request to which nothing else was done."""
+REFUSING_STATUSES = frozenset({400, 422})
+"""The statuses with which servers refuse an unknown field. Source: OpenAI's and vLLM's error answers."""
+REASONS: dict[Addition, str] = {
+    "cache_key": "prompt_cache_key, so that the session finds its prompt cache",
+    "cache_breakpoint": "a breakpoint of the prompt cache at the end of the summary",
+    "cache_control": "markers of the prompt cache",
+}
+REFUSED = "cache_refused"
+"""The name of the decision to send an attempt again without its additions."""
+
+
+async def help_cache(services: Services, attempt: Attempt) -> Attempt:
+    """The attempt with what its provider takes; the attempt itself if that is nothing, or after a fault."""
+    call, chosen, compacted, body = attempt.call, attempt.chosen, attempt.compacted, attempt.body
+    if call is None or chosen is None or compacted is None or body is None or not call.request.cache.adds:
+        return attempt
+    with fail_open(services.recorder, call.arrival.request_id, "cache"):
+        work = partial(call.request.codec.help_cache, add_key(call, chosen.planned), compacted.forwarded, body)
+        helped = await services.workers.run(call.lane, work, size_bytes=weigh_known(sum(map(len, body))))
+        if not helped.added:
+            return attempt
+        tokens = compacted.sent_tokens
+        decisions = tuple(Decision(name, REASONS[name], tokens, tokens, 0, 0) for name in helped.added)
+        call.ledger.note(call.attempt, compacted.limit_tokens, decisions)
+        compacted = replace(compacted, decisions=(*compacted.decisions, *decisions))
+        outcome = OUTCOME if attempt.outcome == "unchanged" else attempt.outcome
+        return replace(attempt, outcome=outcome, compacted=compacted, body=helped.pieces, plain=attempt)
+    return attempt
+
+
+def drop_refused(attempt: Attempt, opening: Opening) -> Attempt | None:
+    """The attempt without its additions, if the upstream's refusal names one of them; else None."""
+    plain, call = attempt.plain, attempt.call
+    named = _find_named(attempt, opening)
+    if plain is None or call is None or plain.compacted is None or not named:
+        return None
+    tokens, limit_tokens = plain.compacted.sent_tokens, plain.compacted.limit_tokens
+    reason = f"the upstream refused {', '.join(sorted(named))}; sent again without"
+    call.ledger.note(call.attempt, limit_tokens, [Decision(REFUSED, reason, tokens, tokens, 0, 0)])
+    return replace(plain, call=replace(call, request=replace(call.request, cache=NO_HELP)), dropped=named)
+
+
+def learn_refused(services: Services, attempt: Attempt, opening: Opening, route: Route) -> None:
+    """Remember what was refused, now that the upstream does not refuse the attempt without it.
+
+    A refusal may quote the client's text. Such a text is still named in the refusal of the attempt without additions.
+    """
+    if attempt.dropped and attempt.call is not None and not _find_names(attempt.dropped, opening):
+        services.refused_additions.keep(name_asked(attempt.call.arrival, route), attempt.dropped)
+
+
+def _find_named(attempt: Attempt, opening: Opening) -> frozenset[Addition]:
+    """The additions of an attempt that a refusal names."""
+    if attempt.compacted is None:
+        return frozenset()
+    added = {name for name in FIELDS if any(name == decision.rule for decision in attempt.compacted.decisions)}
+    return _find_names(frozenset(added), opening)
+
+
+def _find_names(added: frozenset[Addition], opening: Opening) -> frozenset[Addition]:
+    if opening.status not in REFUSING_STATUSES:
+        return frozenset()
+    return frozenset(name for name in added if FIELDS[name] in opening.held)

@@ -1,0 +1,212 @@
+"""What trimtab adds to a request so that its provider finds more of the prompt in its cache.
+
+Law: no provider puts what is added into the prompt. What the client sets itself stays, and nothing is added beside it.
+A request has never more than four markers.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from proxy.wire.content.cache_markers import CACHE_MARKERS
+from proxy.wire.json.repair import decode_member
+from rules.conversation import Message, Origin, Role
+from rules.text.markers import INTRODUCTION
+
+Addition = Literal["cache_key", "cache_breakpoint", "cache_control"]
+"""What may be added, by the name of the decision that says so.
+
+- `cache_key`: the member `prompt_cache_key`.
+- `cache_breakpoint`: OpenAI's `prompt_cache_breakpoint` at the end of the summary.
+- `cache_control`: Anthropic's marker. In the Messages API at the end of the summary; in chat completions also at the
+  end of the system prompt and of the transcript.
+"""
+FIELDS: Mapping[Addition, bytes] = {
+    "cache_key": b"prompt_cache_key",
+    "cache_breakpoint": b"prompt_cache_breakpoint",
+    "cache_control": b"cache_control",
+}
+"""The names of the fields on the wire; a refusal names them."""
+BREAKPOINT = b'{"prompt_cache_breakpoint":{"mode":"explicit"}}'
+CONTROL = b'{"cache_control":{"type":"ephemeral"}}'
+MAX_MARKERS = 4
+"""Source: OpenAI's guide to prompt caching (four writes for each request, of which the implicit one is one), and
+Anthropic's page on prompt caching (a fifth marker is refused)."""
+MIN_TOKENS = 512
+"""A shorter prompt gets no markers. Source: Anthropic's page on prompt caching; no model caches a shorter one."""
+NEWEST_MESSAGES = 20
+"""The marker for the end of the transcript is put on one of its newest messages. Source: Anthropic's page on prompt
+caching: the API looks back 20 blocks for what it has cached, so an older place finds no more."""
+_NEEDLES = tuple(b'"%b"' % name.encode() for name in CACHE_MARKERS)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheHelp:
+    """What the provider of a request takes for its prompt cache.
+
+    key: the value of `prompt_cache_key`; empty if it is not known, and then not added.
+    """
+
+    adds: frozenset[Addition] = frozenset()
+    key: str = ""
+
+
+NO_HELP = CacheHelp()
+
+
+class Helped(NamedTuple):
+    """A body, in pieces, and what was added to it."""
+
+    pieces: tuple[bytes, ...]
+    added: tuple[Addition, ...] = ()
+
+
+class Client(NamedTuple):
+    """What the client itself says about the prompt cache.
+
+    outside: the members of the body without the transcript.
+    marked: each element with cache markers, by its number.
+    """
+
+    outside: Mapping[str, msgspec.Raw]
+    marked: Mapping[int, bytes]
+
+    @property
+    def controls(self) -> bool:
+        """Whether it uses `cache_control` anywhere."""
+        needle = b'"cache_control"'
+        is_outside = "cache_control" in self.outside or needle in bytes(self.outside.get("tools", b""))
+        return is_outside or any(needle in raw for raw in self.marked.values())
+
+    def count_breakpoints(self, origins: Iterable[Origin | None], own: Message) -> int:
+        """How many breakpoints are forwarded: in elements that stay, and in what the summary took in."""
+        stays = {origin.start for origin in origins if origin is not None} if self.marked else set()
+        raws = [raw for at, raw in self.marked.items() if at in stays]
+        return sum(raw.count(b'"prompt_cache_breakpoint"') for raw in (*raws, *own.taken_in))
+
+    @property
+    def marks_all(self) -> bool:
+        """Whether it places all breakpoints itself."""
+        options = decode_member(self.outside.get("prompt_cache_options"))
+        return isinstance(options, dict) and options.get("mode") == "explicit"
+
+
+def has_markers(raw: bytes) -> bool:
+    """Whether an element has a cache marker. A text cannot look like one, because its quotes are escaped."""
+    return any(needle in raw for needle in _NEEDLES)
+
+
+def find_summary(messages: Iterable[Message]) -> int | None:
+    """The index of the message that a rule made of the messages before a cut; None if nothing was cut."""
+    made = (index for index, message in enumerate(messages) if message.edited and _is_summary(message))
+    return next(made, None)
+
+
+def _is_summary(message: Message) -> bool:
+    return message.role is not Role.TOOL and any(text.startswith(INTRODUCTION) for text in message.texts)
+
+
+def add_breakpoint(
+    messages: Sequence[Message], origins: Sequence[Origin | None], client: Client, *, at_end: bool = False
+) -> dict[int, Message]:
+    """The messages with a new breakpoint, by index: the summary, and the last message if `at_end`.
+
+    None of them if the client places all breakpoints itself, or if there would be more than four. The model's own
+    messages take none. Source: OpenAI's guide to prompt caching.
+    """
+    summary = find_summary(messages)
+    places = [] if summary is None else [summary]
+    places += [len(messages) - 1] if at_end and messages and summary != len(messages) - 1 else []
+    places = [at for at in places if messages[at].speaker is not Role.ASSISTANT and _ends_in_text(messages[at])]
+    own = messages[places[0]] if places else Message(Role.USER)
+    implicit = 1
+    if client.marks_all or implicit + client.count_breakpoints(origins, own) + len(places) > MAX_MARKERS:
+        return {}
+    return {at: _mark(messages[at], BREAKPOINT) for at in places}
+
+
+def add_controls(messages: Sequence[Message], client: Client) -> dict[int, Message]:
+    """The messages with a new `cache_control`, by index.
+
+    These are the last leading system message, the summary, and the newest message of the user's side. None of them if
+    the client uses the marker itself, or the prompt is too short.
+
+    Only text parts get one: OpenRouter does not answer if a message of a tool has it beside its content.
+    Source: NousResearch/hermes-agent#2362.
+    """
+    if client.controls or sum(message.tokens for message in messages) < MIN_TOKENS:
+        return {}
+    places = {find_summary(messages), _find_system(messages), _find_newest(messages)}
+    found = (at for at in places if at is not None and messages[at].speaker is not Role.ASSISTANT)
+    return {at: _mark(messages[at], CONTROL) for at in sorted(found) if _ends_in_text(messages[at])}
+
+
+def _find_system(messages: Sequence[Message]) -> int | None:
+    """The last of the system messages at the beginning."""
+    found = None
+    for at, message in enumerate(messages):
+        if message.role is not Role.SYSTEM:
+            break
+        found = at
+    return found
+
+
+def _find_newest(messages: Sequence[Message]) -> int | None:
+    """The newest message of the user's side that ends in a text."""
+    sides = {Role.USER, Role.TOOL}
+    newest = range(len(messages) - 1, max(len(messages) - NEWEST_MESSAGES, 0) - 1, -1)
+    return next((at for at in newest if messages[at].role in sides and _ends_in_text(messages[at])), None)
+
+
+def _ends_in_text(message: Message) -> bool:
+    """Whether the last part is a text that may bear a marker; an empty one may not."""
+    has_media = any(not part.is_removed for part in message.media)
+    return bool(message.texts) and not has_media and not message.has_fixed_texts and bool(message.texts[-1].strip())
+
+
+def _mark(message: Message, marker: bytes) -> Message:
+    return replace(message, edited=True, taken_in=(*message.taken_in, marker))
+
+
+def replace_element(pieces: tuple[bytes, ...], old: bytes, new: bytes, *, is_late: bool) -> tuple[bytes, ...] | None:
+    """The pieces with one element replaced; None if it is not found. `is_late`: it is searched from the end."""
+    for at in range(len(pieces) - 1, -1, -1) if is_late else range(len(pieces)):
+        piece = pieces[at]
+        place = piece.rfind(old) if is_late else piece.find(old)
+        if place >= 0:
+            return (*pieces[:at], b"".join((piece[:place], new, piece[place + len(old) :])), *pieces[at + 1 :])
+    return None
+
+
+def add_key(pieces: tuple[bytes, ...], key: str) -> tuple[bytes, ...]:
+    """The body with `prompt_cache_key` as its first member. `pieces` begin like a JSON object that is not empty."""
+    first = pieces[0]
+    at = first.index(b"{") + 1
+    return (b'%b"prompt_cache_key":"%b",%b' % (first[:at], key.encode(), first[at:]), *pieces[1:])
+
+
+def help_openly(
+    help_: CacheHelp,
+    pieces: tuple[bytes, ...],
+    messages: Sequence[Message],
+    marked: Mapping[int, Message],
+    write: Callable[[Message], bytes],
+) -> Helped:
+    """The body of a chat or Responses request with what its provider takes.
+
+    marked: the messages that get a marker, by index. write: the JSON of a message. Of each such message, its last part
+    gets the marker; a content that is a string becomes one part, because only a part can hold it.
+    """
+    added: list[Addition] = []
+    for at, message in marked.items():
+        old, new = write(messages[at]), write(message)
+        written = None if old == new else replace_element(pieces, old, new, is_late=2 * at >= len(messages))
+        if written is not None:
+            pieces = written
+            added.append("cache_control" if "cache_control" in help_.adds else "cache_breakpoint")
+    if help_.key:
+        pieces = add_key(pieces, help_.key)
+        added.append("cache_key")
+    return Helped(pieces, tuple(dict.fromkeys(added)))

@@ -1,0 +1,269 @@
+"""What is added for the provider's prompt cache, through a running proxy to hosts that are known to take it.
+
+Law: everything else of the forwarded body is as with `cache: off`. The client sees no refusal of what was added.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from support.client import SMALL, post, settle
+from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
+from support.dialects.spoken.messages import MESSAGES
+from support.dialects.spoken.responses import RESPONSES
+from support.sessions import make_session, requests_of
+from upstreams.forward_proxy import run_forward_proxy
+from upstreams.recording import FakeUpstream, Recorded, answer_plainly
+from yarl import URL
+
+from proxy.server.app import Proxy
+from rules.text.markers import INTRODUCTION
+
+StartKnown = Callable[..., Awaitable[Proxy]]
+
+CUT = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+STEPS = 50
+HOSTS = {"chat": "api.openai.com", "responses": "api.openai.com", "messages": "api.anthropic.com"}
+MODELS = {"chat": "gpt-5.6-sol", "responses": "gpt-5.6-sol", "messages": "claude-opus-5"}
+CLAUDE = "anthropic/claude-opus-5"
+BREAKPOINT, CONTROL = {"mode": "explicit"}, {"type": "ephemeral"}
+MARKERS = ("cache_control", "prompt_cache_breakpoint")
+SYSTEM = "You are a coding agent. " + "Mind the harbour's rules and its tides. " * 80
+
+
+@pytest.fixture
+async def start_known(start_proxy, upstream) -> AsyncIterator[StartKnown]:
+    """A function that starts a proxy in front of the fake upstream, which has the name of a known host."""
+    async with run_forward_proxy() as forward:
+
+        async def start(host: str, *settings: str) -> Proxy:
+            base = f"upstream.base_url=http://{host}:{URL(upstream.url).port}/v1"
+            proxy: Proxy = await start_proxy(base, f"upstream.proxy=http://{forward.address}", *settings)
+            return proxy
+
+        yield start
+
+
+def _write_bodies(dialect: Dialect, steps: int, model: str, **more: Any) -> list[dict[str, Any]]:
+    session = make_session(steps, result_words=300, system=SYSTEM)
+    limit = {"max_tokens": 500} if dialect is MESSAGES else {}
+    return [
+        {**dialect.write(messages, session["tools"], model=model, **limit), **more} for messages in requests_of(session)
+    ]
+
+
+async def _ask(client: Any, proxy: Proxy, dialect: Dialect, bodies: list[Any]) -> list[Any]:
+    answers = []
+    for body in bodies:
+        response, _ = await post(client, proxy.url + "/v1" + dialect.path.removeprefix("/v1"), body)
+        assert response.status == 200
+        await settle(proxy)
+        answers.append(response)
+    return answers
+
+
+def _list_chats(upstream: FakeUpstream) -> list[Recorded]:
+    """The client's requests, without trimtab's questions about context windows."""
+    return [request for request in upstream.chats if request.method == "POST"]
+
+
+def _walk(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _walk(inner)
+
+
+def _strip(value: Any) -> Any:
+    """Without markers; a content of one text part is a string."""
+    if isinstance(value, list):
+        listed = [_strip(item) for item in value]
+        is_text = len(listed) == 1 and isinstance(listed[0], dict) and listed[0].keys() == {"type", "text"}
+        return listed[0]["text"] if is_text else listed
+    if isinstance(value, dict):
+        return {name: _strip(item) for name, item in value.items() if name not in MARKERS}
+    return value
+
+
+def _list_decisions(response: Any) -> list[str]:
+    return [item.strip().partition(";")[0] for item in response.headers.get("x-trimtab-decisions", "").split(",")]
+
+
+@each_dialect
+async def test_only_the_additions_differ_from_a_proxy_without_them(dialect, client, upstream, start_known):
+    """Over a session of several cuts, in each dialect. From request to request the prefix moves at cuts only."""
+    bodies = _write_bodies(dialect, STEPS, MODELS[dialect.name])
+    proxy = await start_known(HOSTS[dialect.name], *CUT)
+    answers = await _ask(client, proxy, dialect, bodies)
+    helped = [request.body for request in _list_chats(upstream)]
+    upstream.requests.clear()
+    await _ask(client, await start_known(HOSTS[dialect.name], *CUT, "upstream.cache=off"), dialect, bodies)
+    plain = [request.body for request in _list_chats(upstream)]
+
+    keys = {orjson.loads(body).get("prompt_cache_key") for body in helped}
+    assert len(keys) == 1
+    assert (None in keys) == (dialect is MESSAGES)
+    cut = [INTRODUCTION.encode() in body for body in plain]
+    assert 5 < sum(cut) < len(cut) - 5
+    for sent, other, is_cut in zip(helped, plain, cut, strict=True):
+        with_help, without = orjson.loads(sent), orjson.loads(other)
+        with_help.pop("prompt_cache_key", None)
+        assert _strip(with_help) == _strip(without)
+        marked = [part for part in _walk(with_help) if any(name in part for name in MARKERS)]
+        assert len(marked) == is_cut
+        assert all(INTRODUCTION in part["text"] for part in marked)
+        if not is_cut:
+            first = b"".join(sent.split(b'"prompt_cache_key":"', 1)[-1:])
+            assert sent == other if dialect is MESSAGES else first[first.index(b",") + 1 :] == other[1:]
+    assert _count_moves(helped, dialect) == _count_moves(plain, dialect) <= STEPS / 6
+    wanted = {"cache_control"} if dialect is MESSAGES else {"cache_key", "cache_breakpoint"}
+    assert wanted <= set(_list_decisions(answers[-1]))
+
+
+def _count_moves(bodies: list[bytes], dialect: Dialect) -> int:
+    """How often the forwarded bytes up to the last element are not the beginning of the next body."""
+    key = b'"%b":' % dialect.transcript.encode()
+    starts = [body[body.index(key) :] for body in bodies]
+    prefixes = [orjson.loads(body)[dialect.transcript] for body in bodies]
+    moves = sum(after[: len(before)] != before for before, after in pairwise(prefixes))
+    ended = [start[: start.rindex(orjson.dumps(prefix[-1]))] for start, prefix in zip(starts, prefixes, strict=True)]
+    assert sum(not after.startswith(before) for before, after in pairwise(ended)) == moves
+    return moves
+
+
+@pytest.mark.parametrize("dialect", [CHAT, RESPONSES], ids=str)
+async def test_a_request_with_a_key_alone_is_no_compaction(dialect, client, upstream, start_known):
+    """Its outcome says so, nothing counts as saved, and the body is the client's with one more member."""
+    body = orjson.dumps({**dialect.write([{"role": "user", "content": "hi"}], model="gpt-4o"), "seed": 1})
+    proxy = await start_known("api.openai.com")
+    (answer,) = await _ask(client, proxy, dialect, [body])
+    sent = _list_chats(upstream)[-1].body
+    key = orjson.loads(sent)["prompt_cache_key"]
+    assert sent == b'{"prompt_cache_key":"%b",' % key.encode() + body[1:]
+    assert answer.headers["x-trimtab-outcome"] == "cache_help"
+    assert answer.headers["x-trimtab-decisions"].startswith("cache_key;saved=0;")
+
+
+@pytest.mark.parametrize("dialect", [CHAT, RESPONSES], ids=str)
+async def test_the_clients_own_key_stays_alone(dialect, client, upstream, start_known):
+    """Even if it is null, or written with escapes."""
+    proxy = await start_known("api.openai.com")
+    for own in (b'"prompt_cache_key":"mine"', b'"prompt_cache_key":null', b'"prompt_cache_\\u006bey":"mine"'):
+        body = orjson.dumps(dialect.write([{"role": "user", "content": "hi"}], model="gpt-4o"))
+        body = b"{" + own + b"," + body[1:]
+        (answer,) = await _ask(client, proxy, dialect, [body])
+        assert _list_chats(upstream)[-1].body == body
+        assert answer.headers["x-trimtab-outcome"] == "unchanged"
+
+
+async def test_unknown_hosts_get_nothing(client, upstream, start_proxy):
+    """The same model at the same path, in a cut session."""
+    proxy = await start_proxy(*CUT)
+    await _ask(client, proxy, CHAT, _write_bodies(CHAT, STEPS, "gpt-5.6-sol")[-3:])
+    assert all(b"prompt_cache" not in request.body for request in _list_chats(upstream))
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+async def test_nothing_is_added_to_what_is_only_observed(mode, client, upstream, start_known):
+    """The upstream gets the client's bytes."""
+    body = orjson.dumps(CHAT.write([{"role": "user", "content": "hi"}], model="gpt-4o"))
+    await _ask(client, await start_known("api.openai.com", f"mode={mode}"), CHAT, [body])
+    assert _list_chats(upstream)[-1].body == body
+
+
+async def test_claude_behind_chat_completions_gets_rolling_markers(client, upstream, start_known):
+    """On system prompt, summary and newest result. Without them, a prompt begins like the last one, except at cuts."""
+    proxy = await start_known("openrouter.ai", *CUT)
+    bodies = _write_bodies(CHAT, STEPS, CLAUDE)
+    answers = await _ask(client, proxy, CHAT, bodies)
+    sent = [request.json for request in _list_chats(upstream)]
+    for body in sent:
+        messages = body["messages"]
+        marked = [at for at, message in enumerate(messages) if any("cache_control" in part for part in _walk(message))]
+        is_cut = any(INTRODUCTION in str(message["content"]) for message in messages[:3])
+        assert marked == sorted({0, 1, len(messages) - 1} if is_cut else {0, len(messages) - 1})
+        for at in marked:
+            assert "cache_control" not in messages[at]
+            assert messages[at]["content"][-1]["cache_control"] == CONTROL
+    plain = [_strip(body["messages"]) for body in sent]
+    assert sum(after[: len(before)] != before for before, after in pairwise(plain)) <= STEPS / 6
+    assert answers[0].headers["x-trimtab-outcome"] == "cache_help"
+    assert _list_decisions(answers[0]) == ["cache_control"]
+
+
+async def test_claudes_own_markers_stay_alone(client, upstream, start_known):
+    """A client that marks anything itself gets no rolling marker."""
+    body = CHAT.write([{"role": "system", "content": SYSTEM}, {"role": "user", "content": "hi"}], model=CLAUDE)
+    body["messages"][1]["content"] = [{"type": "text", "text": "hi", "cache_control": CONTROL}]
+    await _ask(client, await start_known("openrouter.ai"), CHAT, [orjson.dumps(body)])
+    assert _list_chats(upstream)[-1].body == orjson.dumps(body)
+
+
+@pytest.mark.parametrize("ttl", [None, "1h"])
+async def test_a_summary_takes_over_the_lifetime_of_the_clients_marker(ttl, client, upstream, start_known):
+    """A Messages client that marks its system prompt only."""
+    marker = CONTROL if ttl is None else {**CONTROL, "ttl": ttl}
+    system = [{"type": "text", "text": SYSTEM, "cache_control": marker}]
+    bodies = _write_bodies(MESSAGES, STEPS, "claude-opus-5", system=system)
+    await _ask(client, await start_known("api.anthropic.com", *CUT), MESSAGES, bodies[-2:])
+    marked = [part for part in _walk(_list_chats(upstream)[-1].json) if "cache_control" in part]
+    assert [part["cache_control"] for part in marked] == [marker, marker]
+
+
+@pytest.mark.parametrize("dialect", [CHAT, RESPONSES], ids=str)
+async def test_a_refused_key_is_dropped_and_not_sent_again(dialect, client, upstream, start_known):
+    """The client sees one answer. The next request goes out without the key at once."""
+    body = orjson.dumps(dialect.write([{"role": "user", "content": "hi"}], model="gpt-4o"))
+
+    async def refuse(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if b"prompt_cache_key" in recorded.body:
+            message = "Unrecognized request argument supplied: prompt_cache_key"
+            return web.json_response({"error": {"message": message, "type": "invalid_request_error"}}, status=400)
+        return await answer_plainly(recorded, request)
+
+    upstream.answer = refuse
+    proxy = await start_known("api.openai.com")
+    first, second = await _ask(client, proxy, dialect, [body, body])
+    assert [b"prompt_cache_key" in request.body for request in _list_chats(upstream)] == [True, False, False]
+    assert _list_chats(upstream)[-1].body == body
+    assert _list_decisions(first) == ["cache_key", "cache_refused"]
+    assert first.headers["x-trimtab-outcome"] == second.headers["x-trimtab-outcome"] == "unchanged"
+
+
+async def test_an_error_that_only_quotes_the_name_teaches_nothing(client, upstream, start_known):
+    """The client gets the second refusal, and the next request has the key again."""
+
+    async def refuse(_recorded: Recorded, _: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response({"error": {"message": "what is prompt_cache_key doing here?"}}, status=400)
+
+    plain, upstream.answer = upstream.answer, refuse
+    proxy = await start_known("api.openai.com")
+    body = CHAT.write([{"role": "user", "content": "prompt_cache_key"}], model="gpt-4o")
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert response.status == 400
+    assert len(_list_chats(upstream)) == 2
+    upstream.answer = plain
+    await _ask(client, proxy, CHAT, [body])
+    assert "prompt_cache_key" in _list_chats(upstream)[-1].json
+
+
+@each_dialect
+async def test_the_question_for_a_summary_reads_the_same_cache(dialect, client, upstream, start_known):
+    """It has the key of the session, the same settings, and the markers of what is before it."""
+    proxy = await start_known(HOSTS[dialect.name], *CUT)
+    await _ask(client, proxy, dialect, _write_bodies(dialect, STEPS, MODELS[dialect.name]))
+    asked, chats = [request.json for request in upstream.summaries], [request.json for request in _list_chats(upstream)]
+    inline = [body for body in asked if body.get("tools")]
+    assert len(inline) >= 2
+    for body in inline:
+        assert body.get("prompt_cache_key") == chats[0].get("prompt_cache_key")
+        assert body["tools"] == chats[0]["tools"]
+    summaries = [[part for part in _walk(body) if INTRODUCTION in str(part.get("text", ""))] for body in inline[1:]]
+    for parts in summaries:
+        assert len(parts) == 1
+        assert any(name in parts[0] for name in MARKERS)

@@ -1,0 +1,126 @@
+"""Markers and the key are added where providers accept them, and nowhere else."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.content.cache_help import (
+    BREAKPOINT,
+    CONTROL,
+    MIN_TOKENS,
+    CacheHelp,
+    Client,
+    add_breakpoint,
+    add_controls,
+    add_key,
+    find_summary,
+    has_markers,
+    help_openly,
+    replace_element,
+)
+from proxy.wire.json.members import decode_members
+from rules.conversation import Media, Message, Origin, Role
+from rules.text.markers import INTRODUCTION
+
+SILENT = Client({}, {})
+SYSTEM = Message(Role.SYSTEM, ("Be brief.",), tokens=600)
+TASK = Message(Role.USER, ("Mend it.",))
+SUMMARY = Message(Role.USER, ("Mend it.", f"{INTRODUCTION}\nAll went well."), edited=True)
+SAID = Message(Role.ASSISTANT, ("I look.",))
+RESULT = Message(Role.TOOL, ("All is well.",), answers="c")
+
+
+def _marked(messages: list[Message], client: Client = SILENT) -> list[int]:
+    return sorted(add_controls(messages, client))
+
+
+def test_controls_stand_at_the_ends_of_system_summary_and_transcript() -> None:
+    messages = [SYSTEM, SYSTEM, SUMMARY, SAID, RESULT, SAID]
+    assert _marked(messages) == [1, 2, 4]
+    assert all(message.taken_in == (CONTROL,) for message in add_controls(messages, SILENT).values())
+    assert _marked([SYSTEM, TASK]) == [0, 1]
+    assert _marked([SYSTEM, SUMMARY]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        Message(Role.TOOL, ("  \n",), answers="c"),
+        Message(Role.TOOL, (), answers="c"),
+        Message(Role.USER, ("Look:",), media=(Media(b"{}", 5),)),
+    ],
+    ids=["blank", "empty", "image"],
+)
+def test_a_message_that_does_not_end_in_a_text_is_passed_over(unfit: Message) -> None:
+    assert _marked([SYSTEM, TASK, SAID, unfit]) == [0, 1]
+
+
+def test_no_control_is_added_beside_the_clients_own_or_to_a_short_prompt() -> None:
+    own = Client({}, {3: b'{"content":[{"text":"x","cache_control":{}}]}'})
+    top = Client(decode_members(b'{"cache_control":{"type":"ephemeral"}}'), {})
+    tool = Client(decode_members(b'{"tools":[{"cache_control":{"type":"ephemeral"}}]}'), {})
+    for client in (own, top, tool):
+        assert _marked([SYSTEM, TASK], client) == []
+    assert _marked([Message(Role.SYSTEM, ("x",), tokens=MIN_TOKENS - 1), TASK]) == []
+
+
+def test_a_breakpoint_stands_at_the_end_of_the_summary_only() -> None:
+    messages = [SYSTEM, SUMMARY, SAID, RESULT]
+    found = add_breakpoint(messages, [None] * 4, SILENT)
+    assert {at: message.taken_in for at, message in found.items()} == {1: (BREAKPOINT,)}
+    assert sorted(add_breakpoint(messages, [None] * 4, SILENT, at_end=True)) == [1, 3]
+    assert sorted(add_breakpoint(messages[:3], [None] * 3, SILENT, at_end=True)) == [1]
+    assert add_breakpoint([SYSTEM, TASK], [None] * 2, SILENT) == {}
+    spoken = Message(Role.ASSISTANT, SUMMARY.texts, edited=True)
+    assert add_breakpoint([TASK, spoken], [None] * 2, SILENT) == {}
+
+
+@given(st.integers(0, 6), st.booleans())
+def test_there_are_never_more_than_four_breakpoints(own: int, at_end: bool) -> None:  # noqa: FBT001 - drawn
+    """The implicit one counts. Those of the client in messages that were cut away do not."""
+    raw = b'{"prompt_cache_breakpoint":{}}'
+    messages, origins = [SYSTEM, SUMMARY, SAID, RESULT], [Origin(at, at + 1) for at in (0, 1, 50, 51)]
+    client = Client({}, {51: raw * own, 7: raw * 9})
+    added = add_breakpoint(messages, origins, client, at_end=at_end)
+    assert 1 + own + len(added) <= 4 or not added
+    assert bool(added) == (own <= (1 if at_end else 2))
+
+
+def test_a_client_that_places_all_breakpoints_itself_gets_none() -> None:
+    client = Client(decode_members(b'{"prompt_cache_options":{"mode":"explicit"}}'), {})
+    assert add_breakpoint([SUMMARY], [None], client) == {}
+
+
+def test_a_text_about_markers_is_no_marker() -> None:
+    assert not has_markers(orjson.dumps({"content": 'add "cache_control" and "prompt_cache_breakpoint"'}))
+    assert has_markers(b'{"content":[{"text":"x", "cache_control" : {}}]}')
+
+
+def test_a_summary_is_a_message_of_ours() -> None:
+    assert find_summary([SYSTEM, SUMMARY]) == 1
+    assert find_summary([Message(Role.USER, SUMMARY.texts)]) is None
+
+
+@given(st.binary(max_size=3).map(lambda _: b"\xef\xbb\xbf"), st.sampled_from([b"", b" ", b"\n\t"]))
+def test_the_key_is_one_more_member_and_all_other_bytes_stay(mark: bytes, space: bytes) -> None:
+    body = b'{ "model":"m", "messages":[] }'
+    written = b"".join(add_key((mark + space + body, b"more"), "abc"))
+    assert written == mark + space + b'{"prompt_cache_key":"abc",' + body[1:] + b"more"
+    assert orjson.loads(b"".join(add_key((body,), "abc"))) == {"prompt_cache_key": "abc", **orjson.loads(body)}
+
+
+@pytest.mark.parametrize(("is_late", "expected"), [(False, (b"[1,X", b"a,a]")), (True, (b"[1,a", b"a,X]"))])
+def test_the_first_or_the_last_of_equal_elements_is_replaced(is_late: bool, expected: tuple[bytes, ...]) -> None:  # noqa: FBT001 - parametrised
+    assert replace_element((b"[1,a", b"a,a]"), b"a", b"X", is_late=is_late) == expected
+    assert replace_element((b"[1", b"]"), b"a", b"X", is_late=is_late) is None
+
+
+def test_what_is_not_found_is_not_told() -> None:
+    """A marker that cannot be put into the body is no decision, and the key is added all the same."""
+    asked = CacheHelp(frozenset({"cache_breakpoint", "cache_key"}), "k")
+    marked = add_breakpoint([SUMMARY], [None], SILENT)
+    helped = help_openly(
+        asked, (b'{"messages":[]}',), [SUMMARY], marked, lambda message: message.raw or repr(message).encode()
+    )
+    assert helped == ((b'{"prompt_cache_key":"k","messages":[]}',), ("cache_key",))
