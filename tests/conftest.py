@@ -88,6 +88,7 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
                 f"upstream.base_url={upstream.url}",
                 "limits.drain_seconds=2",
                 "store=memory",
+                "prices={}",  # as of an upstream that charges for tokens, although it is local
             )
             config = load_config(settings=(*base, *settings), environment={})
             return await stack.enter_async_context(run_proxy(config, log, compactors, codecs=codecs))

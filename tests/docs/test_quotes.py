@@ -14,7 +14,7 @@ from support.reference_pages import ROOT, find_code, read_literal, read_rows
 from proxy.cli.doctor.report import ModelFinding, Report
 from proxy.cli.evaluate.price import Item, Tokens
 from proxy.cli.evaluate.report import print_price
-from proxy.config.schema import PricesConfig
+from proxy.state.catalogue.prices import DEFAULT
 from proxy.telemetry.logs import describe_request
 
 DOCS = ROOT / "docs"
@@ -146,11 +146,11 @@ def test_the_price_of_an_evaluation_is_printed_as_the_guide_shows_it() -> None:
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
     numbers = [(what, model, [int(cell.replace(",", "")) for cell in cells]) for what, model, *cells in rows[:-1]]
     items = [
-        Item(what, model, "http://127.0.0.1:1/v1", Tokens(calls, prompt, completion))
+        Item(what, model, DEFAULT, Tokens(calls, prompt, completion))
         for what, model, (calls, prompt, completion) in numbers
     ]
     printed = io.StringIO()
-    print_price(Console(file=printed, width=200), items, PricesConfig())
+    print_price(Console(file=printed, width=200), items, DEFAULT)
 
     assert squeeze(printed.getvalue()) == squeeze(shown)
 

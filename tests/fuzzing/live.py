@@ -31,7 +31,7 @@ _SETTINGS = (
     "listen=127.0.0.1:0", "store=memory", "defaults.context_window=1600", "defaults.completion_reserve=200",
     "limits.drain_seconds=0", "defaults.max_tool_result_tokens=300", "defaults.summary.max_tokens=64",
     "defaults.summary.min_steps=2", "limits.max_body_bytes=60000", "defaults.on_exceeded=truncate",
-    "defaults.summary.timeout_seconds=5",
+    "defaults.summary.timeout_seconds=5", "prices={}",
 )  # fmt: skip
 
 

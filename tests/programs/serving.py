@@ -33,6 +33,8 @@ async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Proce
         "serve",
         "--listen",
         "127.0.0.1:0",
+        "--set",
+        "prices={}",  # as of an upstream that charges for tokens, although it is local
         *arguments,
         stderr=PIPE,
         env=own_environment(),

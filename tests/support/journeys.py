@@ -162,8 +162,8 @@ MakeStages = Callable[..., Awaitable[Stages]]
 
 @asynccontextmanager
 async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[Stages]:
-    """Services with these settings and a store in memory. The window is configured, so no upstream is asked for it."""
-    base = ("upstream.base_url=http://127.0.0.1:9/v1", "defaults.context_window=8000", "store=memory")
+    """Services with these settings and a store in memory. Window and prices are configured: no upstream is asked."""
+    base = ("upstream.base_url=http://127.0.0.1:9/v1", "defaults.context_window=8000", "store=memory", "prices={}")
     config = load_config(settings=(*base, *settings), environment={})
     client, store, metrics, log = ScriptedClient(), MemoryStore(), Metrics(), ListLog()
     summaries = Summaries(store, client, SummaryCalls(metrics, log))

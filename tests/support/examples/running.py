@@ -39,6 +39,7 @@ async def run_block(block: Block, upstream: str, folder: Path) -> str | None:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TRIMTAB_LISTEN": f"127.0.0.1:{port}",
         "TRIMTAB_UPSTREAM": upstream,
+        "TRIMTAB_PRICES": "{}",  # OpenAI charges for tokens, and its stand-in is local
     }
     work = folder / "work"
     work.mkdir()

@@ -80,7 +80,7 @@ async def test_the_price_is_told_and_nothing_asked_without_consent(
     result = await _evaluate(upstream, file)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "What will be asked" in result.stderr
-    assert "prompt tokens at the configured prices" in result.stderr
+    assert "prompt tokens at the prices of a local server" in result.stderr
     assert "no terminal" in result.stderr
     assert "--yes" in result.stderr
     assert upstream.requests == examinee.kinds == []

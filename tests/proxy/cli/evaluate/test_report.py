@@ -1,15 +1,17 @@
 """What an evaluation prints."""
 
+from dataclasses import replace
 from io import StringIO
 
 import orjson
+import pytest
 from rich.console import Console
 
 from proxy.cli.evaluate.exam import ExamQuestion
 from proxy.cli.evaluate.price import Item, Tokens
 from proxy.cli.evaluate.protocol import Answered, ArmResult
 from proxy.cli.evaluate.report import Result, print_price
-from proxy.config.schema import PricesConfig
+from proxy.state.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, find_listed
 
 SECRET = ExamQuestion("Which \x1b[2Jport?", "8443", "port 8443", 0.5)
 ANSWERED = tuple(Answered(SECRET, f"answer {grade}", grade) for grade in (2, 2, 1, 0))
@@ -87,19 +89,31 @@ def test_json_has_all_that_the_table_has() -> None:
 
 
 def test_the_price_names_calls_tokens_and_money_where_it_is_known() -> None:
-    """An item without calls has no row. The price ratios are those of the configuration."""
-    openai = "https://api.openai.com/v1"
-    items = [Item("summaries", "gpt-4o", openai, Tokens()), Item("answers", "gpt-4o", openai, Tokens(4, 1000, 100))]
-    out = StringIO()
-    print_price(Console(file=out, width=100), items, PricesConfig())
-    text = out.getvalue()
+    """An item without calls has no row."""
+    listed = find_listed("https://api.openai.com/v1", "gpt-4o")
+    items = [Item("summaries", "gpt-4o", listed, Tokens()), Item("answers", "gpt-4o", listed, Tokens(4, 1000, 100))]
+    text = _print(items, listed)
     assert "summaries" not in text
-    assert "1,400 prompt tokens" in text
+    assert "1,400 prompt tokens at the catalogue's prices (input 1, output 4)" in text
     assert "$0.00" in text
+
+
+@pytest.mark.parametrize(
+    ("prices", "words"),
+    [
+        (DEFAULT, "1,400 prompt tokens at the default prices (input 1, output 4)"),
+        (LOCAL, "prompt tokens at the prices of a local server (input 1, output"),
+        (replace(DEFAULT, source=PriceSource.CONFIGURED), "1,400 prompt tokens at the configured prices"),
+    ],
+)
+def test_prices_without_dollars_are_ratios(prices: PriceList, words: str) -> None:
+    """It says whose they are."""
+    text = _print([Item("answers", "x", prices, Tokens(4, 1000, 100))], prices)
+    assert words in text
+    assert "$" not in text
+
+
+def _print(items: list[Item], prices: PriceList) -> str:
     out = StringIO()
-    print_price(
-        Console(file=out, width=100),
-        [Item("answers", "x", "http://localhost/v1", Tokens(4, 1000, 100))],
-        PricesConfig(),
-    )
-    assert "$" not in out.getvalue()
+    print_price(Console(file=out, width=200), items, prices)
+    return out.getvalue()

@@ -103,7 +103,7 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
             "models:\n- match: a\n- match: b\n  low_water: x",
             "models[1].low_water (line 4): 'x' must be auto, or a number above 0 and at most 1",
         ),
-        ("prices: [1]", "prices (line 1): must be a mapping with the keys input, cached_input, output"),
+        ("prices: [1]", "prices (line 1): must be auto, or a mapping of prices"),
         (
             "profiles:\n  p:\n    protect_turns: -1",
             "profiles.p.protect_turns (line 3): -1 must be a whole number, 0 or more",

@@ -70,15 +70,15 @@ profiles:
 """
 
 POLICY = (
-    "upstream, mode, observe_share, pairing, drop_tools, local_items, context_window, completion_reserve, "
+    "upstream, mode, prices, observe_share, pairing, drop_tools, local_items, context_window, completion_reserve, "
     "economy, high_water, low_water, compact_at_tokens, preserve_system, overflow_strategy, on_exceeded, "
     "tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, "
     "keep_user_tokens, anchors, keep_images, sections, truncate_system, keep_recent_steps, max_turns, "
     "max_message_tokens, memory, pin_instruction, instruction_files, summary, count"
 )
 UPSTREAM = (
-    "base_url, api_key, credential, allowed_paths, strip_nonces, cache, connect_timeout_seconds, read_timeout_seconds, "
-    "proxy, ca_file, client_cert_file, client_key_file"
+    "base_url, api_key, credential, allowed_paths, strip_nonces, prices, cache, connect_timeout_seconds, "
+    "read_timeout_seconds, proxy, ca_file, client_cert_file, client_key_file"
 )
 TOOL = "max_tool_result_tokens, max_tool_result_bytes, truncation, tidy, dedupe, exclude"
 ADDED = "must end before /chat/completions: requests to /v1/X go to base_url/X"
@@ -99,7 +99,7 @@ upstreams.near.base_url (line 13): 'http://h:x' must be plain ASCII; a port must
 upstreams.far (line 14): must be a mapping with the keys {UPSTREAM}
 upstreams."odd.name".base_uri (line 15): unknown key; did you mean base_url?
 store_ttl_seconds (line 16): null must be a number, above 0
-prices (line 17): must be a mapping with the keys input, cached_input, output
+prices (line 17): must be auto, or a mapping of prices
 limits.max_body_bytes (line 20): the key appears twice
 limits.max_body_bytes (line 20): 17 must be a whole number, 1024 or more
 limits.drain_seconds (line 21): true must be a number, 0 or more

@@ -15,7 +15,7 @@ def _load(text: str = "", *settings: str, **environment: str) -> Config:
 
 
 def test_the_defaults() -> None:
-    """Nothing is configured. In a mapping, the cache costs a tenth, writing it nothing more, a completion four times."""
+    """Nothing is configured. In a mapping, reading the cache costs a tenth, and a completion four times a prompt."""
     assert _load().prices == "auto"
     prices = PricesConfig()
     assert (prices.input, prices.cached_input, prices.cache_write, prices.output) == (1, 0.1, None, 4)
