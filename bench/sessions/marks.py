@@ -3,6 +3,7 @@
 Law: marks are no part of what the model reads. A message without its marks is the message that the client sent.
 """
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ BREAKPOINT = "prompt_cache_breakpoint"
 OPTIONS = "prompt_cache_options"
 """Source: OpenAI's chat completions and Responses from GPT-5.6 on."""
 _NAMES = (CONTROL, BREAKPOINT)
+_AT_END = sys.maxsize
+"""The number of the block of a mark that stands beside a message's content: behind all of its blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,7 @@ def _unmark(raw: bytes) -> tuple[Part, Sequence[tuple[str, int]]]:
     message = orjson.loads(raw)
     blocks = message.get("content")
     found = list(_find_marks(blocks)) if isinstance(blocks, list) else []
-    last = max(len(blocks) - 1 if isinstance(blocks, list) else 0, 0)
-    found += [(name, last) for name in _NAMES if message.get(name)]
+    found += [(name, _AT_END) for name in _NAMES if message.get(name)]
     if not found:
         return read_part(raw), ()
     return read_part(_write_plain(message)), found

@@ -169,7 +169,7 @@ def add_list_options(parser: argparse.ArgumentParser) -> None:
     """The options of runs by price lists."""
     add = parser.add_argument_group("price lists").add_argument
     add("--prices", metavar="NAMES", help="by the price lists of real models: all, or " + ",".join(MODEL_NAMES))
-    add("--cache", choices=CACHES, default=OWN, help="how upstreams cache; own: as each list's provider does")
+    add("--cache", default=OWN, help=f"how upstreams cache: {', '.join(CACHES)}; own: as each list's provider does")
     add("--gaps", choices=tuple(Gaps), default=Gaps.NONE, help="where idle gaps between requests are from")
     add("--seed", type=int, default=0, help="seed of drawn gaps")
     add("--capacity-tokens", type=int, default=CAPACITY_TOKENS, help="what a cache of kind lru holds")

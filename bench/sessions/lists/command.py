@@ -44,12 +44,11 @@ _SESSIONS: list[Session] = []
 
 
 class Accounted(NamedTuple):
-    """The calls of one session."""
+    """The calls of one session, at each of the kinds of caches."""
 
     session_id: str
-    calls: tuple[Call, ...]
+    calls: tuple[tuple[Call, ...], ...]
     refused: int = 0
-    is_complete: bool = True
 
 
 class Job(NamedTuple):
@@ -77,6 +76,16 @@ def open_kind(name: str, prices: PriceList, arguments: argparse.Namespace) -> Ca
     return kinds[name]
 
 
+def parse_caches(text: str) -> list[str]:
+    """Known kinds of caches in their order; an unknown name ends the program."""
+    wanted = text.split(",")
+    unknown = set(wanted) - set(CACHES)
+    if unknown:
+        message = f"no such cache: {', '.join(sorted(unknown))}; known: {', '.join(CACHES)}"
+        raise SystemExit(message)
+    return [name for name in CACHES if name in wanted]
+
+
 def run_job(job: Job) -> list[Accounted]:
     """Run a contestant on a group of sessions, and account for it."""
     sent = []
@@ -90,10 +99,10 @@ def run_job(job: Job) -> list[Accounted]:
 
 
 def account_for(sent: Sequence[Sent], setting: Setting) -> list[Accounted]:
-    """The calls of what was sent, at the setting's cache."""
+    """The calls of what was sent, at each of the setting's caches."""
     traces = [Trace(one.session.id, one.requests, setting.moments[one.session.id]) for one in sent]
-    calls = account(traces, setting.kind)
-    return [Accounted(one.session.id, own, one.refused, one.is_complete) for one, own in zip(sent, calls, strict=True)]
+    calls = zip(*(account(traces, kind) for kind in setting.kinds), strict=True)
+    return [Accounted(one.session.id, own, one.refused) for one, own in zip(sent, calls, strict=True)]
 
 
 @dataclass(slots=True)
@@ -102,6 +111,7 @@ class ListBench:
 
     arguments: argparse.Namespace
     names: Sequence[str]
+    caches: Sequence[str]
     pool: ProcessPoolExecutor
     moments: dict[str, tuple[float, ...]]
     _done: dict[tuple[object, ...], list[Accounted]] = field(default_factory=dict)
@@ -109,9 +119,8 @@ class ListBench:
     def run_list(self, window: Window, prices: PriceList) -> tuple[list[Row], list[str]]:
         """The rows of one price list at one window, and the names of peers that are not installed."""
         arguments = self.arguments
-        kind = open_kind(arguments.cache, prices, arguments)
-        settings = (arguments.note_tokens, arguments.peers, tuple(arguments.settings))
-        setting = Setting(kind, self.moments, *settings)
+        kinds = tuple(open_kind(name, prices, arguments) for name in self.caches)
+        setting = Setting(kinds, self.moments, arguments.note_tokens, arguments.peers, tuple(arguments.settings))
         nothing = {one.session_id: one.calls for one in self._run(NOTHING, window, prices, setting)}
         rows: list[Row] = []
         missing: list[str] = []
@@ -123,8 +132,11 @@ class ListBench:
                 missing.append(name)
                 continue
             seconds = time.perf_counter() - started
-            done = [Done(one.session_id, one.calls, nothing[one.session_id], one.refused) for one in found]
-            rows.append(self._make_row(name, window, prices, done, seconds))
+            for place, cache in enumerate(self.caches):
+                done = [
+                    Done(one.session_id, one.calls[place], nothing[one.session_id][place], one.refused) for one in found
+                ]
+                rows.append(self._make_row((name, cache), window, prices, done, seconds))
             print(f"{prices.name}, {window.tokens}: {name} took {seconds:.0f} s", file=sys.stderr, flush=True)
         return rows, missing
 
@@ -133,8 +145,8 @@ class ListBench:
             return self._account_all(send_through(_SESSIONS, window, prices, setting), setting)
         if name == TRIMTAB:
             return self._run_groups([Job(name, group, window, setting, prices) for group in self._groups(setting)])
-        # The same for all lists with this kind of cache, and at all windows if it knows of none.
-        key = (name, setting.kind, None if name in WINDOWLESS else window)
+        # The same for all lists with these kinds of caches, and at all windows if it knows of none.
+        key = (name, setting.kinds, None if name in WINDOWLESS else window)
         if key not in self._done:
             if name in IN_PROCESS:
                 jobs = [Job(name, group, window, setting) for group in self._groups(setting)]
@@ -155,18 +167,20 @@ class ListBench:
     def _groups(self, setting: Setting) -> list[tuple[int, ...]]:
         """Sessions by number; those of one group share a cache. The heaviest sessions come first, one in each group."""
         order = sorted(range(len(_SESSIONS)), key=lambda number: -_weigh(_SESSIONS[number]))
-        size = self.arguments.together if setting.kind.is_shared else 1
+        size = self.arguments.together if any(kind.is_shared for kind in setting.kinds) else 1
         count = max(-(-len(order) // size), 1)
         return [tuple(order[first::count]) for first in range(count)]
 
-    def _make_row(self, name: str, window: Window, prices: PriceList, done: list[Done], seconds: float) -> Row:
+    def _make_row(
+        self, name: tuple[str, str], window: Window, prices: PriceList, done: list[Done], seconds: float
+    ) -> Row:
         larger, fitting = split_by_size(done, window.limit_tokens)
         return Row(
-            contestant=name,
+            contestant=name[0],
             window_tokens=window.tokens,
             reserve_tokens=window.reserve_tokens,
             prices=prices.name,
-            cache=self.arguments.cache,
+            cache=name[1],
             gaps=self.arguments.gaps,
             requests=sum(len(session.stops) for session in _SESSIONS),
             long_gaps=sum(map(count_long, self.moments.values())),
@@ -183,6 +197,7 @@ def run_lists(
 ) -> None:
     """Run all contestants by all price lists, print the tables, and write the rows."""
     _SESSIONS[:] = sessions
+    caches = parse_caches(arguments.cache)
     lists, gaps = load_lists(arguments.prices), Gaps(arguments.gaps)
     print(f"{len(sessions)} sessions, {sum(len(one.stops) for one in sessions)} requests; {describe_machine()}")
     print(describe_source(lists), flush=True)
@@ -192,7 +207,7 @@ def run_lists(
         raise SystemExit(str(error)) from None
     context = multiprocessing.get_context("fork")  # forked processes have the sessions without a copy
     with ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
-        rows = list(_show(ListBench(arguments, names, pool, moments), windows, lists))
+        rows = list(_show(ListBench(arguments, names, caches, pool, moments), windows, lists))
     if arguments.json:
         arguments.json.write_bytes(orjson.dumps(list(map(asdict, rows)), option=orjson.OPT_INDENT_2))
 
@@ -204,13 +219,15 @@ def _show(bench: ListBench, windows: Sequence[Window], lists: Sequence[PriceList
         for prices in lists:
             found, missing = bench.run_list(window, prices)
             rows += found
-            larger = max((row.larger.sessions for row in found), default=0)
-            arguments = bench.arguments
-            print(f"\n{prices.name}, window {window.tokens}, cache {arguments.cache}, gaps {arguments.gaps}:", end=" ")
-            print(f"{larger} sessions are larger")
-            console.print(build_table(found, missing))
-        print(f"\nall lists, window {window.tokens}")
-        console.print(build_overview(rows))
+            for cache in bench.caches:
+                own = [row for row in found if row.cache == cache]
+                larger = max((row.larger.sessions for row in own), default=0)
+                print(f"\n{prices.name}, window {window.tokens}, cache {cache}, gaps {bench.arguments.gaps}:", end=" ")
+                print(f"{larger} sessions are larger")
+                console.print(build_table(own, missing))
+        for cache in bench.caches:
+            print(f"\nall lists, window {window.tokens}, cache {cache}")
+            console.print(build_overview([row for row in rows if row.cache == cache]))
         yield from rows
 
 

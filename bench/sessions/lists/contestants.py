@@ -43,13 +43,18 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all contestants of a run have in common."""
+    """What all contestants of a run have in common. The first of the kinds is what upstreams report while they run."""
 
-    kind: CacheKind
+    kinds: tuple[CacheKind, ...]
     moments: Moments
     note_tokens: int
     peers: Path
     settings: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> CacheKind:
+        """The kind of cache while contestants run."""
+        return self.kinds[0]
 
 
 def send_in_process(name: str, session: Session, window: Window, kind: CacheKind) -> Sent:
