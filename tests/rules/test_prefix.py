@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, session, system, transcripts, user
 
 from rules.conversation import Message, Role, ToolCall
-from rules.prefix import digest_message, hash_prefixes, place_session
+from rules.prefix import digest_message, hash_head, hash_prefixes, place_session
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "ab", "1:a"]), max_size=3).map(tuple)
 CALLS = st.lists(st.builds(ToolCall, *[st.sampled_from(["", "a", "b"])] * 3), max_size=2).map(tuple)
@@ -134,3 +134,12 @@ def test_what_comes_before_the_first_user_message_counts() -> None:
     assert place_session((greeted, user("a"))) != place_session((other, user("a"))) != place_session((other, user("b")))
     assert place_session((greeted, other)) == place_session((system(), greeted))
     assert place_session(()) == place_session((system(),))
+
+
+def test_the_head_is_the_leading_system_messages_and_the_task() -> None:
+    """Nothing after them changes its hash; each of them does, and so does the border between the two."""
+    lead, other = system("Be brief."), system("Be long.")
+    head = hash_head((lead, user("Mend it.")))
+    assert hash_head((lead, user("Mend it."), assistant("I look."), other, user("More."))) == head
+    assert len({head, hash_head((other, user("Mend it."))), hash_head((lead, user("x"))), hash_head((lead, lead))}) == 4
+    assert hash_head((lead, assistant("Hello."))) == hash_head((lead, assistant("Hello."), assistant("You?")))

@@ -37,7 +37,9 @@ LABELS = (
     Label(
         "outcome",
         None,
-        "`unchanged`; `compacted`; `observe` or `off` (the mode); `passed` (a path that trimtab does not compact);"
+        "`unchanged`; `compacted`; `cache_help` (only something for the [provider's prompt"
+        " cache](../explanation/prompt-cache.md) was added); `observe` or `off` (the mode); `passed` (a path that"
+        " trimtab does not compact);"
         " `undecodable` (the body is no request of the API; forwarded unchanged); `too_large` (the same for a body that"
         " is too large); `refused` (by trimtab); `busy` (forwarded unchanged because no thread was free in time);"
         " `failed_open` (forwarded unchanged after a fault of trimtab); `broken` (the answer broke off); `aborted`"
@@ -53,7 +55,8 @@ LABELS = (
         "rule",
         None,
         "The rule that changed the request: `drop_tools`, `truncate_system`, `tidy`, `truncate`, `shorten`, `memory`,"
-        " `dedupe`, `images`, `prune`, `summarise`, `digest`, `pin`, `pairing`, `exceeded`.",
+        " `dedupe`, `images`, `prune`, `summarise`, `digest`, `pin`, `pairing`, `exceeded`. With 0 tokens,"
+        " what was added for the provider's prompt cache: `cache_key`, `cache_breakpoint`, `cache_control`.",
     ),
     Label("source", None, "`upstream`: as the upstream reported it; `estimated`: counted from the answer."),
     Label(
@@ -90,8 +93,9 @@ LABELS = (
     Label(
         "phase",
         "trimtab_fail_open_total",
-        "`read`, `plan`, `summary`, `apply`: the original was forwarded. `recover`: the client received the upstream's"
-        " refusal. `count`, `write_ahead`, `observe`: the fault came after the request was sent.",
+        "`read`, `plan`, `summary`, `apply`: the original was forwarded. `cache`: nothing was added for the provider's"
+        " prompt cache. `recover`: the client received the upstream's refusal."
+        " `count`, `write_ahead`, `observe`: the fault came after the request was sent.",
     ),
     Label("phase", "trimtab_overhead_seconds", "`plan`, `summary`, `apply`."),
     Label("kind", "trimtab_summary_tokens_total", "`prompt` or `completion` tokens of the call."),

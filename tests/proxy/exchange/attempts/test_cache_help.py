@@ -267,3 +267,49 @@ async def test_the_question_for_a_summary_reads_the_same_cache(dialect, client, 
     for parts in summaries:
         assert len(parts) == 1
         assert any(name in parts[0] for name in MARKERS)
+
+
+async def test_a_prompt_that_is_too_long_is_still_sent_again_without_what_was_refused(client, upstream, start_known):
+    """The refusal of the key does not count as the one attempt that may be refused for its length."""
+    seen: list[tuple[bool, bool]] = []
+
+    async def refuse(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if not recorded.body.startswith(b"{") or recorded.asks_for_summary:
+            return await answer_plainly(recorded, request)
+        is_keyed, is_long = b"prompt_cache_key" in recorded.body, len(recorded.body) > 20_000
+        seen.append((is_keyed, is_long))
+        if is_keyed:
+            return web.json_response({"error": {"message": "unknown prompt_cache_key"}}, status=400)
+        if is_long:
+            message = (
+                "This model's maximum context length is 5000 tokens. However, your messages resulted in 9000 tokens."
+            )
+            return web.json_response({"error": {"message": message, "code": "context_length_exceeded"}}, status=400)
+        return await answer_plainly(recorded, request)
+
+    upstream.answer = refuse
+    proxy = await start_known("api.openai.com", "defaults.overflow_strategy=prune")
+    body = _write_bodies(CHAT, STEPS, "gpt-4o")[-1]
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert response.status == 200
+    assert seen == [(True, True), (False, True), (False, False)]
+    assert {"cache_key", "cache_refused"} <= set(_list_decisions(response))
+
+
+async def test_the_second_attempt_for_the_length_has_the_same_key(client, upstream, start_known):
+    """What is added is added to each attempt."""
+
+    async def refuse(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.body.startswith(b"{") and not recorded.asks_for_summary and len(recorded.body) > 20_000:
+            message = (
+                "This model's maximum context length is 5000 tokens. However, your messages resulted in 9000 tokens."
+            )
+            return web.json_response({"error": {"message": message, "code": "context_length_exceeded"}}, status=400)
+        return await answer_plainly(recorded, request)
+
+    upstream.answer = refuse
+    proxy = await start_known("api.openai.com", "defaults.overflow_strategy=prune")
+    await _ask(client, proxy, CHAT, _write_bodies(CHAT, STEPS, "gpt-4o")[-1:])
+    first, second = (request.json for request in _list_chats(upstream))
+    assert first["prompt_cache_key"] == second["prompt_cache_key"]
+    assert len(second["messages"]) <= len(first["messages"])

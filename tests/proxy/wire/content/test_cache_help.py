@@ -1,10 +1,18 @@
 """Markers and the key are added where providers accept them, and nowhere else."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
+from support.dialects.spoken.responses import RESPONSES
+from support.sessions import make_session
 
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.content.cache_help import (
     BREAKPOINT,
     CONTROL,
@@ -21,8 +29,12 @@ from proxy.wire.content.cache_help import (
 )
 from proxy.wire.json.members import decode_members
 from rules.conversation import Media, Message, Origin, Role
+from rules.policy import Policy
+from rules.summary.request import Summary
 from rules.text.markers import INTRODUCTION
 
+WINDOW = Policy(context_window=2000, completion_reserve=200)
+NOTE = Summary("Goal: mend the build.", by_model=True)
 SILENT = Client({}, {})
 SYSTEM = Message(Role.SYSTEM, ("Be brief.",), tokens=600)
 TASK = Message(Role.USER, ("Mend it.",))
@@ -124,3 +136,35 @@ def test_what_is_not_found_is_not_told() -> None:
         asked, (b'{"messages":[]}',), [SUMMARY], marked, lambda message: message.raw or repr(message).encode()
     )
     assert helped == ((b'{"prompt_cache_key":"k","messages":[]}',), ("cache_key",))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 120), min_size=12, max_size=26), st.sampled_from([CHAT, RESPONSES]))
+def test_the_forwarded_prefix_moves_at_cuts_only(lengths: list[int], dialect: Dialect) -> None:
+    """Key and breakpoint in place, each body begins like the last one wherever it does without them."""
+    messages = make_session(len(lengths))["messages"][:-1]
+    for length, at in zip(lengths, range(3, len(messages), 2), strict=True):
+        messages[at] = {**messages[at], "content": "word " * length}
+    compactor, asked = Compactor(count_by_heuristic), CacheHelp(frozenset({"cache_key", "cache_breakpoint"}), "key")
+    before: tuple[bytes, bytes] | None = None
+    for stop in range(4, len(messages) + 1, 2):
+        body = orjson.dumps(dialect.convert({"messages": messages[:stop]}) | {"model": "m"})
+        request = replace(dialect.codec.read(body), cache=asked)
+        compacted = compactor.apply(compactor.plan(request, WINDOW), NOTE)
+        helped = dialect.codec.help_cache(request, compacted.forwarded, compacted.pieces)
+        is_cut = find_summary(compacted.forwarded.messages) is not None
+        assert helped.added == (("cache_breakpoint", "cache_key") if is_cut else ("cache_key",))
+        after = _take_beginning(compacted.body, dialect), _take_beginning(b"".join(helped.pieces), dialect)
+        if before is not None:
+            plain_stays, helped_stays = (
+                later.startswith(earlier) for earlier, later in zip(before, after, strict=True)
+            )
+            assert helped_stays == plain_stays
+        before = after
+
+
+def _take_beginning(body: bytes, dialect: Dialect) -> bytes:
+    """A body up to its last element."""
+    start = body.index(b'"%b":' % dialect.transcript.encode())
+    last = orjson.dumps(orjson.loads(body)[dialect.transcript][-1])
+    return body[start : body.rindex(last)]

@@ -1,5 +1,6 @@
 """A cut leaves a cache marker where the next request finds it, and never one too many."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -8,7 +9,8 @@ from support.dialects.messages_validity import check_markers, walk_markable
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.messages.cache import MAX_MARKERS, find_client_markers
+from proxy.wire.content.cache_help import MAX_MARKERS, CacheHelp
+from proxy.wire.messages.cache import find_client_markers
 from proxy.wire.messages.codec import MESSAGES
 from rules.policy import Policy
 from rules.summary.request import Summary
@@ -20,6 +22,7 @@ SHORT = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 SMALL = Policy(context_window=6000)
 STEPS = 24
+_SYSTEM = {"type": "text", "text": "s", "cache_control": HOUR}
 
 
 def _session(steps: int) -> list[Wire]:
@@ -51,6 +54,19 @@ def _send(messages: list[Wire], compactor: Compactor | None = None, **members: o
     sent: Wire = orjson.loads(compacted.body)
     assert check_markers(sent) == []
     return sent
+
+
+def _send_to_known(messages: list[Wire], **members: object) -> tuple[Wire, tuple[str, ...]]:
+    """The body that is forwarded to a host that takes markers, after a cut, and what is told of it."""
+    compactor = Compactor(count_by_heuristic)
+    body = orjson.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members})
+    request = replace(MESSAGES.read(body), cache=CacheHelp(frozenset({"cache_control"})))
+    compacted = compactor.apply(compactor.plan(request, SMALL), Summary("Goal: mend the build.", by_model=True))
+    helped = MESSAGES.help_cache(request, compacted.forwarded, compacted.pieces)
+    assert helped.pieces is compacted.pieces
+    sent: Wire = orjson.loads(compacted.body)
+    assert check_markers(sent) == []
+    return sent, helped.added
 
 
 def _find_marked(sent: Wire) -> list[Wire]:
@@ -85,6 +101,22 @@ def test_a_marker_that_was_cut_away_moves_to_the_summary() -> None:
 def test_a_client_that_marks_no_message_gets_no_marker(members: Wire) -> None:
     sent = _send(_session(STEPS), **members)
     assert [block.get("text") for block in _find_marked(sent)] == ["s"] * len(members)
+
+
+@pytest.mark.parametrize(("members", "marker"), [({}, SHORT), ({"system": [_SYSTEM]}, HOUR)], ids=["silent", "system"])
+def test_a_known_host_gets_a_marker_even_so(members: Wire, marker: Wire) -> None:
+    """With the lifetime that the client uses for its system prompt."""
+    sent, added = _send_to_known(_session(STEPS), **members)
+    assert added == ("cache_control",)
+    summary = _find_marked(sent)[-1]
+    assert (summary["cache_control"], summary["text"].startswith(INTRODUCTION)) == (marker, True)
+
+
+def test_a_marker_that_the_client_asked_for_is_not_told_as_an_addition() -> None:
+    sent, added = _send_to_known(_mark(_session(STEPS), -1))
+    assert (len(_find_marked(sent)), added) == (2, ())
+    sent, added = _send_to_known(_session(STEPS), system=[_SYSTEM] * MAX_MARKERS)
+    assert (len(_find_marked(sent)), added) == (MAX_MARKERS, ())
 
 
 def test_the_marker_that_the_api_places_itself_is_copied() -> None:
