@@ -73,8 +73,9 @@ class Config(Section):
             {"alice": "${ALICE_KEY}", "ci": {"key": "${CI_KEY}", "max_concurrent_requests": 8}},
             ["${ALICE_KEY}", "${CI_KEY}"],
         ],
-        description="The keys that clients may use for trimtab itself, as a list, or by the name of each client. Log "
-        "lines and metrics have the names. A request without one of the keys gets 401. null: no key is needed.",
+        description="The keys that clients may use for trimtab itself: a list of keys, or a mapping of names, each to "
+        "a key or to a mapping of its own. Log lines and metrics then go by these names, of at most 30 "
+        "characters. A request without one of the keys gets 401. null: no key is needed.",
     )
     admin_token: OwnKey | None = Field(
         None,

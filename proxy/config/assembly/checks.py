@@ -66,7 +66,7 @@ def _check_clients(config: Config) -> Iterator[Problem]:
     keys, seen = frozenset(config.clients.keys), set()
     for name, key in zip(config.client_keys, config.clients.keys, strict=True):
         if name in keys:
-            yield Problem(("client_keys", name), "has a key as its name; write the name first, then the key")
+            yield Problem(("client_keys", name), "has a key as its name; write NAME: KEY")
         if key in seen:
             yield Problem(("client_keys", name), "has the same key as another client; each needs a key of its own")
         seen.add(key)

@@ -71,7 +71,11 @@ class ClientConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What `client_keys` says. `names`: by key, for clients with a name. `limits`: requests in flight at most, by name."""
+    """What `client_keys` says.
+
+    names: by key, for clients with a name.
+    limits: the number of requests that may be in flight, by name, for clients with such a limit.
+    """
 
     keys: tuple[str, ...] = field(default=(), repr=False)
     names: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -126,8 +130,8 @@ def _check_name(name: str) -> str:
 
 _KEY = TypeAdapter(OwnKey)
 _NAME = Wanted(
-    f"a name of 1 to {MAX_NAME_CHARS} printable characters, not beginning with {_KEY_PREFIX}, with the key as its value",
-    rf"^[^\u0000-\u001f]{{1,{MAX_NAME_CHARS}}}$",
+    f"a name of 1 to {MAX_NAME_CHARS} printable characters that does not begin with {_KEY_PREFIX}",
+    rf"^(?!{_KEY_PREFIX})\S(?:[\s\S]{{0,{MAX_NAME_CHARS - 2}}}\S)?$",
 )
 
 

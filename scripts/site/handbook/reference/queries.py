@@ -39,7 +39,8 @@ LABELS = (
         None,
         "`unchanged`; `compacted`; `observe` or `off` (the mode); `passed` (a path that trimtab does not compact);"
         " `undecodable` (the body is no request of the API; forwarded unchanged); `too_large` (the same for a body that"
-        " is too large); `refused` (by trimtab); `busy` (forwarded unchanged because no thread was free in time);"
+        " is too large); `refused` (by trimtab); `limited` (by trimtab, because the client has reached its own limit);"
+        " `busy` (forwarded unchanged because no thread was free in time);"
         " `failed_open` (forwarded unchanged after a fault of trimtab); `broken` (the answer broke off); `aborted`"
         " (the client closed its connection, or trimtab was stopped).",
     ),
@@ -48,7 +49,13 @@ LABELS = (
         None,
         "`system`, `summary`, `memory`, `recent`, `current`: see [the ledger](../explanation/ledger.md#sections).",
     ),
-    Label("stage", None, "`original`: as the client sent it; `sent`: as forwarded."),
+    Label("client", None, "The client's name in `client_keys`. Clients without a name have no series here."),
+    Label(
+        "stage",
+        None,
+        "`original`: the prompt as the client sent it; `sent`: as forwarded; `completion`: what the model wrote, only in"
+        " `trimtab_client_tokens_total`.",
+    ),
     Label(
         "rule",
         None,
