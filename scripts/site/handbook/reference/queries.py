@@ -53,8 +53,8 @@ LABELS = (
     Label(
         "stage",
         None,
-        "`original`: the prompt as the client sent it; `sent`: as forwarded; `completion`: what the model wrote, only in"
-        " `trimtab_client_tokens_total`.",
+        "`original`: the prompt as the client sent it; `sent`: as forwarded; `completion`: what the model wrote"
+        " (only in `trimtab_client_tokens_total`).",
     ),
     Label(
         "rule",
