@@ -103,6 +103,10 @@ LABELS = (
 QUERIES = (
     Query("Requests per second, by outcome", "sum by (outcome) (rate(trimtab_requests_total[5m]))"),
     Query(
+        "Forwarded prompt tokens per day, by client",
+        'sum by (client) (increase(trimtab_client_tokens_total{stage="sent"}[1d]))',
+    ),
+    Query(
         "The share of prompt tokens that trimtab removed",
         '1 - sum(rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))\n'
         '  / sum(rate(trimtab_prompt_tokens_total{stage="original"}[1h]))',
