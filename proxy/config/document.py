@@ -18,6 +18,8 @@ Place = tuple[int, int]
 
 NO_VARIABLES: Mapping[Path, str] = {}
 SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token", "proxy"})
+CLIENT_FIELDS = frozenset({"key", "key_file", "max_concurrent_requests"})
+"""The keys of a client. A problem names them, but no client: a name may be a key that stands in the wrong place."""
 SHOWN_CHARS = 80
 """Chosen: a quoted key or value of this length still fits a line of a terminal."""
 MAX_PLACES = 100_000
@@ -111,7 +113,8 @@ def name_path(path: Path) -> str:
     for part in path:
         name += f"[{part}]" if isinstance(part, int) else f".{_quote(part)}" if name else _quote(part)
         if part in SECRET_KEYS and not isinstance(path[-1], int):
-            break  # what is below it is no key of the configuration, and may be a secret
+            # what is below it is no key of the configuration, and may be a secret
+            return f"{name}.*.{path[-1]}" if part == "client_keys" and path[-1] in CLIENT_FIELDS else name
     return name
 
 

@@ -15,6 +15,7 @@ from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.policies.prices import AutoPrices
 from proxy.config.policies.prices import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from proxy.config.policies.tools import Section
+from proxy.config.sections.clients import ClientKeys, Clients, divide_clients
 from proxy.config.sections.compaction import CompactionConfig as CompactionConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import MIN_MEMORY_BYTES as MIN_MEMORY_BYTES  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import LimitsConfig as LimitsConfig  # noqa: PLC0414 - for the shell
@@ -66,13 +67,16 @@ class Config(Section):
         description="The address that clients connect to, HOST:PORT. Port 0 picks a free port. An address other than "
         "loopback lets other machines use the proxy; set client_keys then.",
     )
-    client_keys: tuple[OwnKey, ...] | None = Field(
+    client_keys: ClientKeys | None = Field(
         None,
-        min_length=1,
         repr=False,
-        examples=[["${ALICE_KEY}", "${CI_KEY}"]],
-        description="The keys that clients may use for trimtab itself. A request without one of them gets 401. "
-        "null: no key is needed.",
+        examples=[
+            {"alice": "${ALICE_KEY}", "ci": {"key": "${CI_KEY}", "max_concurrent_requests": 8}},
+            ["${ALICE_KEY}", "${CI_KEY}"],
+        ],
+        description="The keys that clients may use for trimtab itself: a list of keys, or a mapping of names, each to "
+        "a key or to a mapping of its own. Log lines and metrics then go by these names, of at most 30 "
+        "characters. A request without one of the keys gets 401. null: no key is needed.",
     )
     admin_token: OwnKey | None = Field(
         None,
@@ -266,7 +270,15 @@ class Config(Section):
 
     def as_worker_of(self, workers: int) -> Self:
         """The configuration of one of several workers; this object itself if there is one worker."""
-        return self if workers == 1 else self.model_copy(update={"limits": self.limits.divide(workers)})
+        if workers == 1:
+            return self
+        parts = {"limits": self.limits.divide(workers), "client_keys": divide_clients(self.client_keys, workers)}
+        return self.model_copy(update=parts)
+
+    @property
+    def clients(self) -> Clients:
+        """The keys, names and limits of `client_keys`; the same object each time."""
+        return _read_clients(Same(self.client_keys))
 
     def open_addresses(self) -> dict[str, str]:
         """The addresses that other machines can reach without a key, each with a warning."""
@@ -287,6 +299,11 @@ def _overlay(under: Same[PolicyConfig], over: Same[PolicyConfig]) -> PolicyConfi
     changes["summary"] = defaults.summary.model_copy(update=summary)
     changes["tidy"] = patch.tidy.over(defaults.tidy)
     return defaults.model_copy(update=changes)
+
+
+@lru_cache(16)
+def _read_clients(client_keys: Same[ClientKeys | None]) -> Clients:
+    return Clients.of(client_keys.value)
 
 
 @lru_cache(1024)

@@ -12,6 +12,8 @@ from pydantic_core import CoreSchema
 
 Step = str | int
 _NUMBERS = {int: "a whole number", float: "a number"}
+LACKING = "lacking"
+"""The type of pydantic's error for a section that needs a key that it does not have."""
 _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 
 
@@ -48,47 +50,63 @@ class Slot:
             inner = get_args(annotation)
             if get_origin(annotation) is Annotated:
                 annotation, found = inner[0], (*inner[1:], *found)
-            elif get_origin(annotation) in {Union, types.UnionType} and type(None) in inner and len(inner) == 2:
+            elif _is_union(annotation) and type(None) in inner and len(inner) == 2:
                 annotation, is_optional = inner[inner[0] is type(None)], True
             else:
                 return cls(annotation, found, is_optional)
 
     @property
+    def variants(self) -> "tuple[Slot, ...]":
+        """A slot for each type that the value may have: those of a union, else this one."""
+        return tuple(map(Slot.of, get_args(self.kind))) if _is_union(self.kind) else (self,)
+
+    @property
     def section(self) -> type[BaseModel] | None:
-        """The model, if the value is a section or may be one."""
-        is_union = get_origin(self.kind) in {Union, types.UnionType}
-        kinds = get_args(self.kind) if is_union else (self.kind,)
+        """The model, if the value may be a section."""
+        kinds = (slot.kind for slot in self.variants)
         return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
     @property
+    def names(self) -> "Slot | None":
+        """What the names must be, if the value may be a mapping with names of the user's choice."""
+        kinds = (slot.kind for slot in self.variants)
+        return next((Slot.of(get_args(kind)[0]) for kind in kinds if get_origin(kind) is dict), None)
+
+    @property
     def is_mapping(self) -> bool:
-        """Whether the value is a mapping with names of the user's choice."""
-        return get_origin(self.kind) is dict
+        """Whether the value may be a mapping with names of the user's choice."""
+        return self.names is not None
+
+    @property
+    def text(self) -> "Slot | None":
+        """The slot of the text, if the value may be one."""
+        return next((slot for slot in self.variants if slot.kind is str), None)
 
     @property
     def holds_others(self) -> bool:
         """Whether the value contains keys or items."""
-        return self.section is not None or get_origin(self.kind) in {dict, tuple, list}
+        return self.section is not None or self.is_mapping or get_origin(self.kind) in {tuple, list}
 
     def enter(self, step: Step) -> "Slot | None":
         """The slot at a key or index of the value; None if there is no such key."""
+        if _is_union(self.kind):
+            return next((inner for slot in self.variants if (inner := slot.enter(step))), None)
         if self.section is not None:
             return _enter_section(self.section, step)
-        if self.is_mapping:
+        if get_origin(self.kind) is dict:
             return Slot.of(get_args(self.kind)[1])
-        if get_origin(self.kind) in {tuple, list}:
+        if get_origin(self.kind) in {tuple, list} and isinstance(step, int):
             return Slot.of(get_args(self.kind)[0])
-        if get_origin(self.kind) in {Union, types.UnionType}:
-            return next((inner for kind in get_args(self.kind) if (inner := Slot.of(kind).enter(step))), None)
         return None
 
     def takes_quoted(self, value: object) -> bool:
         """Whether a text is needed here, and the value would be right if it were in quotes."""
-        if self.kind is not str or not isinstance(value, bool | int | float | date):
+        slot = self.text
+        if slot is None or not isinstance(value, bool | int | float | date):
             return False
         text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
-            TypeAdapter(Annotated[str, Field(), *self.constraints]).validate_python(text)
+            TypeAdapter(Annotated[str, Field(), *slot.constraints]).validate_python(text)
         except ValidationError:
             return False
         return True
@@ -120,6 +138,10 @@ class Slot:
             ]
             return ", ".join([_NUMBERS[self.kind], *([" and ".join(bounds)] if bounds else [])])
         return "a text, in quotes if YAML would read it as another type" if self.kind is str else "something else"
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in {Union, types.UnionType}
 
 
 def list_keys(section: type[BaseModel]) -> list[str]:

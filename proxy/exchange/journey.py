@@ -69,7 +69,7 @@ class Journey:
         """The `x-trimtab-*` headers to add to the answer."""
         prompt, chosen = _describe_prompt(self), self.attempt.chosen
         overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
-        outcome = self.attempt.outcome if self.error is None else "refused"
+        outcome = self.attempt.outcome if self.error is None else self.error.outcome
         if chosen is not None and chosen.planned.original.continues:
             outcome += ";history=upstream"
         if _is_client_compaction(self.attempt):
@@ -140,7 +140,7 @@ def _name_outcome(journey: Journey, status: int) -> str:
         return "broken"
     if journey.reply.client_left or not status:
         return "aborted"
-    return journey.attempt.outcome if journey.error is None else "refused"
+    return journey.attempt.outcome if journey.error is None else journey.error.outcome
 
 
 def _name_retry(journey: Journey) -> str:

@@ -182,6 +182,8 @@ class Recorder:
             self.metrics.vouch_for(target.model)
         label = self.label(target)
         self.metrics.requests.labels(label, report.arrival.endpoint, str(report.status), report.outcome).inc()
+        if report.arrival.tenant.client_name:
+            self._record_client(report.arrival.tenant.client_name, report)
         for phase, seconds in report.phase_seconds:
             self.metrics.overhead.labels(phase).observe(seconds)
         if report.retry:
@@ -192,6 +194,15 @@ class Recorder:
         self._write_line(report)
         if report.error is None and report.arrival.passed is not None and report.arrival.passed.has_prompt:
             self._tell_not_compacted(report.arrival)
+
+    def _record_client(self, client: str, report: Report) -> None:
+        self.metrics.client_requests.labels(client, report.outcome).inc()
+        tokens = {"completion": report.answered.completion_tokens}
+        if report.prompt is not None:
+            tokens |= {"original": report.prompt.original_tokens, "sent": report.prompt.sent_tokens}
+        for stage, number in tokens.items():
+            if number:
+                self.metrics.client_tokens.labels(client, stage).inc(number)
 
     def _record_prompt(self, label: str, report: Report, prompt: Prompt) -> None:
         self.metrics.prompt_tokens.labels(label, "original").inc(prompt.original_tokens)
@@ -241,7 +252,12 @@ class Recorder:
             "outcome": report.outcome,
             "seconds": round(report.seconds, 4),
         }
-        known = {"upstream": target.upstream, "model": target.shown_model, "match": target.match}
+        known = {
+            "client": arrival.tenant.client_name,
+            "upstream": target.upstream,
+            "model": target.shown_model,
+            "match": target.match,
+        }
         fields |= {key: value for key, value in known.items() if value}
         if report.error is not None:
             # Our errors hold no message text and no credential (http/errors.py). They are logged, because agents often

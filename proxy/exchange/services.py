@@ -11,6 +11,7 @@ from proxy.config.schema import Config
 from proxy.exchange.early_answer import Patience
 from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
+from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory
 from proxy.state.catalogue.refused_additions import RefusedAdditions
@@ -25,6 +26,7 @@ class Lifecycle:
     """Whether the proxy takes requests, and how many it serves.
 
     idle: set while it serves none.
+    by_client: the requests in flight of each client that has a name, by that name.
     reset_clients: resets every client's connection, so that no interrupted answer looks complete.
     """
 
@@ -32,32 +34,52 @@ class Lifecycle:
         self.ready = False
         self.reset_clients: Callable[[], None] = lambda: None  # until there is a server
         self.in_flight = 0
+        self.by_client: dict[str, set[Reply]] = {}
         self.idle = asyncio.Event()
         self.idle.set()
 
-    def serving(self, show: Callable[[int], None]) -> "_Serving":
-        """Context manager: the block serves a request. `show` gets the number of requests whenever it changes."""
-        return _Serving(self, show)
+    def serving(self, show: Callable[[int], None], reply: Reply, client: str) -> "_Serving":
+        """Context manager: the block serves a request. `show` gets the number of requests whenever it changes.
+
+        client: the name of its client; empty if it has none.
+        """
+        return _Serving(self, show, reply, client)
+
+    def count_of(self, client: str) -> int:
+        """The requests in flight of a client with this name.
+
+        Those whose last byte is sent do not count: the client may send the next request before the block ends.
+        """
+        return sum(not reply.last_byte_at for reply in self.by_client.get(client, ()))
 
 
 class _Serving:
     """A block that counts as one request in flight."""
 
-    __slots__ = ("_lifecycle", "_show")
+    __slots__ = ("_client", "_lifecycle", "_reply", "_show")
 
-    def __init__(self, lifecycle: Lifecycle, show: Callable[[int], None]) -> None:
+    def __init__(self, lifecycle: Lifecycle, show: Callable[[int], None], reply: Reply, client: str) -> None:
         self._lifecycle = lifecycle
         self._show = show
+        self._reply = reply
+        self._client = client
 
     def __enter__(self) -> None:
         lifecycle = self._lifecycle
         lifecycle.in_flight += 1
+        if self._client:
+            lifecycle.by_client.setdefault(self._client, set()).add(self._reply)
         lifecycle.idle.clear()
         self._show(lifecycle.in_flight)
 
     def __exit__(self, *_: object) -> None:
         lifecycle = self._lifecycle
         lifecycle.in_flight -= 1
+        if self._client:
+            replies = lifecycle.by_client[self._client]
+            replies.discard(self._reply)
+            if not replies:
+                del lifecycle.by_client[self._client]
         self._show(lifecycle.in_flight)
         if lifecycle.in_flight == 0:
             lifecycle.idle.set()

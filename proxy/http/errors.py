@@ -22,6 +22,7 @@ class ProxyError(Exception):
     type, param: of the error object in the body, as in OpenAI's API.
     headers: additional headers of the response.
     closes: whether the response closes the client's connection.
+    outcome: of the request, in log lines, metrics and the answer's headers.
     """
 
     status = 500
@@ -30,6 +31,7 @@ class ProxyError(Exception):
     param: str | None = None
     headers: ClassVar[Mapping[str, str]] = {}
     closes = False
+    outcome = "refused"
 
     def __init_subclass__(cls, *, status: int, code: str) -> None:
         cls.status, cls.code = status, code
@@ -52,6 +54,16 @@ class OverloadedError(ProxyError, status=503, code="overloaded"):
 
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     closes = True  # so that the rest of the request need not be read
+
+
+class ClientLimitError(ProxyError, status=429, code="client_limit_reached"):
+    """One client has more requests in flight than its own limit allows.
+
+    Not 503: a balancer takes an instance out of service after that, for all clients.
+    """
+
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    outcome = "limited"
 
 
 class UpstreamInvalidError(ProxyError, status=502, code="upstream_invalid"):

@@ -11,7 +11,7 @@ from proxy.http.keys import find_key
 
 def admit_client(config: Config, headers: Headers) -> None:
     """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError."""
-    if config.client_keys is not None and find_key(config.client_keys, headers) is None:
+    if config.client_keys is not None and find_key(config.clients.keys, headers) is None:
         message = (
             "this proxy requires a key of its own: send one of its client_keys as Authorization: Bearer KEY, as"
             f" api-key, x-api-key or x-goog-api-key; or as {KEY_HEADER}, if Authorization is for the upstream"

@@ -200,7 +200,7 @@ async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator
 
 
 def _make_tenancy(config: Config, key: bytes) -> Tenancy:
-    return Tenancy(config.tenant, key, config.client_keys or ())
+    return Tenancy(config.tenant, key, config.clients.keys, config.clients.names)
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) -> tuple[SummaryStore, Tenancy]:

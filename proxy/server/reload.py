@@ -34,7 +34,8 @@ def adopt(current: Current, config: Config) -> list[str]:
     services.uploads.rebound(config.limits.max_held_bytes)
     services.memory.add(config.limits.max_memory_bytes - services.config.limits.max_memory_bytes)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
-    tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=config.client_keys or ())
+    clients = config.clients
+    tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=clients.keys, client_names=clients.names)
     current.services = replace(services, config=config, tenancy=tenancy)
     for upstream in config.discovered_upstreams():
         services.models.seek_windows(upstream)

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from aiohttp import HttpVersion11, web
 
@@ -18,7 +19,7 @@ from proxy.exchange.services import Services
 from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS
 from proxy.http.credentials import find_shown
-from proxy.http.errors import MethodNotAllowedError, OverloadedError, ProxyError
+from proxy.http.errors import ClientLimitError, MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.http.headers import read_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import check_framing
@@ -59,7 +60,8 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         return await _answer_page(services, request, of_pages=False)
     journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
     services.recorder.record_arrival(journey.arrival)
-    with services.lifecycle.serving(services.recorder.metrics.in_flight.set):
+    show, client = services.recorder.metrics.in_flight.set, journey.arrival.tenant.client_name
+    with services.lifecycle.serving(show, journey.reply, client):
         return await _serve(services, journey, codec)
 
 
@@ -116,6 +118,10 @@ def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> No
         raise MethodNotAllowedError(message)
     admit_site(services.config, request, of_pages=False)
     admit_client(services.config, journey.arrival.headers)
+    client = journey.arrival.tenant.client_name
+    if client and services.lifecycle.count_of(client) > services.config.clients.limits.get(client, inf):
+        message = "too many requests of this client at once (its max_concurrent_requests in client_keys); try again"
+        raise ClientLimitError(message)
     if services.lifecycle.in_flight > services.config.limits.max_concurrent_requests:
         message = "too many requests at once (limits.max_concurrent_requests); try again"
         raise OverloadedError(message)

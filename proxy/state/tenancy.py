@@ -4,7 +4,8 @@ Law: a tenant is derived from all credentials of the request, or else from a key
 reveals nothing of the credential.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from proxy.http.credentials import CLASSIC_NAMES, GUESSABLE_NAMES, Shown, find_shown
@@ -34,11 +35,15 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """The configured `tenant` (`authorization` or `header:NAME`) and `client_keys`. `key` is the proxy's own secret."""
+    """The configured `tenant` (`authorization` or `header:NAME`) and `client_keys`. `key` is the proxy's own secret.
+
+    client_names: of those client keys that have one.
+    """
 
     tenant: str
     key: bytes = field(repr=False)
     client_keys: tuple[str, ...] = field(default=(), repr=False)
+    client_names: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def identify(self, headers: Headers, target: str = "", shown: Shown | None = None) -> Tenant:
         """The tenant of a request with these headers (all that arrived) and this target.
@@ -47,7 +52,10 @@ class Tenancy:
         """
         secret = self.find_secret(headers, target, shown)
         key = find_key(self.client_keys, headers) if self.client_keys else None
-        return Tenant(_name("tenant", secret), secret, "" if key is None else _name("client key", _encode(key)))
+        tenant = Tenant(_name("tenant", secret), secret)
+        if key is None:
+            return tenant
+        return replace(tenant, key_id=_name("client key", _encode(key)), client_name=self.client_names.get(key, ""))
 
     def find_secret(self, headers: Headers, target: str = "", shown: Shown | None = None) -> bytes:
         """The secret from which the ids and the encryption of a client's summaries are derived.

@@ -117,7 +117,7 @@ def _simplify(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def describe_request(fields: Mapping[str, Any]) -> str:
-    """A request in one line: model, status, outcome, tokens, rules, time, path, upstream, beginning of the id."""
+    """A request in one line: model, status, outcome, tokens, rules, time, client, path, upstream, start of the id."""
     match = fields.get("match")
     rules = ",".join(item["rule"] for item in fields.get("decisions", ()))
     parts = (
@@ -130,6 +130,7 @@ def describe_request(fields: Mapping[str, Any]) -> str:
         rules,
         f"{fields['completion_tokens']} out" if fields.get("completion_tokens") is not None else None,
         _describe_seconds(fields["seconds"]),
+        fields.get("client"),
         f"{fields['method']} {fields['path']}",
         f"→ {fields['upstream']}" if fields.get("upstream") else None,
         fields["request_id"][:SHORT_ID_CHARS],

@@ -91,6 +91,12 @@ class Metrics:
     """
 
     requests = _Row(Counter, "Requests that have ended, by outcome.", "model endpoint status outcome")
+    client_requests = _Row(Counter, "Requests that have ended, by client and outcome.", "client outcome")
+    client_tokens = _Row(
+        Counter,
+        "Tokens by client: prompts as it sent them (original) and as forwarded (sent), and completions (completion).",
+        "client stage",
+    )
     in_flight = _Row(Gauge, "Requests in flight.", name="requests_in_flight", multiprocess_mode="livesum")
     prompt_tokens = _Row(
         Counter, "Prompt tokens: as the client sent them (original) and as forwarded (sent).", "model stage"

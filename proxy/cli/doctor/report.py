@@ -22,6 +22,7 @@ from proxy.cli.doctor.checks import (
     check_workers,
     find_bare_credentials,
 )
+from proxy.cli.doctor.clients import find_readable_keys
 from proxy.cli.doctor.environment import find_unknown_names
 from proxy.cli.doctor.prices import ModelPrices, check_prices, list_rows, make_table
 from proxy.compaction.pool import HEURISTIC, Compactors
@@ -155,7 +156,8 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     system = (check_workers(config), check_open_files(config))
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
     findings += [check_prices(config, ((one.model, one.prices) for one in described))]
-    findings += [*find_bare_credentials(config), *find_unknown_names(), *_judge_windows(described), *heard.findings]
+    findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
+    findings += [*_judge_windows(described), *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
 

@@ -32,7 +32,8 @@ class _Policy:
 def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     """The contradictions between keys. `wrong`: paths with an invalid value, which has been replaced by a stand-in."""
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
-    found = [*_check_addresses(config, wrong), *_check_workers(config, wrong), *_check_credentials(config, wrong)]
+    found = [*_check_addresses(config, wrong), *_check_clients(config), *_check_workers(config, wrong)]
+    found += _check_credentials(config, wrong)
     for policy in _list_policies(config):
         found += _check_waters(policy, wrong)
         if not is_within(("upstreams",), wrong):
@@ -56,6 +57,19 @@ def _check_addresses(config: Config, wrong: set[Path]) -> Iterator[Problem]:
     is_same = config.metrics_listen == config.listen and not config.listen.endswith(":0")
     if is_same and not is_within(("listen",), wrong) and not is_within(("metrics_listen",), wrong):
         yield Problem(("metrics_listen",), "must differ from listen; with null, listen serves both")
+
+
+def _check_clients(config: Config) -> Iterator[Problem]:
+    # Names are not quoted: where keys and names are exchanged, they are keys.
+    if not isinstance(config.client_keys, dict):
+        return
+    keys, seen = frozenset(config.clients.keys), set()
+    for name, key in zip(config.client_keys, config.clients.keys, strict=True):
+        if name in keys:
+            yield Problem(("client_keys", name), "has a key as its name; write NAME: KEY")
+        if key in seen:
+            yield Problem(("client_keys", name), "has the same key as another client; each needs a key of its own")
+        seen.add(key)
 
 
 def _check_workers(config: Config, wrong: set[Path]) -> Iterator[Problem]:

@@ -56,7 +56,8 @@ class Draft:
             words = f"{variable.name}: {section} is not a section in the file"
             self.problems.append(Problem((), words))
             return
-        is_text = variable.slot.kind is str and not text.startswith(_QUOTES) and text not in _NULLS
+        is_other = text.startswith((*_QUOTES, "{") if variable.slot.section else _QUOTES) or text in _NULLS
+        is_text = variable.slot.text is not None and not is_other
         section[path[-1]] = self._fill(text if is_text else self._read_value(text, path), path, environment)
 
     def lay_over(self, setting: str) -> None:
@@ -108,7 +109,7 @@ class Draft:
         """
         section: dict[Any, Any] = self.data
         for parent in path[:-1]:
-            inner = section.setdefault(parent, {})
+            inner = section[parent] = {} if section.get(parent) is None else section[parent]
             if not isinstance(inner, dict):
                 return str(parent)
             section = inner

@@ -80,7 +80,7 @@ def find_similar(name: str) -> str | None:
 
 
 def _check_use(path: Path, text: str, found: Mapping[Path, Variable]) -> None:
-    if not text and path[-1] in NEVER_EMPTY:
+    if not text and {path[0], path[-1]} & NEVER_EMPTY:
         words = "is empty; for no key, write null or unset it"
         raise _UnknownNameError(words)
     if text and path in found:

@@ -4,15 +4,16 @@ Law: a message never repeats a value that may contain a secret, and never quotes
 """
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Problem, is_within
-from proxy.config.words import Slot, list_keys
+from proxy.config.words import LACKING, Slot, list_keys
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -21,6 +22,8 @@ MAX_ROUNDS = 8
 checks a whole section only if all of its values are right."""
 STAND_IN = "*"
 """Replaces a required text that is wrong."""
+_LEFT_OVER = frozenset({"too_short", LACKING})
+"""Problems that a value may have only because wrong parts of it were taken out."""
 _WRONG_KEY = "[key]"
 """pydantic writes this after the name of a mapping's key if the key itself is wrong."""
 
@@ -47,7 +50,7 @@ def validate(data: Any, model: type[M]) -> Validated[M]:
             return Validated(model.model_validate(data), list(problems), wrong)
         except ValidationError as error:
             data, before = copy.deepcopy(data), frozenset(wrong)
-            found = [_read(item, model) for item in error.errors(include_url=False)]
+            found = [_read(item, model, before) for item in error.errors(include_url=False)]
             inner = [path for path, _, _ in found]
             for path, slot, words in found:
                 if any(len(path) < len(other) and other[: len(path)] == path for other in inner):
@@ -74,9 +77,11 @@ def show(path: Path, value: object) -> str:
     return f"{shown} " if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… "
 
 
-def _read(item: Any, model: type[BaseModel]) -> tuple[Path, Slot | None, list[Problem]]:
+def _read(item: Any, model: type[BaseModel], wrong: Iterable[Path]) -> tuple[Path, Slot | None, list[Problem]]:
     kind, value = item["type"], item["input"]
     path, slot = _find(item["loc"], kind, model)
+    if kind in _LEFT_OVER and any(other[: len(path)] == path for other in wrong):
+        return path, slot, []
     if kind == "value_error":
         said = str(item["ctx"]["error"]).split("\n")
         return path, slot, [Problem(path, f"{show(path, value) if path else ''}{line}") for line in said]
@@ -100,7 +105,7 @@ def _find(location: tuple[str | int, ...], kind: str, model: type[BaseModel]) ->
     for index, step in enumerate(location):
         is_last = index == len(location) - 1
         if outer is not None and outer.is_mapping and step == _WRONG_KEY and is_last and kind != "extra_forbidden":
-            return path, Slot.of(get_args(outer.kind)[0])
+            return path, outer.names
         inner = slot.enter(step)
         if inner is None:
             return (path, slot) if slot.section is None else ((*path, step), None)

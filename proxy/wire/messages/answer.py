@@ -25,6 +25,7 @@ MAX_REASON_BYTES = 2000
 overflow/classify.py."""
 _TYPES = {
     "invalid_api_key": "authentication_error",
+    "client_limit_reached": "rate_limit_error",
     "overloaded": "overloaded_error",
     "upstream_timeout": "timeout_error",
     "not_found": "not_found_error",

@@ -23,7 +23,7 @@ EXAMPLE = (ROOT / "config.example.yaml").read_text()
 SCHEMA = make_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
 TEXTS = {"variable", "number", "switch"}
-NEEDS_FILES = {"ca_file", "client_cert_file", "client_key_file"}
+NEEDS_FILES = {"ca_file", "client_cert_file", "client_key_file", "key_file"}
 
 
 def _resolve(schema: dict[str, Any]) -> dict[str, Any]:
@@ -140,8 +140,11 @@ def test_every_default_and_example_of_a_key_is_accepted(path: tuple[str | int, .
         assert list(VALIDATOR.iter_errors(_build(path, value))) == []
     for value in schema.get("examples", []):
         if path[-1] not in NEEDS_FILES and value != "local":
-            names = dict.fromkeys(re.findall(r"\$\{(\w+)\}", str(value)), "x")
-            assert _loads(_build(path, value), **names), (path, value)
+            names = {name: f"x-{name}" for name in re.findall(r"\$\{(\w+)\}", str(value))}
+            whole = _build(path, value)
+            if path == ("client_keys", "name", "max_concurrent_requests"):
+                whole["client_keys"]["name"]["key"] = "x"
+            assert _loads(whole, **names), (path, value)
 
 
 SCALARS = (
@@ -241,6 +244,9 @@ def test_unknown_keys_and_collections_in_the_wrong_place_are_refused(path: tuple
         "store: mysql://host/db",
         "tenant: cookie",
         "client_keys: []",
+        "client_keys: {}",
+        "client_keys: {sk-a-key: alice}",
+        "client_keys: {alice: {key: x, max_concurrent_requests: 0}}",
         "limits: {max_body_bytes: many}",
         "defaults: {tools: {'': {exclude: true}}}",
         "models: [{context_window: 1024}]",

@@ -1,5 +1,7 @@
 """Which tenant a request belongs to."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,3 +156,16 @@ def test_what_is_at_hand_is_not_looked_for_again() -> None:
     """A request's credentials are found once."""
     tenancy, headers = Tenancy("authorization", KEY), [("x-goog-api-key", "a")]
     assert tenancy.identify(headers, "/?key=b", find_shown(headers, "/?key=b")) == tenancy.identify(headers, "/?key=b")
+
+
+def test_a_name_changes_nothing_but_the_name() -> None:
+    """Ids and secrets come from the key, so stores of a list stay valid for a mapping with the same keys."""
+    as_list = load_config("client_keys: [key-a, key-b]", environment={}).clients
+    named = load_config("client_keys: {alice: key-a, bob: key-b}", environment={}).clients
+    headers = [("Authorization", "Bearer key-b")]
+    old = Tenancy("authorization", KEY, as_list.keys, as_list.names).identify(headers)
+    new = Tenancy("authorization", KEY, named.keys, named.names).identify(headers)
+
+    assert (old.client_name, new.client_name) == ("", "bob")
+    assert replace(new, client_name="") == old
+    assert Tenancy("authorization", KEY, named.keys, named.names).identify([("x-api-key", "wrong")]).client_name == ""

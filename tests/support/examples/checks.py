@@ -18,6 +18,7 @@ CONFIGURATION = re.compile(r"# trimtab(-[\w-]+)?\.yaml\b")
 _VARIABLE = re.compile(r"\$\{(\w+)")
 BASH = "/bin/bash"
 _FILE_KEY = re.compile(r"^(\s*(?:- )?)(ca_file|client_cert_file|client_key_file):[ \t]*[^\s#].*$", re.MULTILINE)
+_KEY_FILE = re.compile(r"(?<![a-z_])key_file:[ \t]*[^\s#,}]+")
 _STAND_INS = {"REDIS_URL": "redis://127.0.0.1/0", "STORE": "memory", "URL": "http://127.0.0.1:1/v1", "PORT": "8790"}
 """The value of a variable, by the end of its name. Any other variable is an API key."""
 
@@ -34,14 +35,26 @@ def check_configuration(text: str, folder: Path) -> str | None:
     """Check a configuration, with stand-ins for its variables and its certificates."""
     environment = {name: _stand_in(name) for name in _VARIABLE.findall(text)}
     try:
-        load_config(_put_files(text, folder), environment=environment)
+        load_config(_put_keys(_put_files(text, folder), folder), environment=environment)
     except ConfigError as error:
         return str(error)
     return None
 
 
 def _stand_in(name: str) -> str:
-    return next((value for end, value in _STAND_INS.items() if name.endswith(end)), "sk-of-the-documentation")
+    # Each key is another: two clients must not have the same.
+    return next((value for end, value in _STAND_INS.items() if name.endswith(end)), f"sk-of-the-documentation-{name}")
+
+
+def _put_keys(text: str, folder: Path) -> str:
+    """The text with each file of a client's key replaced by one that exists."""
+
+    def write(found: re.Match[str]) -> str:
+        file = folder / f"key-{found.start()}"
+        file.write_text(f"key-{found.start()}\n", "utf-8")
+        return f"key_file: {file}"
+
+    return _KEY_FILE.sub(write, text)
 
 
 def _put_files(text: str, folder: Path) -> str:

@@ -35,6 +35,7 @@ Each key has a variable: its path in upper case, joined by two underscores, afte
 TRIMTAB_MODE=observe                                           # mode
 TRIMTAB_DEFAULTS__HIGH_WATER=0.7                               # defaults.high_water
 TRIMTAB_UPSTREAMS__LOCAL__BASE_URL=http://127.0.0.1:8000/v1    # upstreams.local.base_url
+TRIMTAB_CLIENT_KEYS__ALICE=a-long-random-key                   # client_keys.alice
 TRIMTAB_MODELS='[{match: "gpt-*", mode: observe}]'             # models
 ```
 
@@ -152,13 +153,12 @@ def _write_table(keys: list[Key]) -> str:
 def _write_row(key: Key) -> tuple[str, ...]:
     if key.keys is not None:
         kind = "a mapping" if key.slot.section or key.slot.is_mapping else "a list"
-        if key.slot.kind is not key.keys and key.slot.section:  # a text may stand for the mapping
-            return (
-                code(key.name),
-                plain(key.slot.words()),
-                code(show(key.default)),
-                f"See [{code(key.name)}](#{key.name}).",
-            )
+        is_list_or_mapping = len(key.slot.variants) > 1 and key.slot.is_mapping
+        kind = "a list or a mapping" if is_list_or_mapping else kind
+        if key.slot.kind is not key.keys and key.slot.section and not is_list_or_mapping:
+            # A text may stand for the mapping.
+            see = f"See [{code(key.name)}](#{key.name})."
+            return code(key.name), plain(key.slot.words()), code(show(key.default)), see
         return code(key.name), kind, "", f"See [{code(key.name)}](#{key.name})."
     anchor = f'<a id="{key.path.replace(".*", "")}"></a>'
     default = "(required)" if key.field.is_required() else code(show(key.default))

@@ -41,7 +41,8 @@ LABELS = (
         " cache](../explanation/prompt-cache.md) was added); `observe` or `off` (the mode); `passed` (a path that"
         " trimtab does not compact);"
         " `undecodable` (the body is no request of the API; forwarded unchanged); `too_large` (the same for a body that"
-        " is too large); `refused` (by trimtab); `busy` (forwarded unchanged because no thread was free in time);"
+        " is too large); `refused` (by trimtab); `limited` (by trimtab, because the client has reached its own limit);"
+        " `busy` (forwarded unchanged because no thread was free in time);"
         " `failed_open` (forwarded unchanged after a fault of trimtab); `broken` (the answer broke off); `aborted`"
         " (the client closed its connection, or trimtab was stopped).",
     ),
@@ -50,7 +51,13 @@ LABELS = (
         None,
         "`system`, `summary`, `memory`, `recent`, `current`: see [the ledger](../explanation/ledger.md#sections).",
     ),
-    Label("stage", None, "`original`: as the client sent it; `sent`: as forwarded."),
+    Label("client", None, "The client's name in `client_keys`. Clients without a name have no series here."),
+    Label(
+        "stage",
+        None,
+        "`original`: the prompt as the client sent it; `sent`: as forwarded; `completion`: what the model wrote"
+        " (only in `trimtab_client_tokens_total`).",
+    ),
     Label(
         "rule",
         None,
@@ -110,6 +117,10 @@ LABELS = (
 
 QUERIES = (
     Query("Requests per second, by outcome", "sum by (outcome) (rate(trimtab_requests_total[5m]))"),
+    Query(
+        "Forwarded prompt tokens per day, by client",
+        'sum by (client) (increase(trimtab_client_tokens_total{stage="sent"}[1d]))',
+    ),
     Query(
         "The share of prompt tokens that trimtab removed",
         '1 - sum(rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))\n'
