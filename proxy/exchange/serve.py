@@ -14,6 +14,7 @@ from aiohttp import web
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
+from proxy.exchange.answering.remember import remember
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
 from proxy.exchange.attempts.compact import Attempt, compact
@@ -163,6 +164,7 @@ async def _finish(
     if is_answered and not journey.is_count:
         with fail_open(services.recorder, request_id, "observe"):
             journey.prefix_kept = await observe(services, attempt, journey.answered)
+            await remember(services, attempt, journey.answered)
     return response
 
 

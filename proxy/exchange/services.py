@@ -13,7 +13,9 @@ from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory
+from proxy.state.catalogue.lifetimes import Lifetimes
 from proxy.state.models.service import Models
+from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.tenancy import Tenancy, Tenant
@@ -75,12 +77,14 @@ class Services:
     models: Models
     uploads: Uploads
     memory: Memory
+    cold_cuts: ColdCuts
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
     patience: Patience = field(default_factory=Patience)
     workers: Workers = field(default_factory=Workers)
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
 
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""

@@ -24,6 +24,8 @@ from proxy.config.values import (
     Url,
 )
 
+Seconds = Annotated[float, Field(ge=0)]
+
 
 class UpstreamConfig(Section):
     """A server that requests go to."""
@@ -56,6 +58,13 @@ class UpstreamConfig(Section):
         "auto",
         description="Whether to remove the text that Claude Code puts first into its system prompt and changes in each "
         "request, so that no prompt cache of another provider fits. auto: yes, except for Anthropic's own servers.",
+    )
+    cache_seconds: Literal["auto"] | Seconds = Field(
+        "auto",
+        examples=[3600],
+        description="How long in seconds the server keeps a prompt in its prompt cache after it was last read. A "
+        "session that was silent for longer is compacted earlier, because that then breaks no cache. auto: by the "
+        "server's host and model, and never for a server of your own. 0: no such compaction.",
     )
     connect_timeout_seconds: float = Field(
         10.0, gt=0, description="The longest time in seconds to open a connection to the server."

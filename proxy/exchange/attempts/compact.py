@@ -4,7 +4,6 @@ Law: a fault inside compaction forwards the client's own bytes and is counted. N
 says what happened.
 """
 
-import re
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,12 +13,12 @@ from proxy.compaction.refusal import RefusedError, add_cleaned, describe_excess,
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
 from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
+from proxy.exchange.attempts.cold_cache import heed_cold_cache, name_cache
+from proxy.exchange.attempts.give_way import refuse_or_pass
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import (
-    NO_THREAD_LEFT,
     ContextExceededError,
-    OverloadedError,
     ProxyError,
     UnpairedToolCallsError,
 )
@@ -29,18 +28,12 @@ from proxy.state.models.model_policy import ModelView, name_model
 from proxy.telemetry.ledger import Ledger, UsedSummary
 from proxy.wire.codec import Request, UndecodableError, Unsent
 from rules.conversation import Decision
-from rules.policy import Policy
 from rules.results.pairing import describe_unpaired, find_unpaired
-from rules.window.room import HEAD_STEPS
 
 SMALL_BODY_BYTES = 2 * 1024
 """Up to this size, counting a whole body takes no longer than finding out which parts are known. Chosen by profiling
 the path of a small request."""
-FRAME_TOKENS = 64
-"""Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
 WOULD_REFUSE = "mode enforce would refuse this request"
-_OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
-"""Matches a content part that is not text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +82,14 @@ async def compact(
                 call = await _drop_tools(services, await _clean(services, call))
                 planned, size_bytes = await _plan(services, call, phases)
                 call = settle_mode(call, planned.original)
+                call, planned = await heed_cold_cache(services, call, planned, lambda one: _plan(services, one, phases))
                 unpaired = await _find_unpaired(services, call, request, planned)
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
                 else:
                     attempt = Attempt("enforce", call, refusal=unpaired)
             except BusyError:
-                attempt = give_way(call)
+                attempt = Attempt("busy", refusal=refuse_or_pass(call))
             except RefusedError as error:
                 attempt = _refuse(call, error)
     except UndecodableError:
@@ -113,7 +107,8 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         shown = find_credentials_for(route.upstream, arrival.end_to_end)
         services.models.seek_windows(route.upstream, shown, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts)
-    return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant))
+    cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name))
+    return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant), cold=cold)
 
 
 async def _clean(services: Services, call: Call) -> Call:
@@ -221,10 +216,10 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
     """Return the plan of a request, and its size for scheduling, in bytes. Raises UndecodableError, BusyError."""
     with phases.timed("plan"):
         if len(call.request.body) <= SMALL_BODY_BYTES:
-            return call.compactor.plan(call.request, call.view.policy), 0
+            return call.compactor.plan(call.request, call.view.policy, cold=call.cold), 0
         size_bytes = await _weigh(services, call)
         # `run_bounded`, because known messages may still need much work if their state was evicted.
-        work = partial(call.compactor.plan, call.request, call.view.policy)
+        work = partial(call.compactor.plan, call.request, call.view.policy, cold=call.cold)
         planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
     return planned, size_bytes
 
@@ -277,24 +272,3 @@ def _note_test(call: Call, planned: Planned) -> None:
     tokens = compacted.original_tokens
     replaced = Decision("lesson_test", reason, tokens, tokens, 0, 0)
     call.ledger.note(call.attempt, compacted.limit_tokens, [replaced])
-
-
-def give_way(call: Call) -> Attempt:
-    """The attempt if no thread was free in time: unchanged if the request surely needs nothing, else refused."""
-    if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
-        return Attempt("busy", refusal=OverloadedError(NO_THREAD_LEFT))
-    return Attempt("busy")
-
-
-def surely_stays(request: Request, policy: Policy) -> bool:
-    """Whether a request surely fits the window and needs no cut, judged by its bytes alone.
-
-    A token has at least one byte. Images and files are not counted by their bytes, so a request with them is not sure.
-    """
-    if b"\\u" in request.body or any(_OTHER_PART.search(raw) for raw in request.raws):
-        return False
-    most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
-    limit = min(policy.limit_tokens(request.max_tokens), policy.model_limit_tokens(request.max_tokens))
-    # All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
-    room = limit - most_tokens - limit // HEAD_STEPS
-    return most_tokens < policy.high_water * room
