@@ -3,7 +3,7 @@
 Law: no I/O; safe to run in a thread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from proxy.compaction.caches import Caches
@@ -15,6 +15,7 @@ from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
+from rules.pipeline.transcript_state import NO_COLD
 from rules.policy import MEMORY_TAGS, Policy
 from rules.results.work import Work
 from rules.summary.asking.prompts import write_inline_prompt
@@ -22,6 +23,7 @@ from rules.summary.request import Summary, SummaryRequest
 from rules.tokens.families import GENERIC, Costs
 from rules.tokens.parts import Parts, count_parts
 from rules.tokens.sections import FindMarks, Sections, count_sections
+from rules.window.state import ColdCut
 
 MAX_FINDS = 64  # chosen: a configuration uses few sets of memory tags
 
@@ -142,8 +144,18 @@ class Compactor:
         reason = f"{number} declarations of tools"
         return left, (Decision(DROP_TOOLS, reason, before.tokens, before.tokens - saved, 0, 0),)
 
-    def plan(self, request: Request, policy: Policy, *, max_chars: int | None = None) -> Planned:
-        """Plan a request. Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new."""
+    def plan(
+        self,
+        request: Request,
+        policy: Policy,
+        *,
+        cold: Mapping[bytes, ColdCut] = NO_COLD,
+        max_chars: int | None = None,
+    ) -> Planned:
+        """Plan a request. `cold`: the cuts at a cold cache, by prefix.
+
+        Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new.
+        """
         original = request.codec.decode(request, self._counting)
         planned = plan(
             original,
@@ -152,6 +164,7 @@ class Compactor:
             request_max_tokens=request.max_tokens,
             work=self._allow(max_chars),
             states=self._states,
+            cold=cold,
         )
         sections = count_sections(planned.original, self._find_marks(policy.memory_tags, max_chars))
         return Planned(request, planned.original, policy, planned, sections)

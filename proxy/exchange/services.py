@@ -14,8 +14,10 @@ from proxy.http.client import UpstreamClient
 from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory
+from proxy.state.catalogue.lifetimes import Lifetimes
 from proxy.state.catalogue.refused_additions import RefusedAdditions
 from proxy.state.models.service import Models
+from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.tenancy import Tenancy, Tenant
@@ -98,6 +100,7 @@ class Services:
     models: Models
     uploads: Uploads
     memory: Memory
+    cold_cuts: ColdCuts
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
@@ -105,6 +108,7 @@ class Services:
     patience: Patience = field(default_factory=Patience)
     workers: Workers = field(default_factory=Workers)
     refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
 
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""

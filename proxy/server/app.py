@@ -28,6 +28,7 @@ from proxy.state.catalogue.providers import load_catalogue
 from proxy.state.models.service import Models
 from proxy.state.stores import SummaryStore, find_key_file, open_store
 from proxy.state.summaries.calls import SummaryCalls
+from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
 from proxy.state.tenancy import Tenancy
@@ -109,7 +110,17 @@ async def _open_services(
     memory = Memory(bound_requests(limits.max_memory_bytes, bound_caches(limits.max_memory_bytes, CACHES_BYTES)))
     try:
         services = Services(
-            config, client, summaries, recorder, tenancy, compactors, models, uploads, memory, lifecycle=lifecycle
+            config,
+            client,
+            summaries,
+            recorder,
+            tenancy,
+            compactors,
+            models,
+            uploads,
+            memory,
+            ColdCuts(store),
+            lifecycle=lifecycle,
         )
         yield services
     finally:

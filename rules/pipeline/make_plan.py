@@ -3,12 +3,15 @@
 Law: pure. Remembered states save time and never change the result.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from rules.conversation import Conversation, CountTokens, Outcome, Role
 from rules.pipeline.client_compaction import is_client_compaction, may_pass
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.pins.rule import fit_pins
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
+from rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
 from rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
 from rules.prefix import hash_prefixes
 from rules.results.long_messages import may_shorten
@@ -16,14 +19,14 @@ from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_prefetch, request_summary
 from rules.window.room import HEAD_STEPS
-from rules.window.state import Window
+from rules.window.state import ColdCut, Window
 
 FEW_MESSAGES = 16
 """A longer transcript is always decided in full, and its state is kept for the next request. Chosen: up to this length,
 deciding again costs less than keeping the state."""
 
 
-def plan(
+def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     conversation: Conversation,
     policy: Policy,
     *,
@@ -31,11 +34,14 @@ def plan(
     request_max_tokens: int | None = None,
     work: Work | None = None,
     states: States | None = None,
+    cold: Mapping[bytes, ColdCut] = NO_COLD,
 ) -> Plan:
     """Decide everything about one request.
 
     request_max_tokens: the length of completion that the request asks for; None if it names none.
     work, states: memory of earlier calls. It saves time and does not change the result.
+    cold: the requests at which the upstream's cache was cold, by the hash of their prefix, and what was cut there.
+        Entries of other transcripts have no effect.
 
     Raises LargeWorkError if the allowance of `work` is used up.
     """
@@ -47,14 +53,15 @@ def plan(
     if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
         return _leave_alone(conversation, limits, is_compaction=True)
     known = None if states is None else states.get(name_state(conversation.messages, policy, work))
-    found = None if known is None else known.find_plan(conversation, request_max_tokens)
+    found = None if known is None else known.find_plan(conversation, request_max_tokens, cold)
     if found is not None:
         return found
     work = work.begin()
     paired = Outcome(conversation) if conversation.continues else pair_tool_calls(conversation, count=count)
     messages = paired.conversation.messages
     state = take_state(states, messages, policy, work)
-    planned = _decide(conversation, paired, policy, limits, state, work)
+    replayed = state.replay(paired.conversation, policy, limits, work, cold)
+    planned = replace(_decide(paired, replayed, policy, limits, state, work), original=conversation)
     if states is not None:
         state.last = planned, request_max_tokens
         states[name_state(messages, policy, work)] = state
@@ -106,10 +113,9 @@ def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: b
 
 
 def _decide(
-    original: Conversation, paired: Outcome, policy: Policy, limits: Limits, state: TranscriptState, work: Work
+    paired: Outcome, replayed: Replayed, policy: Policy, limits: Limits, state: TranscriptState, work: Work
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
-    replayed = state.replay(paired.conversation, policy, limits, work)
     short, pins, window = replayed.edited, replayed.pins, replayed.window
     light = state.memory.drop(short.conversation, window.memory_stop)
     fitted = Outcome(light.conversation)
@@ -119,7 +125,7 @@ def _decide(
         fitted = shorten_newest(light.conversation, whole, caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
-        original=original,
+        original=paired.conversation,
         conversation=fitted.conversation,
         whole=light.conversation,
         hashes=state.hashes,
@@ -132,5 +138,6 @@ def _decide(
         fitting=limits.fitting if replayed.soft_limit is None else min(limits.fitting, replayed.soft_limit),
         hard_limit=limits.hard_limit,
         pins=tuple(pins.values()),
+        cold=replayed.cold,
         memories=tuple((at, short.conversation.messages[at]) for at in state.memory.bare if at < window.memory_stop),
     )

@@ -12,7 +12,7 @@ from rules.pipeline.pins.fold import Pin
 from rules.summary.request import SummaryRequest, request_summary
 from rules.window.images import saving_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
-from rules.window.state import Window
+from rules.window.state import ColdCut, Window
 
 MEMORY = "memory"
 """The name of the rule in decisions."""
@@ -36,6 +36,7 @@ class Plan:
     is_empty: no rule acts.
     is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.
     memories: the messages whose retrieved memory is dropped, as they were with it, by index.
+    cold: the cuts that were decided at a cold cache, by number of messages.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
     """
 
@@ -56,6 +57,7 @@ class Plan:
     is_client_compaction: bool = field(default=False, compare=False)
     pins: tuple[Pin, ...] = ()
     memories: tuple[tuple[int, Message], ...] = ()
+    cold: Mapping[int, ColdCut] = field(default_factory=dict)
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.

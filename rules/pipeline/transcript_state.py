@@ -29,7 +29,7 @@ from rules.summary.request import Summary
 from rules.window.cut_decision import Fold
 from rules.window.prune import Pruned
 from rules.window.room import Room
-from rules.window.state import Window
+from rules.window.state import NOT_COLD, ColdCut, Window
 
 MAX_GROWTH = 64
 """A transcript that grew by more messages since its last request is worked through from the start. Chosen: far more
@@ -40,6 +40,7 @@ run side by side often have the same text at the same place ("Go on.") and would
 HASH_BYTES = 120
 """Memory of one message: its hash as an object of 32 bytes in a list, and its entry in a plan. An
 estimate for CPython, rounded up."""
+NO_COLD: Mapping[bytes, ColdCut] = MappingProxyType({})
 NO_PINS: Mapping[int, Pin] = MappingProxyType({})
 
 StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
@@ -68,6 +69,7 @@ class Replayed:
         shortened; the decisions about the head are not among its own.
     pins: by the results' indexes.
     soft_limit: the policy's own limit of the prompt, in our tokens; None if there is none, or if it has no effect.
+    cold: the cuts that were decided at a cold cache, by number of messages.
     """
 
     head: tuple[Decision, ...]
@@ -75,6 +77,7 @@ class Replayed:
     pins: Mapping[int, Pin]
     window: Window
     soft_limit: int | None
+    cold: Mapping[int, ColdCut]
 
 
 @dataclass(slots=True, eq=False)
@@ -114,11 +117,15 @@ class TranscriptState:
         objects = OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
         return HASH_BYTES * len(self.hashes) + objects + sum(part.size_bytes for part in held if part is not None)
 
-    def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:
-        """The last plan, if it is for an equal conversation and the same `max_tokens`; else None."""
+    def find_plan(
+        self, conversation: Conversation, max_tokens: int | None, cold: Mapping[bytes, ColdCut]
+    ) -> Plan | None:
+        """The last plan, if it is for an equal conversation, the same `max_tokens` and cold cuts; else None."""
         # Read in one operation: another thread may change `last` at the same time.
         plan, planned_max_tokens = self.last or (None, None)
-        return plan if plan and planned_max_tokens == max_tokens and plan.original == conversation else None
+        if plan is None or planned_max_tokens != max_tokens or plan.original != conversation:
+            return None
+        return plan if plan.cold == find_cold(plan.hashes, cold) else None
 
     def find_outcome(self, plan: Plan, summary: Summary | None) -> Outcome | None:
         """The outcome of this plan with this summary, if it was the last one carried out; else None."""
@@ -147,8 +154,15 @@ class TranscriptState:
         self._pins = self._pins or Pins(count_leading(messages))
         return self._pins.extend(messages, policy, work)
 
-    def replay(self, conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Replayed:
-        """Decide about a transcript with paired calls. Raises LargeWorkError."""
+    def replay(
+        self,
+        conversation: Conversation,
+        policy: Policy,
+        limits: Limits,
+        work: Work,
+        cold: Mapping[bytes, ColdCut] = NO_COLD,
+    ) -> Replayed:
+        """Decide about a transcript with paired calls; `cold` has cuts at a cold cache. Raises LargeWorkError."""
         edited = self.edit(conversation, policy, work)
         messages, leading = edited.conversation.messages, count_leading(conversation.messages)
         self.memory.extend(messages, leading, policy, work)
@@ -164,9 +178,10 @@ class TranscriptState:
             bare, conversation.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
         )
         # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
-        window = Window() if conversation.continues else self.find_window(bare, room, policy, pins)
+        at = NOT_COLD if conversation.continues else find_cold(self.hashes, cold)
+        window = Window() if conversation.continues else self.find_window(bare, room, policy, pins, at)
         edited = Outcome(head.conversation, edited.decisions)
-        return Replayed(head.decisions, edited, pins, window, None if room.soft is None else soft_limit)
+        return Replayed(head.decisions, edited, pins, window, None if room.soft is None else soft_limit, at)
 
     def _measure_task(self, messages: Sequence[Message], leading: int) -> int:
         """What the task statement costs without its memory; 0 if it has not come yet."""
@@ -175,13 +190,21 @@ class TranscriptState:
         return 0 if at is None else self.memory.bare.get(at, messages[at]).tokens
 
     def find_window(
-        self, messages: Sequence[Message], room: Room, policy: Policy, pins: Mapping[int, Pin] = NO_PINS
+        self,
+        messages: Sequence[Message],
+        room: Room,
+        policy: Policy,
+        pins: Mapping[int, Pin] = NO_PINS,
+        cold: Mapping[int, ColdCut] = NOT_COLD,
     ) -> Window:
-        """The window for edited messages without their memory. If the room has changed, the fold starts again."""
-        if self._fold is None or self._fold.room != room:
+        """The window for edited messages without their memory.
+
+        If the room or an earlier cold cut has changed, the fold starts again.
+        """
+        if self._fold is None or self._fold.room != room or not self._fold.fits(cold):
             self._fold = Fold(room, policy)
         added = {at: pins[at].tokens for at in range(len(self._fold), len(messages)) if at in pins}
-        return self._fold.extend(messages, self.memory.savings, added).finish()
+        return self._fold.extend(messages, self.memory.savings, added, cold).finish()
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
         """Replace repeated results from `start` on; starts again if messages from there on have changed.
@@ -194,6 +217,11 @@ class TranscriptState:
         view.extend(messages, policy, work)
         self._view = view
         return view.apply(conversation)
+
+
+def find_cold(hashes: Sequence[bytes], cold: Mapping[bytes, ColdCut]) -> Mapping[int, ColdCut]:
+    """The cuts at a cold cache, by number of messages, from those by prefix."""
+    return {at: cold[chain] for at, chain in enumerate(hashes) if chain in cold} if cold else NOT_COLD
 
 
 def take_state(states: States | None, messages: Sequence[Message], policy: Policy, work: Work) -> TranscriptState:

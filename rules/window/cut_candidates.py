@@ -10,7 +10,7 @@ from dataclasses import replace
 from rules.policy import OverflowStrategy, Policy
 from rules.window.cut_making import SUMMARY_FRAME_TOKENS, CutMaker
 from rules.window.images import ImageStop
-from rules.window.room import Marks, Room
+from rules.window.room import MIN_ROOM_SHARE, Marks, Room
 from rules.window.state import Cut, CutKind, Window
 from rules.window.sums import Sums
 
@@ -48,6 +48,11 @@ class Cuts:
     def room_tokens(self) -> int:
         """The room after the messages so far."""
         return self.marks.tokens
+
+    @property
+    def is_roomy(self) -> bool:
+        """Whether the head leaves so much room that cuts do not come at nearly every step."""
+        return self.marks.tokens >= self._room.limit * MIN_ROOM_SHARE
 
     def share(self, share: float) -> int:
         """A share of the room, in tokens."""

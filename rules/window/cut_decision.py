@@ -15,10 +15,10 @@ from types import MappingProxyType
 from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from rules.window.cut_candidates import Cuts
-from rules.window.economics import Economics
+from rules.window.economics import Economics, choose_cold, note_marks
 from rules.window.open_step import Cap, OpenStep
-from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
-from rules.window.state import CutKind, Window
+from rules.window.room import LEAST_ROOM_SHARE, Room
+from rules.window.state import NOT_COLD, ColdCut, CutKind, Window
 from rules.window.sums import Sums
 
 NO_TOKENS: Mapping[int, int] = MappingProxyType({})
@@ -31,11 +31,12 @@ class Fold:
     window: what is decided and will not change. `finish` adds what only a request that ends here needs.
     """
 
-    __slots__ = ("_cuts", "_economics", "_forwarded", "_open", "_policy", "_room", "_sums", "room", "window")
+    __slots__ = ("_cold", "_cuts", "_economics", "_forwarded", "_open", "_policy", "_room", "_sums", "room", "window")
 
     def __init__(self, room: Room, policy: Policy) -> None:
         self.room = room
         self.window = Window()
+        self._cold: dict[int, ColdCut] = {}  # those heeded, by number of messages
         self._open = OpenStep()
         self._room = room
         self._policy = policy
@@ -57,17 +58,33 @@ class Fold:
         messages: Sequence[Message],
         memory_tokens: Mapping[int, int] = NO_TOKENS,
         added_tokens: Mapping[int, int] = NO_TOKENS,
+        cold: Mapping[int, ColdCut] = NOT_COLD,
     ) -> "Fold":
         """Add the messages of a transcript that are new; its first messages were added before.
 
         The messages are without their retrieved memory. By the index of a message, `memory_tokens` says what its memory
-        would add, and `added_tokens` what is appended to it when it is forwarded.
+        would add, and `added_tokens` what is appended to it when it is forwarded. `cold` says, by number of messages,
+        at which requests the upstream's cache was cold; see `fits`.
         """
+        self._heed_cold(cold)
         for index in range(len(self), len(messages)):
             message, more = messages[index], added_tokens.get(index, 0)
             message = replace(message, tokens=message.tokens + more) if more else message
             self.add(message, memory_tokens.get(index, 0))
+            self._heed_cold(cold)
         return self
+
+    def fits(self, cold: Mapping[int, ColdCut]) -> bool:
+        """Whether the fold has heeded exactly these cold cuts; the one after its last message may still come."""
+        known = {at: kind for at, kind in cold.items() if at <= len(self)}
+        return {**known, **self._cold} == known and known.keys() - self._cold <= {len(self)}
+
+    def _heed_cold(self, cold: Mapping[int, ColdCut]) -> None:
+        """Make the cut that was decided at a cold cache, if the request that ends here has one."""
+        if (kind := cold.get(len(self))) is not None and len(self) not in self._cold:
+            self._cold[len(self)] = kind
+            if (chosen := choose_cold(self._cuts, self.window, kind, self._policy)) is not None:
+                self._apply(chosen)
 
     def add(self, message: Message, memory_tokens: int = 0) -> None:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
@@ -85,8 +102,8 @@ class Fold:
             self._note_task(message)
         if self._cuts.opening != self.window.opening:
             self.window = replace(self.window, opening=self._cuts.opening)
-        if not self.window.is_high and self._forwarded >= self._cuts.marks.high:
-            self.window = replace(self.window, is_high=True)
+        if not self.window.is_high:
+            self.window = note_marks(self._cuts, self.window, self._forwarded)
         self._drop_memory()
         self._make_room()
         self._keep_images()
@@ -98,7 +115,7 @@ class Fold:
         high, ahead = self._cuts.marks.high, self._cuts.share(1 - PREFETCH_GAP)
         if self._forwarded < min(high, ahead):
             return
-        if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
+        if not self._cuts.is_roomy and not self._is_worth_it:
             return
         if self._forwarded >= high:
             self._cut(is_request=is_request)

@@ -3,9 +3,10 @@
 Law: values only; cut_decision.py computes them.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from rules.window.images import NONE_REMOVED, ImageStop
 from rules.window.open_step import Cap
@@ -16,6 +17,16 @@ class CutKind(StrEnum):
 
     SUMMARISE = "summarise"
     DIGEST = "digest"
+
+
+class ColdCut(StrEnum):
+    """What is removed at a cold cache: only what needs no summary (`PRUNE`), or as much as an ordinary cut (`CUT`)."""
+
+    PRUNE = "prune"
+    CUT = "cut"
+
+
+NOT_COLD: Mapping[int, ColdCut] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,8 @@ class Window:
     images: which images are replaced by one-line markers.
     memory_stop: retrieved memory in messages before this one is dropped.
     is_high: high water was reached at one of the messages so far.
+    is_long: the mark was reached from which on a cold cache is used for a cut. It does not count for
+        equality, as nothing is forwarded differently because of it.
     removed_from: the first message of which the last cut or prune has removed something.
     """
 
@@ -83,6 +96,7 @@ class Window:
     images: ImageStop = NONE_REMOVED
     memory_stop: int = 0
     is_high: bool = False
+    is_long: bool = field(default=False, compare=False)
     removed_from: int = 0
     opening: int = -1
     spared: tuple[tuple[int, int], ...] = ()

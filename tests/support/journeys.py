@@ -29,6 +29,7 @@ from proxy.memory import Memory
 from proxy.state.models.service import Models
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.calls import SummaryCalls
+from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.tenancy import Tenancy
 from proxy.telemetry.metrics import Metrics
@@ -181,6 +182,7 @@ async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[St
         models,
         uploads,
         Memory(config.limits.max_memory_bytes),
+        ColdCuts(store),
     )
     try:
         yield Stages(services, client, log)

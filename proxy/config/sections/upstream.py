@@ -25,6 +25,8 @@ from proxy.config.values import (
     Url,
 )
 
+Seconds = Annotated[float, Field(ge=0)]
+
 
 class UpstreamConfig(Section):
     """A server that requests go to."""
@@ -69,6 +71,13 @@ class UpstreamConfig(Section):
         description="Whether to add to requests what makes the provider's prompt cache find more: prompt_cache_key, "
         "and markers at the ends of the system prompt, the summary and the transcript. auto: yes, at hosts and for "
         "models that are known to take them. Whatever the client sets itself stays.",
+    )
+    cache_seconds: Literal["auto"] | Seconds = Field(
+        "auto",
+        examples=[3600],
+        description="How long in seconds the server keeps a prompt in its prompt cache after it was last read. A "
+        "session that was silent for longer is compacted earlier, because that then breaks no cache. auto: by the "
+        "server's host and model, and never for a server of your own. 0: no such compaction.",
     )
     connect_timeout_seconds: float = Field(
         10.0, gt=0, description="The longest time in seconds to open a connection to the server."

@@ -3,7 +3,7 @@
 Law: each of these is derived once for a request. A client's headers make the proxy do less, never more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -28,6 +28,7 @@ from proxy.wire.codec import Codec, Request
 from proxy.wire.dialects import is_bare
 from rules.conversation import Conversation, Decision, Message
 from rules.prefix import place_session
+from rules.window.state import ColdCut
 
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
 _HAS_REASONING = attrgetter("has_reasoning")
@@ -55,6 +56,8 @@ class Call:
     lane: the queue in which the request's work waits for a thread.
     ledger: where the decisions about this request are written down.
     attempt: 1 for the first request to the upstream, 2 for the second.
+    cold: the cuts at a cold cache that are known, by prefix; entries of other sessions have no effect.
+    idle_seconds: how long the session was silent before this request; None if it is not known.
     """
 
     arrival: Arrival
@@ -67,6 +70,8 @@ class Call:
     cleaned: tuple[Decision, ...] = ()
     ledger: Ledger = field(default_factory=Ledger, compare=False)
     attempt: int = 1
+    cold: Mapping[bytes, ColdCut] = field(default_factory=dict)
+    idle_seconds: float | None = None
 
     @property
     def cleaned_tokens(self) -> int:

@@ -13,13 +13,12 @@ from proxy.compaction.refusal import RefusedError, add_cleaned, describe_excess,
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
 from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
-from proxy.exchange.attempts.sure_fit import surely_stays
+from proxy.exchange.attempts.cold_cache import heed_cold_cache, name_cache
+from proxy.exchange.attempts.give_way import refuse_or_pass
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import (
-    NO_THREAD_LEFT,
     ContextExceededError,
-    OverloadedError,
     ProxyError,
     UnpairedToolCallsError,
 )
@@ -88,13 +87,14 @@ async def compact(
                 call = await _drop_tools(services, await _clean(services, call))
                 planned, size_bytes = await _plan(services, call, phases)
                 call = settle_mode(call, planned.original)
+                call, planned = await heed_cold_cache(services, call, planned, lambda one: _plan(services, one, phases))
                 unpaired = await _find_unpaired(services, call, request, planned)
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
                 else:
                     attempt = Attempt("enforce", call, refusal=unpaired)
             except BusyError:
-                attempt = give_way(call)
+                attempt = Attempt("busy", refusal=refuse_or_pass(call))
             except RefusedError as error:
                 attempt = _refuse(call, error)
     except UndecodableError:
@@ -112,7 +112,8 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         shown = find_credentials_for(route.upstream, arrival.end_to_end)
         services.models.seek_windows(route.upstream, shown, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts)
-    return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant))
+    cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name))
+    return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant), cold=cold)
 
 
 async def _clean(services: Services, call: Call) -> Call:
@@ -220,10 +221,10 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
     """Return the plan of a request, and its size for scheduling, in bytes. Raises UndecodableError, BusyError."""
     with phases.timed("plan"):
         if len(call.request.body) <= SMALL_BODY_BYTES:
-            return call.compactor.plan(call.request, call.view.policy), 0
+            return call.compactor.plan(call.request, call.view.policy, cold=call.cold), 0
         size_bytes = await _weigh(services, call)
         # `run_bounded`, because known messages may still need much work if their state was evicted.
-        work = partial(call.compactor.plan, call.request, call.view.policy)
+        work = partial(call.compactor.plan, call.request, call.view.policy, cold=call.cold)
         planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
     return planned, size_bytes
 
@@ -276,10 +277,3 @@ def _note_test(call: Call, planned: Planned) -> None:
     tokens = compacted.original_tokens
     replaced = Decision("lesson_test", reason, tokens, tokens, 0, 0)
     call.ledger.note(call.attempt, compacted.limit_tokens, [replaced])
-
-
-def give_way(call: Call) -> Attempt:
-    """The attempt if no thread was free in time: unchanged if the request surely needs nothing, else refused."""
-    if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
-        return Attempt("busy", refusal=OverloadedError(NO_THREAD_LEFT))
-    return Attempt("busy")

@@ -68,7 +68,7 @@ async def _plan_again(
     view = replace(again.view, policy=lesson.apply(again.view.policy))
     again = replace(again, view=view, cleaned=call.cleaned, ledger=call.ledger, attempt=call.attempt + 1)
     work, size_bytes = (
-        partial(again.compactor.plan, again.request, again.view.policy),
+        partial(again.compactor.plan, again.request, again.view.policy, cold=again.cold),
         weigh_known(len(call.request.body)),
     )
     planned = await services.workers.run(again.lane, work, size_bytes=size_bytes)

@@ -47,6 +47,12 @@ def derive_id(secret: bytes, prefix_hash: str, model: str, instructions: str | N
     return _derive(secret, salt=b"trimtab summary id", info=info).hex()
 
 
+def derive_record_id(secret: bytes, kind: str, prefix_hash: str, model: str) -> str:
+    """Derive the id of a record about a prefix that is no summary, in the same way; `kind` keeps records apart."""
+    info = _encode(f"{kind}\0{prefix_hash}\0{model}")
+    return _derive(secret, salt=b"trimtab record id", info=info).hex()
+
+
 def seal(secret: bytes, summary_id: str, summary: Summary) -> bytes:
     """Encrypt a summary by AES-256-GCM. It can be decrypted only with the secret and under this id."""
     nonce = os.urandom(NONCE_BYTES)

@@ -7,7 +7,8 @@ from support.journeys import MakeStages, Stages, arrive, make_reply, read, read_
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.attempts.compact import Attempt, compact, surely_stays
+from proxy.exchange.attempts.compact import Attempt, compact
+from proxy.exchange.attempts.give_way import surely_stays
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request
 from rules.policy import Policy

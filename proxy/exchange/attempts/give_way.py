@@ -1,10 +1,12 @@
-"""Judges by its bytes alone whether a request surely fits, so that it may pass if no thread is free.
+"""What becomes of a request for which no thread was free in time.
 
-Law: total, and on the safe side.
+Law: it is forwarded unchanged only if it surely needs no compaction.
 """
 
 import re
 
+from proxy.exchange.attempts.call import Call
+from proxy.http.errors import NO_THREAD_LEFT, OverloadedError
 from proxy.wire.codec import Request
 from rules.policy import Policy
 from rules.window.room import HEAD_STEPS
@@ -13,6 +15,13 @@ FRAME_TOKENS = 64
 """Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
 _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
 """Matches a content part that is not text."""
+
+
+def refuse_or_pass(call: Call) -> OverloadedError | None:
+    """The refusal of the request; None if it surely needs nothing, or is only observed, and passes unchanged."""
+    if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
+        return OverloadedError(NO_THREAD_LEFT)
+    return None
 
 
 def surely_stays(request: Request, policy: Policy) -> bool:

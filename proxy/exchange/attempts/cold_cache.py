@@ -1,0 +1,148 @@
+"""Cuts a session whose prompt the upstream has surely dropped from its cache, and replays such cuts.
+
+Law: the clock decides once, and the decision is kept in the store before it is acted on. From then on it is replayed by
+every process. Nobody waits for a model because of a cold cache.
+
+What is not known is not cold: neither a session of whose last request no process remembers the time, nor one of a
+server that keeps prompts as long as it has memory.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from proxy.compaction.compactor import Planned
+from proxy.config.schema import UpstreamConfig
+from proxy.exchange.attempts.call import Call
+from proxy.exchange.attempts.choose_summary import choose_summariser
+from proxy.exchange.services import Services
+from proxy.state.models.records import ModelName
+from proxy.state.summaries.cold_cuts import Session
+from rules.conversation import Decision, Message, Role, count_leading
+from rules.pipeline.transcript_state import find_cold
+from rules.window.state import ColdCut
+
+COLD_CACHE = "cold_cache"
+"""The name of the decision in the ledger."""
+ANCHOR_MESSAGES = 8
+"""A session is recognised by this many messages after its leading ones. Chosen: by then two sessions of one client
+differ, and a shorter transcript has too few steps for a summary (`summary_min_steps`)."""
+_RETENTION = re.compile(rb'"(?:prompt_cache_retention|ttl)"\s*+:\s*+"(\w{1,16})"')
+"""Matches the members by which a request says how long it is cached, never a text, whose quotes are escaped."""
+
+PlanAgain = Callable[[Call], Awaitable[tuple[Planned, int]]]
+
+
+def name_cache(name: ModelName) -> str:
+    """The name of the cache that a model of an upstream has."""
+    return f"{name.base_url} {name.model}"
+
+
+def uses_cache(upstream: UpstreamConfig) -> bool:
+    """Whether trimtab may go by what this upstream has in its cache."""
+    return upstream.cache == "auto" and upstream.cache_seconds != 0
+
+
+def find_session(services: Services, call: Call, planned: Planned) -> Session | None:
+    """The session of a request, if it may be cut at a cold cache once it is long enough; else None."""
+    plan, cold_cuts = planned.plan, services.cold_cuts
+    messages, arrival = plan.conversation.messages, call.arrival
+    if call.route.target.mode != "enforce" or planned.original.continues or plan.is_client_compaction:
+        return None
+    at = count_leading(messages) + ANCHOR_MESSAGES
+    if not cold_cuts.is_kept or not uses_cache(call.route.upstream) or len(messages) < at:
+        return None
+    return Session(arrival.tenant.id, arrival.tenant.secret, name_cache(call.view.name), plan.hashes[at])
+
+
+async def heed_cold_cache(
+    services: Services, call: Call, planned: Planned, plan_again: PlanAgain
+) -> tuple[Call, Planned]:
+    """The call and plan with the cold cuts of the session, and with a new one if the upstream's cache is cold now.
+
+    Raises UndecodableError and BusyError.
+    """
+    session = find_session(services, call, planned)
+    if session is None:
+        return call, planned
+    cold_cuts, plan = services.cold_cuts, planned.plan
+    previous = plan.hashes[find_previous(plan.conversation.messages)]
+    if not plan.window.is_long:  # it has no cold cut, and gets none
+        return _note_silence(call, cold_cuts.clock(), cold_cuts.recall_time(session, previous)), planned
+    known = await cold_cuts.read(session, is_followed=cold_cuts.recall_time(session, previous) is not None)
+    call = replace(call, cold={**call.cold, **known})
+    if find_cold(plan.hashes, call.cold) != plan.cold:
+        planned, _ = await plan_again(call)
+    if call.request.codec.is_count:
+        return call, planned
+    call = _note_silence(call, cold_cuts.clock(), await cold_cuts.find_time(session, previous))
+    return await _cut(services, call, planned, session, plan_again) if _is_cold(services, call) else (call, planned)
+
+
+def find_previous(messages: Sequence[Message]) -> int:
+    """The number of messages of the request before this one: those before the model's last answer."""
+    at = len(messages)
+    for is_answer in (False, True):
+        while at and (messages[at - 1].role is Role.ASSISTANT) is is_answer:
+            at -= 1
+    return at
+
+
+def find_lifetime(services: Services, call: Call) -> float | None:
+    """The seconds that the upstream keeps this prompt in its cache; None if that depends on its memory alone."""
+    configured = call.route.upstream.cache_seconds
+    if configured != "auto":
+        return float(configured)
+    wanted = [match.decode() for match in _RETENTION.findall(call.request.body)]
+    name = call.view.name
+    return services.lifetimes.find(call.arrival.tenant.id, name.base_url, name.model, wanted)
+
+
+def _note_silence(call: Call, now: float, answered_at: float | None) -> Call:
+    """The call with the time since the session's previous answer, if that is known."""
+    return call if answered_at is None else replace(call, idle_seconds=max(now - answered_at, 0.0))
+
+
+def _is_cold(services: Services, call: Call) -> bool:
+    idle_seconds = call.idle_seconds or 0.0
+    if not services.lifetimes.may_be_over(idle_seconds) and call.route.upstream.cache_seconds == "auto":
+        return False
+    lifetime_seconds = find_lifetime(services, call)
+    return lifetime_seconds is not None and idle_seconds > lifetime_seconds
+
+
+async def _cut(
+    services: Services, call: Call, planned: Planned, session: Session, plan_again: PlanAgain
+) -> tuple[Call, Planned]:
+    """Cut now, if a cut frees enough and needs no summary that is yet to be written; else remove only what needs none.
+
+    A summary that is asked for now would read the whole prompt without the cache, for as much as the cut saves. And the
+    client would have to wait for it.
+    """
+    here = planned.plan.hashes[-1]
+    for kind in (ColdCut.CUT, ColdCut.PRUNE):
+        trial, _ = await plan_again(replace(call, cold={**call.cold, here: kind}))
+        if trial.plan.window == planned.plan.window or not await _has_text(services, call, planned, trial):
+            continue
+        known = await services.cold_cuts.add(session, here, kind)
+        call = replace(call, cold={**call.cold, **known})
+        if known.get(here) is not kind:  # another process was first
+            trial, _ = await plan_again(call)
+        _note(call, trial)
+        return call, trial
+    return call, planned
+
+
+async def _has_text(services: Services, call: Call, before: Planned, after: Planned) -> bool:
+    """Whether a plan can be carried out without asking a model."""
+    wanted, had = after.plan.request, before.plan.request
+    if wanted is None or not wanted.asks_model or (had is not None and had.key == wanted.key):
+        return True
+    return await services.summaries.find(wanted, choose_summariser(services, call)) is not None
+
+
+def _note(call: Call, planned: Planned) -> None:
+    """Write down why the cut is made."""
+    tokens = planned.sections.scale(planned.policy.token_ratio).tokens
+    reason = f"the upstream's cache was cold after {call.idle_seconds or 0.0:.0f} s"
+    call.ledger.note(call.attempt, planned.plan.model_limit, [Decision(COLD_CACHE, reason, tokens, tokens, 0, 0)])
