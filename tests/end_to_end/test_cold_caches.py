@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
+import orjson
 import pytest
 from programs.redis_server import PROGRAM
 from support.client import SMALL, post, settle
+from support.dialects.to_messages import to_messages
+from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
 
 from proxy.config.load import load_config
@@ -95,9 +98,8 @@ async def play_alone(client: Any, clock: Clock, upstream: Any, serve: Run, store
 
 def find_moves(upstream_bodies: list[bytes]) -> list[int]:
     """The indexes of the requests whose messages do not begin with those of the one before."""
-    import orjson
-
-    prompts = [orjson.loads(body)["messages"] for body in upstream_bodies]
+    bodies_ = [orjson.loads(body) for body in upstream_bodies]
+    prompts = [body.get("messages") or body["input"] for body in bodies_]
     return [at for at, (old, new) in enumerate(pairwise(prompts), 1) if new[: len(old)] != old]
 
 
@@ -111,5 +113,136 @@ async def test_a_silence_moves_the_cut_to_where_it_costs_nothing(client, upstrea
     assert SILENT_AT in find_moves(silent)
     assert SILENT_AT not in find_moves(busy)
     assert SILENT_AT + 1 not in find_moves(silent)
-    told = [line["decisions"] for line in log.lines if line["event"] == "request"]
-    print([d for ds in told for d in ds if d["rule"] == "cold_cache"], find_moves(busy), find_moves(silent))
+    assert find_cold(log) == [SILENT_AT]
+
+
+def find_cold(log: Any) -> Any:
+    """The indexes of the requests of which the log says that the cache was cold."""
+    lines = [line for line in log.lines if "decisions" in line]
+    return [
+        at % len(bodies())
+        for at, line in enumerate(lines)
+        if "cold_cache" in {told["rule"] for told in line["decisions"]}
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs_redis)])
+async def test_a_restart_at_each_request_changes_no_byte(kind, client, upstream, serve, clock, tmp_path) -> None:
+    """Neither the time of the last request nor the cut is only in the memory of the process."""
+    alone = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/alone.sqlite3")
+    async with AsyncExitStack() as stack:
+        store = await open_store(stack, kind, tmp_path)
+        opened: list[AsyncExitStack] = []
+
+        async def restart(_: int) -> Proxy:
+            for old in opened:
+                await old.aclose()
+            opened[:] = [await stack.enter_async_context(AsyncExitStack())]
+            return await opened[0].enter_async_context(serve(store))
+
+        await play(client, clock, restart)
+    assert take(upstream) == alone
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs_redis)])
+@pytest.mark.parametrize("first", [0, 1])
+async def test_two_replicas_in_turn_forward_what_one_does(
+    kind, first, client, upstream, serve, clock, tmp_path
+) -> None:
+    """Each knows when the other answered, and replays the cut that the other made."""
+    alone = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/alone.sqlite3")
+    async with AsyncExitStack() as stack:
+        store = await open_store(stack, kind, tmp_path)
+        replicas = [await stack.enter_async_context(serve(store)) for _ in range(2)]
+
+        async def alternate(number: int) -> Proxy:
+            return replicas[(number + first) % 2]
+
+        await play(client, clock, alternate)
+    assert take(upstream) == alone
+
+
+async def test_a_lost_store_costs_one_break(client, upstream, serve, clock, tmp_path) -> None:
+    """From then on, the session is forwarded as if its cache had never been cold."""
+    busy = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/a.sqlite3", silent_at=-1)
+    async with (
+        serve(f"store=sqlite:///{tmp_path}/old.sqlite3") as old,
+        serve(f"store=sqlite:///{tmp_path}/new.sqlite3") as new,
+    ):
+
+        async def lose(number: int) -> Proxy:
+            return old if number < SILENT_AT + 2 else new
+
+        await play(client, clock, lose)
+    lost_at, moves = SILENT_AT + 2, find_moves(take(upstream))
+    assert moves == [SILENT_AT, lost_at, *(at for at in find_moves(busy) if at > lost_at)]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["store=memory", "upstream.cache_seconds=0", "upstream.cache_seconds=500", "upstream.cache_seconds=auto"],
+)
+async def test_what_is_not_surely_cold_is_not_cut(setting, client, upstream, serve, clock, tmp_path) -> None:
+    """Without a store, if it is off, if the cache lives longer, and at a server of one's own."""
+    busy = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/a.sqlite3", silent_at=-1)
+    async with serve(f"store=sqlite:///{tmp_path}/b.sqlite3", setting) as proxy:
+
+        async def same(_: int) -> Proxy:
+            return proxy
+
+        await play(client, clock, same)
+    assert take(upstream) == busy
+
+
+async def test_mode_observe_forwards_the_same_and_says_nothing(client, upstream, serve, clock, log, tmp_path) -> None:
+    """No record is written either."""
+    async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3", "defaults.mode=observe") as proxy:
+        for number, body in enumerate(bodies()):
+            clock.now += SILENCE_SECONDS if number == SILENT_AT else 10
+            await ask(client, proxy, body)
+        assert not proxy.services.cold_cuts._forwarded.items()
+    assert [orjson.loads(body) for body in take(upstream)] == bodies()
+    assert not find_cold(log)
+
+
+async def test_another_client_with_the_same_transcript_sees_nothing_of_it(
+    client, upstream, serve, clock, tmp_path
+) -> None:
+    """Its requests are forwarded as if the first client did not exist."""
+    busy = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/a.sqlite3", silent_at=-1)
+    async with serve(f"store=sqlite:///{tmp_path}/b.sqlite3") as proxy:
+        for number, body in enumerate(bodies()):
+            clock.now += SILENCE_SECONDS if number == SILENT_AT else 10
+            await ask(client, proxy, body)
+            clock.now -= SILENCE_SECONDS - 10 if number == SILENT_AT else 0
+            await ask(client, proxy, body, Authorization="Bearer sk-other")
+            clock.now += SILENCE_SECONDS - 10 if number == SILENT_AT else 0
+    others = [recorded.body for recorded in upstream.chats if recorded.header("authorization") == ["Bearer sk-other"]]
+    assert others[: SILENT_AT + 1] == busy[: SILENT_AT + 1]
+
+
+@pytest.mark.parametrize(
+    ("path", "convert"), [("/v1/messages", to_messages), ("/v1/responses", to_responses)], ids=["messages", "responses"]
+)
+async def test_each_dialect_is_cut_and_replays_it(path, convert, client, upstream, serve, clock, log, tmp_path) -> None:
+    """The request after the silence moves the cut, and those behind it begin with it, in a new process, too."""
+    store = f"store=sqlite:///{tmp_path}/a.sqlite3"
+    async with serve(store) as first, serve(store) as second:
+        for number, body in enumerate(bodies()[: SILENT_AT + 4]):
+            clock.now += SILENCE_SECONDS if number == SILENT_AT else 10
+            converted = convert(body)
+            await ask(client, first if number <= SILENT_AT else second, converted, path)
+    moves = find_moves(take(upstream))
+    assert SILENT_AT in moves
+    assert max(moves) == SILENT_AT
+    assert find_cold(log) == [SILENT_AT]
+
+
+async def open_store(stack: AsyncExitStack, kind: str, folder: Path) -> str:
+    """The setting of a store that is only this test's."""
+    if kind == "sqlite":
+        return f"store=sqlite:///{folder}/shared.sqlite3"
+    server = RedisServer(folder)
+    server.start()
+    stack.callback(server.stop)
+    return f"store={server.url}"

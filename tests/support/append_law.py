@@ -3,7 +3,7 @@
 Law: it uses only plan() and apply(), without remembered states.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from support.builders import conversation, count
 
@@ -12,26 +12,30 @@ from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
+from rules.pipeline.transcript_state import NO_COLD
 from rules.policy import OnExceeded, Policy
 from rules.summary.request import Summary
+from rules.window.state import ColdCut
 
 SUMMARY = "The build was mended in part; the tests are still to be run."
 
 
-def run(given_conversation: Conversation, policy: Policy) -> tuple[Plan, Outcome]:
+def run(
+    given_conversation: Conversation, policy: Policy, cold: Mapping[bytes, ColdCut] = NO_COLD
+) -> tuple[Plan, Outcome]:
     """The plan of a transcript and its outcome, with a model's summary if one is asked for."""
-    planned = plan(given_conversation, policy, count=count)
+    planned = plan(given_conversation, policy, count=count, cold=cold)
     summary = Summary(SUMMARY, by_model=True) if planned.request and planned.request.asks_model else None
     return planned, apply(planned, policy, count=count, summary=summary)
 
 
-def check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
+def check_append_law(messages: tuple[Message, ...], policy: Policy, cold: Mapping[bytes, ColdCut] = NO_COLD) -> int:
     """The number of moves of the cut while a transcript grows. Fails if the prefix changed for another reason."""
     moves = 0
-    before_plan, before = run(conversation(), policy)
+    before_plan, before = run(conversation(), policy, cold)
     for stop in range(1, len(messages) + 1):
         try:
-            after_plan, after = run(conversation(*messages[:stop]), policy)
+            after_plan, after = run(conversation(*messages[:stop]), policy, cold)
         except LimitExceededError:
             continue  # nothing was forwarded that a cache could hold
         if _cut_place(before_plan) != _cut_place(after_plan):

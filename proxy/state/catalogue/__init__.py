@@ -1,4 +1,4 @@
-"""What the package genai-prices knows about hosted models: context windows and prices.
+"""What is known about hosted models before they are asked: context windows, prices, and how their prompt caches work.
 
-Law: no network. The same question has the same answer while the process lives, and no answer is kept in the store.
+Law: no network, and no answer is kept in the store. What an upstream's answers teach is kept apart by tenant.
 """

@@ -8,9 +8,7 @@ from proxy.exchange.attempts.give_way import refuse_or_pass
 
 
 @pytest.mark.parametrize(("steps", "passes"), [(1, True), (60, False)])
-async def test_only_a_request_that_surely_needs_nothing_passes(
-    steps: int, passes: bool, make_stages: MakeStages
-) -> None:
+async def test_only_a_request_that_surely_needs_nothing_passes(steps: int, passes, make_stages: MakeStages) -> None:
     """A long one is refused, and the client may try again."""
     stages = await make_stages(*SMALL)
     call = await stages.prepare(read_session(steps))

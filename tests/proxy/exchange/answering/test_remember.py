@@ -1,0 +1,31 @@
+"""What is remembered of an answer for a cold cache."""
+
+from dataclasses import replace
+
+from support.client import SMALL
+from support.journeys import MakeStages, read_session
+
+from proxy.exchange.answering.remember import remember
+from proxy.exchange.report import Answered
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.summaries.cold_cuts import ColdCuts
+
+OPENAI = "https://api.openai.com/v1"
+
+
+async def test_an_answer_after_a_silence_teaches_how_long_the_cache_lives(make_stages: MakeStages) -> None:
+    """Its time is noted for the next request. An attempt that was not compacted leaves nothing."""
+    stages = await make_stages(*SMALL, f"upstream.base_url={OPENAI}")
+    store = MemoryStore(ttl_seconds=1.0)
+    store.name = "sqlite"
+    services = replace(stages.services, cold_cuts=ColdCuts(store))
+    attempt = await stages.attempt(read_session(20))
+    call = replace(attempt.call, idle_seconds=1500.0)
+    await remember(services, replace(attempt, call=None), Answered(5000, 4900))
+    await remember(services, replace(attempt, call=call, body=None), Answered(5000, 4900))
+    assert not services.cold_cuts._forwarded.items()
+    await remember(services, replace(attempt, call=call), Answered(5000, 4900))
+    assert len(services.cold_cuts._forwarded.items()) == 1
+    name = call.view.name
+    assert services.lifetimes.find(call.arrival.tenant.id, name.base_url, name.model) == 1500
+    assert services.lifetimes.find("other", name.base_url, name.model) == 300

@@ -1,0 +1,61 @@
+"""The stage that heeds a cold cache, on values. tests/end_to_end/test_cold_caches.py has it over real sockets."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from support.builders import assistant, transcripts
+from support.client import SMALL
+from support.journeys import MakeStages, read_session
+
+from proxy.exchange.attempts.cold_cache import find_lifetime, find_previous, find_session, uses_cache
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.summaries.cold_cuts import ColdCuts
+from rules.conversation import Role
+
+
+@given(transcripts())
+def test_the_previous_request_ends_where_the_last_answer_begins(messages) -> None:
+    """An answer may be several messages. With more after it, the number stays until the model answers again."""
+    at = find_previous(messages)
+    assert 0 <= at <= len(messages)
+    if any(message.role is Role.ASSISTANT for message in messages):
+        assert messages[at].role is Role.ASSISTANT
+    assert find_previous((*messages, assistant("Done."))) >= at
+
+
+@pytest.mark.parametrize(("setting", "counts"), [("defaults.mode=enforce", True), ("defaults.mode=observe", False)])
+async def test_only_requests_that_are_compacted_have_a_session(setting, counts, make_stages: MakeStages) -> None:
+    """And only if the store is kept, the upstream holds no part of the transcript, and the transcript is not short."""
+    stages = await make_stages(*SMALL, setting)
+    request = read_session(20)
+    call = await stages.prepare(request)
+    planned = call.compactor.plan(request, call.view.policy)
+    assert find_session(stages.services, call, planned) is None
+    store = MemoryStore(ttl_seconds=1.0)
+    store.name = "sqlite"
+    services = replace(stages.services, cold_cuts=ColdCuts(store))
+    assert (find_session(services, call, planned) is not None) is counts
+    continued = replace(planned, original=replace(planned.original, continues=True))
+    assert find_session(services, call, continued) is None
+    short = call.compactor.plan(read_session(3), call.view.policy)
+    assert find_session(services, call, short) is None
+
+
+@pytest.mark.parametrize(("setting", "seconds"), [("auto", None), ("900", 900.0), ("0", 0.0)])
+async def test_a_configured_lifetime_replaces_the_known_one(setting, seconds, make_stages: MakeStages) -> None:
+    """0 turns it off."""
+    stages = await make_stages(*SMALL, f"upstream.cache_seconds={setting}")
+    call = await stages.prepare(read_session(3))
+    assert find_lifetime(stages.services, call) == seconds
+    assert uses_cache(call.route.upstream) is (setting != "0")
+
+
+async def test_the_retention_is_read_from_members_not_from_texts(make_stages: MakeStages) -> None:
+    """A message that quotes such a member has escaped quotes."""
+    stages = await make_stages(*SMALL, "upstream.base_url=https://api.openai.com/v1")
+    call = await stages.prepare(read_session(3, prompt_cache_retention="24h"))
+    assert find_lifetime(stages.services, call) == 86_400
+    quoted = read_session(3)
+    quoted = replace(quoted, body=quoted.body.replace(b"harbour", rb"\"ttl\": \"24h\""))
+    assert find_lifetime(stages.services, replace(call, request=quoted)) == 300
