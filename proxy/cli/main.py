@@ -83,8 +83,8 @@ def doctor(
 ) -> None:
     """Check whether the proxy will work here. For each problem, say what to do.
 
-    It checks the upstreams, the models' context windows, how tokens are counted, the listen address, the store, the
-    number of processes and the limit of open files. The status is 1 if something will fail, else 0.
+    It checks the upstreams, the models' context windows and prices, how tokens are counted, the listen address, the
+    store, the number of processes and the limit of open files. The status is 1 if something will fail, else 0.
     """
     from rich.console import Console  # noqa: PLC0415 - `serve` does not need it
 
