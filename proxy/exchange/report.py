@@ -22,7 +22,6 @@ from rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
 """Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
-_CACHE_FIELDS = ("cached_tokens", "written_tokens", "fresh_tokens")
 MAX_TOLD_PATHS = 64
 """Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
 
@@ -271,7 +270,8 @@ class Recorder:
             fields["compaction"] = "client"
         if report.prefix_kept is not None:
             fields["prefix_kept"] = round(report.prefix_kept, 3)
-        read = {name: getattr(answered, name) for name in _CACHE_FIELDS}
+        read = {"cached_tokens": answered.cached_tokens, "written_tokens": answered.written_tokens}
+        read["fresh_tokens"] = answered.fresh_tokens
         fields |= {name: tokens for name, tokens in read.items() if tokens is not None}
         if report.cache_miss:
             fields["cache_miss"] = report.cache_miss

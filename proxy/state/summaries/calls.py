@@ -38,7 +38,6 @@ class SummaryCalls:
         self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
         if call.result == "rejected":
             self.metrics.summaries.labels(call.model, "rejected").inc()
-        cached = {"cached_tokens": call.usage.cached_tokens, "written_tokens": call.usage.written_tokens}
         self._log.info(
             "summary",
             model=call.model,
@@ -48,8 +47,9 @@ class SummaryCalls:
             status=call.status,
             prompt_tokens=call.prompt_tokens,
             completion_tokens=call.completion_tokens,
+            cached_tokens=call.usage.cached_tokens,
+            written_tokens=call.usage.written_tokens,
             seconds=round(seconds, 3),
-            **{name: tokens for name, tokens in cached.items() if tokens is not None},
         )
 
     def note_failure(self, model: str, reason: str) -> None:

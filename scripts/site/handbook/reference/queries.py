@@ -140,10 +140,8 @@ QUERIES = (
         "histogram_quantile(0.5, sum by (le, model) (rate(trimtab_prefix_kept_ratio_bucket[1h])))",
     ),
     Query(
-        "The share of the prompt tokens that the upstream did read from its cache, by model; about, because trimtab"
-        " counted the prompt",
-        "sum by (model) (rate(trimtab_cached_prompt_tokens_total[1h]))\n"
-        '  / sum by (model) (rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))',
+        "Prompt tokens per day that the upstream did read from its prompt cache, by model",
+        "sum by (model) (increase(trimtab_cached_prompt_tokens_total[1d]))",
     ),
     Query(
         "Requests in the last hour that missed the upstream's prompt cache, by cause",
