@@ -130,7 +130,8 @@ def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> 
             "- aborted 75.0s POST /v1/x 01234567",
         ),
         (
-            PASSED | {"status": 429, "outcome": "limited", "error": "limit_x", "client": "team 7", "seconds": 0.001}
+            PASSED
+            | {"status": 429, "outcome": "limited", "error": "limit_x", "client": "team 7", "seconds": 0.001}
             | {"method": "POST", "path": "/v1/x", "upstream": None},
             "429 limited limit_x 1ms team 7 POST /v1/x 01234567",
         ),
