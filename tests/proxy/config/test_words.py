@@ -109,6 +109,22 @@ def test_quotes_are_advised_only_if_they_would_help(kind: Any, value: object, *,
     assert Slot.of(kind).takes_quoted(value) is would_do
 
 
+def test_a_union_may_be_what_any_of_its_types_is() -> None:
+    """A list or a mapping is entered by an index or a name. A text or a section is both."""
+    both = Slot.of(tuple[int, ...] | dict[Annotated[str, MinLen(1)], Inner | str] | None)
+    assert (both.is_mapping, both.section, both.text) == (True, None, None)
+    assert both.names is not None
+    assert both.names.constraints == (MinLen(1),)
+    index, name = both.enter(0), both.enter("a")
+    assert index is not None
+    assert name is not None
+    assert (index.kind, index.section, name.section) == (int, None, Inner)
+    assert name.text is not None
+    assert name.enter("size") == Slot.of(Inner).enter("size")
+    assert name.enter(0) is None
+    assert Slot.of(tuple[int, ...]).enter("a") is None
+
+
 def test_every_place_of_the_configuration_has_words() -> None:
     """No place is described as `something else`, the words for a type that this module does not know."""
     open_slots, seen = [Slot.of(Config)], 0

@@ -129,8 +129,14 @@ def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> 
             PASSED | {"status": 0, "outcome": "aborted", "seconds": 75.04, "path": "/v1/x", "upstream": None},
             "- aborted 75.0s POST /v1/x 01234567",
         ),
+        (
+            PASSED
+            | {"status": 429, "outcome": "limited", "error": "limit_x", "client": "team 7", "seconds": 0.001}
+            | {"method": "POST", "path": "/v1/x", "upstream": None},
+            "429 limited limit_x 1ms team 7 POST /v1/x 01234567",
+        ),
     ],
-    ids=["compacted", "unchanged", "refused", "passed", "aborted"],
+    ids=["compacted", "unchanged", "refused", "passed", "aborted", "limited"],
 )
 def test_a_request_is_one_readable_line_on_a_terminal(
     configure: Configure, fields: dict[str, object], line: str

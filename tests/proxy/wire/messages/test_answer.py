@@ -283,6 +283,7 @@ def test_a_client_recognises_that_its_prompt_is_too_long() -> None:
     [
         ("overloaded", "trimtab_error", "overloaded_error"),
         ("invalid_api_key", "trimtab_error", "authentication_error"),
+        ("client_limit_reached", "trimtab_error", "rate_limit_error"),
         ("upstream_unreachable", "trimtab_error", "api_error"),
         ("unknown", "invalid_request_error", "invalid_request_error"),
     ],
