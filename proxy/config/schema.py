@@ -6,11 +6,12 @@ Law: frozen, and every key has a default. config/load.py reads the file.
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Generic, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
 from proxy.config.network.forward_proxies import is_loopback
+from proxy.config.policies.overlay import Same, overlay
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.policies.prices import AutoPrices
 from proxy.config.policies.prices import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
@@ -36,26 +37,6 @@ from proxy.config.words import Wanted
 
 MAX_MODEL_CHARS = 256
 """Chosen: no model has a longer name. A longer one matches nothing, because globs over megabytes would take seconds."""
-
-S = TypeVar("S")
-
-
-class Same(Generic[S]):
-    """A cache key that compares one object by identity.
-
-    Equal sections may still set different keys, so equality is not enough.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: S) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
 
 
 class Config(Section):
@@ -200,7 +181,7 @@ class Config(Section):
 
     def over_defaults(self, patch: PolicyConfig | None) -> PolicyConfig:
         """The defaults, with the keys that the patch sets; the same object each time."""
-        return self.defaults if patch is None else _overlay(Same(self.defaults), Same(patch))
+        return self.defaults if patch is None else overlay(self.defaults, patch)
 
     def policy_for(self, model: str) -> PolicyConfig:
         """The policy of a model if the request names no profile: that of the first match, else the defaults."""
@@ -289,16 +270,6 @@ class Config(Section):
         if pages and self.admin_token is None and not is_loopback(split_address(pages)[0]):
             found[pages] = "anyone who reaches this port can read the metrics; see admin_token"
         return found
-
-
-@lru_cache(256)
-def _overlay(under: Same[PolicyConfig], over: Same[PolicyConfig]) -> PolicyConfig:
-    defaults, patch = under.value, over.value
-    changes = {key: getattr(patch, key) for key in patch.model_fields_set - {"match", "summary"}}
-    summary = {key: getattr(patch.summary, key) for key in patch.summary.model_fields_set}
-    changes["summary"] = defaults.summary.model_copy(update=summary)
-    changes["tidy"] = patch.tidy.over(defaults.tidy)
-    return defaults.model_copy(update=changes)
 
 
 @lru_cache(16)

@@ -5,14 +5,12 @@ recorded by its type only, never by its text. A client's value becomes a label o
 The program's one broad `except` is here, in `fail_open`.
 """
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from proxy.exchange.arrival import Arrival
+from proxy.exchange.phases import Phases
 from proxy.http.errors import ContextExceededError, ProxyError
 from proxy.telemetry.ledger import Prompt
 from proxy.telemetry.metrics import Metrics
@@ -103,45 +101,6 @@ class Report:
     error: ProxyError | None = None
     upstream_seconds: float | None = None
     phase_seconds: tuple[tuple[str, float], ...] = ()
-
-
-class Phases:
-    """The current phase of a piece of work, and the `seconds` of each finished phase, in order."""
-
-    def __init__(self, current: str) -> None:
-        self.current = current
-        self.seconds: tuple[tuple[str, float], ...] = ()
-
-    def timed(self, name: str) -> "_Phase":
-        """Context manager: the block is a phase. If it raises, the phase stays current and gets no duration."""
-        return _Phase(self, name)
-
-    @contextmanager
-    def during(self, name: str) -> Iterator[None]:
-        """Context manager: the block is a phase for faults only; its time belongs to the surrounding phase."""
-        before, self.current = self.current, name
-        yield
-        self.current = before
-
-
-class _Phase:
-    """A block that is a phase. It is a class because a generator costs three times as much."""
-
-    __slots__ = ("_before", "_name", "_phases", "_started_at")
-
-    def __init__(self, phases: Phases, name: str) -> None:
-        self._phases, self._name, self._before = phases, name, phases.current
-
-    def __enter__(self) -> None:
-        """Begin the phase."""
-        self._phases.current, self._started_at = self._name, time.monotonic()
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        """End the phase; after an error it stays current."""
-        if kind is None:
-            phases = self._phases
-            phases.seconds += ((self._name, time.monotonic() - self._started_at),)
-            phases.current = self._before
 
 
 class Recorder:

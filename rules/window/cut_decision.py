@@ -91,6 +91,7 @@ class Fold:
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
             self._answer()
+            self._economics.send(self._room.limit - self._cuts.room_tokens + self._forwarded)
         if message.tool_calls:
             self._sums.repeats.add(len(self), message, self.window.was_just_removed)
         elif message.role is Role.TOOL:
@@ -227,7 +228,9 @@ class Fold:
         if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
-        return window if cut.kind is CutKind.DIGEST else replace(window, prefetch_tokens=cut.reserved_tokens)
+        if cut.kind is CutKind.DIGEST or not self._economics.pays_ahead(self._cuts, self.window, cut):
+            return window
+        return replace(window, prefetch_tokens=cut.reserved_tokens)
 
     def _fix_cut(self, growth_tokens: int, *, spares: bool = False) -> Window:
         """The window with a next cut: the one fixed earlier, else one that leaves low water after this growth."""
@@ -243,7 +246,7 @@ class Fold:
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees.
 
-        At a soft limit, cut if that frees enough.
+        At a soft limit, cut if that frees enough. A session that still fits the window is not over the room yet.
         """
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
@@ -253,6 +256,8 @@ class Fold:
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
                 self._apply(chosen)
+        elif chosen and self._may_wait(chosen):
+            return
         elif chosen and size < self._forwarded and size <= self._cuts.room_tokens:
             self._apply(chosen)
         elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
@@ -260,6 +265,15 @@ class Fold:
                 self._apply(made_way)
         elif shrunk := self._cuts.shrink(self.window):
             self._apply(shrunk, keeps_least=True)
+
+    def _may_wait(self, chosen: Window) -> bool:
+        """Whether a dear change is put off: the request may still fit, since the head is rounded up.
+
+        At most the room's spare tokens are needed for that.
+        """
+        room = self._room
+        still_fits = self._forwarded <= self._cuts.room_tokens + min(room.spare, room.grain)
+        return still_fits and self._economics.is_dear(self._cuts, self.window, chosen)
 
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.

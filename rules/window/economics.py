@@ -1,22 +1,32 @@
-"""Decides whether a cut pays, by comparing its cost with what waiting for it has cost so far.
+"""Decides whether a cut pays: compares its cost with what waiting has cost, and with the cost of the session so far.
 
-Law: a running sum and prices. The position of a cut is decided elsewhere.
+Law: running sums and prices. The position of a cut is decided elsewhere.
 """
 
 from dataclasses import replace
 
 from rules.policy import OverflowStrategy, Policy, Prices
 from rules.window.cut_candidates import Cuts
-from rules.window.state import ColdCut, CutKind, Window
+from rules.window.state import ColdCut, Cut, CutKind, Window
 
 PATIENCE = 0.25
-"""A cut is put off until waiting has cost this share of the cut's own cost. Waiting is counted over the whole session,
-so only the first cut is put off for long: a session that is still running by then will probably go on.
+"""A cut is put off until waiting has cost this share of the cut's own cost. Waiting is counted over the whole session.
 
 Source: the break-even rule of the ski rental problem, by which waiting costs at most twice the best choice in
 hindsight. Fitted by bench.sessions.run: of 0, 0.1, 0.2, 0.25, 0.33 and 0.4, the value 0.25 had the cheapest worst case
 of all recorded sessions, at windows of 32k and 64k.
 """
+FIRST_SHARE = 0.06
+"""The first cut may cost at most this share of what the session has cost so far, while the session fits the window."""
+AHEAD_SHARE = 0.02
+"""The first summary is written ahead if it costs at most this share of what the session has cost so far.
+
+Chosen: by issue 21, a session that fits its window may cost at most 2 % more than without trimtab. Such a session may
+never need the summary.
+"""
+NOTE_SHARE = 0.5
+"""A summary is expected to have this share of the tokens reserved for it. Chosen: in bench.sessions it has 700 of 1,500
+at a window of 32k."""
 
 COLD_SHARE = 0.25
 """The mark of cold cuts lies at low water and this share of the way to high water. Chosen: below it, a cut would free
@@ -24,33 +34,62 @@ less than `least_gain`, which is the same share and what any cut must free."""
 
 
 class Economics:
-    """The cost of putting cuts off so far. The unit is the price of one uncached input token."""
+    """The cost of the session, and of putting cuts off. The unit is the price of one uncached input token."""
 
-    __slots__ = ("_prices", "_waited")
+    __slots__ = ("_prices", "_sent_tokens", "_spent", "_waited")
 
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
         self._waited = 0.0
+        self._spent = 0.0
+        self._sent_tokens = 0
+
+    def send(self, tokens: int) -> None:
+        """Note a request of `tokens`. The cache has what the request before it had, and the rest is written."""
+        cached_tokens = min(tokens, self._sent_tokens)
+        self._spent += cached_tokens * self._prices.cached_input
+        self._spent += (tokens - cached_tokens) * self._prices.cache_write
+        self._sent_tokens = tokens
 
     def wait(self, gain_tokens: int) -> None:
         """Note that one more request carries `gain_tokens` that a cut would have removed."""
         self._waited += gain_tokens * self._prices.cached_input
 
     def pays(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
-        """Whether waiting has cost enough to change from `window` to `chosen`."""
-        return self._waited >= self._price(cuts, window, chosen) * PATIENCE
+        """Whether to change from `window` to `chosen`: waiting has cost enough, and the session can bear the price."""
+        price = self._price(cuts, window, chosen)
+        return self._waited >= price * PATIENCE and self._bears(window, price, FIRST_SHARE)
+
+    def is_dear(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
+        """Whether the change from `window` to `chosen` costs more than the session can bear."""
+        return not self._bears(window, self._price(cuts, window, chosen), FIRST_SHARE)
+
+    def pays_ahead(self, cuts: Cuts, window: Window, cut: Cut) -> bool:
+        """Whether the summary of the next cut may be written before the cut is due."""
+        return self._bears(window, self._price_note(cuts, window, cut), AHEAD_SHARE)
+
+    def _bears(self, window: Window, price: float, share: float) -> bool:
+        """Whether a price is small beside the cost of the session. A session that was cut before bears any price."""
+        is_first = not window.cuts and not window.prune_stop
+        return not is_first or price <= self._spent * share
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
         """The cost of a change: the upstream writes what stays into its cache, and a summary is written.
 
-        The open step is left out, since the upstream reads it for the first time anyway. The summary's own request
-        reads the cache.
+        The open step is left out if the change takes effect at once, since the upstream reads it for the first time
+        anyway. A cut whose summary is not there yet takes effect one request later.
         """
-        prices = self._prices
-        price = max(cuts.size(chosen) - cuts.open_tokens, 0) * (prices.cache_write - prices.cached_input)
-        if len(chosen.cuts) > len(window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE:
-            price += chosen.cuts[-1].reserved_tokens * prices.output + cuts.size(window) * prices.cached_input
-        return price
+        tokens = cuts.size(chosen)
+        asks = len(chosen.cuts) > len(window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE
+        if not asks or window.prefetch_tokens:
+            tokens = max(tokens - cuts.open_tokens, 0)
+        price = tokens * (self._prices.cache_write - self._prices.cached_input)
+        return price + (self._price_note(cuts, window, chosen.cuts[-1]) if asks else 0.0)
+
+    def _price_note(self, cuts: Cuts, window: Window, cut: Cut) -> float:
+        """The cost of a summary. Its request reads the cache."""
+        note_tokens = cut.reserved_tokens * NOTE_SHARE
+        return note_tokens * self._prices.output + cuts.size(window) * self._prices.cached_input
 
 
 def note_marks(cuts: Cuts, window: Window, forwarded_tokens: int) -> Window:

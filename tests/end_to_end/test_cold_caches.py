@@ -5,13 +5,14 @@ of it reaches another client.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from programs.redis_server import PROGRAM
+from programs.redis_server import PROGRAM, RedisServer
 from support.client import SMALL, post, settle
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
@@ -146,7 +147,7 @@ async def test_a_restart_at_each_request_changes_no_byte(kind, client, upstream,
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs_redis)])
 @pytest.mark.parametrize("first", [0, 1])
-async def test_two_replicas_in_turn_forward_what_one_does(
+async def test_two_replicas_in_turn_forward_what_one_does(  # noqa: PLR0917 - fixtures
     kind, first, client, upstream, serve, clock, tmp_path
 ) -> None:
     """Each knows when the other answered, and replays the cut that the other made."""
@@ -224,7 +225,9 @@ async def test_another_client_with_the_same_transcript_sees_nothing_of_it(
 @pytest.mark.parametrize(
     ("path", "convert"), [("/v1/messages", to_messages), ("/v1/responses", to_responses)], ids=["messages", "responses"]
 )
-async def test_each_dialect_is_cut_and_replays_it(path, convert, client, upstream, serve, clock, log, tmp_path) -> None:
+async def test_each_dialect_is_cut_and_replays_it(  # noqa: PLR0917 - fixtures
+    path, convert, client, upstream, serve, clock, log, tmp_path
+) -> None:
     """The request after the silence moves the cut, and those behind it begin with it, in a new process, too."""
     store = f"store=sqlite:///{tmp_path}/a.sqlite3"
     async with serve(store) as first, serve(store) as second:

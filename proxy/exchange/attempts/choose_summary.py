@@ -12,7 +12,7 @@ from proxy.compaction.offload import weigh_known
 from proxy.exchange.attempts.call import Call, place
 from proxy.exchange.attempts.provider_cache import add_key
 from proxy.exchange.early_answer import wait_aloud
-from proxy.exchange.report import Phases
+from proxy.exchange.phases import Phases
 from proxy.exchange.services import Services
 from proxy.http.credentials import find_query_keys, keep_credentials
 from proxy.http.headers import keep_for_provider, request_headers

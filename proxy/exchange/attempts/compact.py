@@ -15,7 +15,8 @@ from proxy.exchange.attempts.call import Call, Route, find_credentials_for, sett
 from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
 from proxy.exchange.attempts.cold_cache import heed_cold_cache, name_cache
 from proxy.exchange.attempts.give_way import refuse_or_pass
-from proxy.exchange.report import Phases, fail_open
+from proxy.exchange.phases import Phases
+from proxy.exchange.report import fail_open
 from proxy.exchange.services import Services
 from proxy.http.errors import (
     ContextExceededError,

@@ -15,7 +15,8 @@ from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, is_counted, is_text_only
 from proxy.exchange.attempts.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.report import Phases, fail_open
+from proxy.exchange.phases import Phases
+from proxy.exchange.report import fail_open
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson, Sent, draw_lesson

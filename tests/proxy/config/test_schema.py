@@ -12,7 +12,7 @@ from proxy.config.load import load_config
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.policies.summaries import SummaryConfig
 from proxy.config.policies.tools import ToolConfig
-from proxy.config.schema import MAX_MODEL_CHARS, Config, Same, UpstreamConfig
+from proxy.config.schema import MAX_MODEL_CHARS, Config, UpstreamConfig
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
@@ -170,19 +170,6 @@ def test_no_key_stands_in_what_python_says_of_a_configuration() -> None:
     text = "upstream: {api_key: PLANT}\nclient_keys: [PLANT]\nadmin_token: PLANT\nstore: redis://:PLANT@h:1/0"
     config = _load(text, "upstreams.b.api_key=PLANT")
     assert "PLANT" not in f"{config!r} {config} {config.upstream!r} {config.upstreams}"
-
-
-def test_a_key_stands_for_one_object() -> None:
-    """Equal objects have different keys, and a key does not equal its object."""
-    one, other = [1], [1]
-    cache = {Same(one): "one", Same(other): "other"}
-
-    assert (cache[Same(one)], cache[Same(other)], Same([1]) in cache, Same(one) == one) == (
-        "one",
-        "other",
-        False,
-        False,
-    )
 
 
 def test_one_process_alone_has_the_very_configuration() -> None:

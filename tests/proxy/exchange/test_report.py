@@ -7,7 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.journeys import ARRIVAL, DECISIONS, TARGET
 
-from proxy.exchange.report import MAX_TOLD_PATHS, Answered, Phases, Recorder, Report, Target, fail_open
+from proxy.exchange.phases import Phases
+from proxy.exchange.report import MAX_TOLD_PATHS, Answered, Recorder, Report, Target, fail_open
 from proxy.http.errors import ContextExceededError, UnauthorizedError
 from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
 from proxy.telemetry.metrics import Metrics
@@ -298,18 +299,6 @@ def test_what_cannot_be_decoded_is_no_fault(recorder: Recorder, log: _Log) -> No
         raise UndecodableError
 
     assert log.lines == []
-
-
-def test_a_phase_within_another_has_no_time_of_its_own() -> None:
-    """Its time counts for the outer phase, but a fault in it counts under its own name."""
-    phases = Phases("plan")
-    with phases.timed("summary"), phases.during("apply"):
-        assert phases.current == "apply"
-    with phases.timed("apply"):
-        pass
-
-    assert phases.current == "plan"
-    assert [name for name, _ in phases.seconds] == ["summary", "apply"]
 
 
 def test_a_second_attempt_is_counted(recorder: Recorder) -> None:

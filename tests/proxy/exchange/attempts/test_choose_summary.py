@@ -15,7 +15,7 @@ from upstreams.recording import completion, hold_summaries
 from proxy.compaction.compactor import Planned
 from proxy.exchange.attempts.call import Call
 from proxy.exchange.attempts.choose_summary import Chosen, choose_summariser, choose_text, write_ahead
-from proxy.exchange.report import Phases
+from proxy.exchange.phases import Phases
 from proxy.state.models.lessons import Lesson
 from proxy.state.summaries.sliding import SUMMARIES
 from rules.conversation import Conversation
