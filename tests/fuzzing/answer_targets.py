@@ -60,7 +60,7 @@ def _fuzz_stream(codec: Codec, write: Callable[[Choices], bytes], data: bytes) -
     assert whole.text_chars == parts.text_chars, "another text in pieces"
     assert whole.count_completion(count_by_heuristic) == parts.count_completion(count_by_heuristic), "other tokens"
     for tokens in (whole.usage.prompt_tokens, whole.usage.completion_tokens) if whole.usage else ():
-        assert tokens is None or 0 <= tokens <= 3 * MAX_TOKENS, "usage out of bounds"
+        assert tokens is None or 0 <= tokens <= 4 * MAX_TOKENS, "usage out of bounds"
     for keeps_all in (False, True):
         _check_first_event(codec, body, sizes, keeps_all=keeps_all)
     codec.write_event(200, body)

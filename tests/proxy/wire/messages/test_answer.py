@@ -68,7 +68,7 @@ def _feed(stream: bytes, size: int) -> Tap:
 def test_a_stream_tells_its_usage_and_its_texts(size: int) -> None:
     """Wherever it is cut. Prompt tokens include those that the cache read and wrote; the last count of output holds."""
     tap = _feed(_write(*EVENTS), size)
-    assert tap.usage == Usage(3210, 42, 3000)
+    assert tap.usage == Usage(3210, 42, 3000, written_tokens=200)
     assert tap.count_completion(count) == len("hm " + "Hello" + "ls" + '{"a":1}')
     assert tap.text_chars == tap.count_completion(count)
 
@@ -77,7 +77,7 @@ def test_a_whole_response_tells_the_same() -> None:
     tap = MESSAGES.tap(is_stream=False)
     tap.feed(orjson.dumps(WHOLE))
     tap.finish()
-    assert tap.usage == Usage(3210, 42, 3000)
+    assert tap.usage == Usage(3210, 42, 3000, written_tokens=200)
     assert tap.count_completion(count) == len("hm " + "Hello" + "ls" + '{"a":1}')
 
 
@@ -297,7 +297,7 @@ def test_a_whole_response_becomes_events_of_a_stream() -> None:
     """A completion as its start and its end; an error as an error, with the status if it has another form."""
     stream = MESSAGES.write_event(200, orjson.dumps(WHOLE, option=orjson.OPT_INDENT_2))
     tap = _feed(stream, 50)
-    assert tap.usage == Usage(3210, 42, 3000)
+    assert tap.usage == Usage(3210, 42, 3000, written_tokens=200)
     start, stop = [orjson.loads(line[6:]) for line in stream.splitlines() if line.startswith(b"data: ")]
     assert (start["message"], stop["type"]) == (WHOLE, "message_stop")
     assert MESSAGES.write_event(400, orjson.dumps(ERROR)) == _write(ERROR)

@@ -87,19 +87,19 @@ def test_usage_and_texts_are_found_however_the_stream_is_cut(end: bytes, cuts: l
     """Each text counts once, although the last event repeats all of them."""
     body = _write(EVENTS, end)
     places = [0, *(min(cut, len(body)) for cut in cuts), len(body)]
-    assert _read(*(body[start:stop] for start, stop in pairwise(places))) == (Usage(70, 30, 64, 20), TEXTS)
+    assert _read(*(body[start:stop] for start, stop in pairwise(places))) == (Usage(70, 30, 64, 20, 0), TEXTS)
 
 
 def test_a_response_in_one_piece_is_read() -> None:
     usage, texts = _read(orjson.dumps(DONE), is_stream=False)
-    assert (usage, texts) == (Usage(70, 30, 64, 20), TEXTS)
+    assert (usage, texts) == (Usage(70, 30, 64, 20, 0), TEXTS)
 
 
 @pytest.mark.parametrize("end", ["response.completed", "response.incomplete", "response.failed"])
 def test_each_end_of_a_stream_reports_the_usage(end: str) -> None:
     """If it has none, what was known stays."""
-    assert _read(_write([_event(end, response=DONE)]))[0] == Usage(70, 30, 64, 20)
-    assert _read(_write([EVENTS[-1], _event(end, response=RESPONSE)]))[0] == Usage(70, 30, 64, 20)
+    assert _read(_write([_event(end, response=DONE)]))[0] == Usage(70, 30, 64, 20, 0)
+    assert _read(_write([EVENTS[-1], _event(end, response=RESPONSE)]))[0] == Usage(70, 30, 64, 20, 0)
     assert _read(_write([_event(end)]))[0] is None
 
 
