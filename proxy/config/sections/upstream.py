@@ -24,8 +24,11 @@ from proxy.config.values import (
     RootedPath,
     Url,
 )
+from proxy.config.words import Wanted
 
-Seconds = Annotated[float, Field(ge=0)]
+CacheSeconds = Annotated[
+    Literal["auto"] | Annotated[float, Field(ge=0)], Wanted("auto, or a number of seconds, 0 or more")
+]
 
 
 class UpstreamConfig(Section):
@@ -72,7 +75,7 @@ class UpstreamConfig(Section):
         "and markers at the ends of the system prompt, the summary and the transcript. auto: yes, at hosts and for "
         "models that are known to take them. Whatever the client sets itself stays.",
     )
-    cache_seconds: Literal["auto"] | Seconds = Field(
+    cache_seconds: CacheSeconds = Field(
         "auto",
         examples=[3600],
         description="How long in seconds the server keeps a prompt in its prompt cache after it was last read. A "

@@ -77,8 +77,8 @@ POLICY = (
     "max_message_tokens, memory, pin_instruction, instruction_files, summary, count"
 )
 UPSTREAM = (
-    "base_url, api_key, credential, allowed_paths, strip_nonces, prices, cache, cache_seconds, connect_timeout_seconds, "
-    "read_timeout_seconds, proxy, ca_file, client_cert_file, client_key_file"
+    "base_url, api_key, credential, allowed_paths, strip_nonces, prices, cache, cache_seconds, "
+    "connect_timeout_seconds, read_timeout_seconds, proxy, ca_file, client_cert_file, client_key_file"
 )
 TOOL = "max_tool_result_tokens, max_tool_result_bytes, truncation, tidy, dedupe, exclude"
 ADDED = "must end before /chat/completions: requests to /v1/X go to base_url/X"
