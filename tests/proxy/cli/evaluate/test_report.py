@@ -92,7 +92,7 @@ def test_the_price_names_calls_tokens_and_money_where_it_is_known() -> None:
     """An item without calls has no row."""
     listed = find_listed("https://api.openai.com/v1", "gpt-4o")
     items = [Item("summaries", "gpt-4o", listed, Tokens()), Item("answers", "gpt-4o", listed, Tokens(4, 1000, 100))]
-    text = _print(items, listed)
+    text = _print_the_price(items, listed)
     assert "summaries" not in text
     assert "1,400 prompt tokens at the catalogue's prices (input 1, output 4)" in text
     assert "$0.00" in text
@@ -108,12 +108,12 @@ def test_the_price_names_calls_tokens_and_money_where_it_is_known() -> None:
 )
 def test_prices_without_dollars_are_ratios(prices: PriceList, words: str) -> None:
     """It says whose they are."""
-    text = _print([Item("answers", "x", prices, Tokens(4, 1000, 100))], prices)
+    text = _print_the_price([Item("answers", "x", prices, Tokens(4, 1000, 100))], prices)
     assert words in text
     assert "$" not in text
 
 
-def _print(items: list[Item], prices: PriceList) -> str:
+def _print_the_price(items: list[Item], prices: PriceList) -> str:
     out = StringIO()
     print_price(Console(file=out, width=200), items, prices)
     return out.getvalue()
