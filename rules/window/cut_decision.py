@@ -41,8 +41,7 @@ class Fold:
         self._room = room
         self._policy = policy
         self._sums = Sums(room.leading, keeps_systems=policy.preserve_system is PreserveSystem.ALL)
-        self._cuts = Cuts(room, policy, self._sums)
-        self._economics = Economics(policy.prices)
+        self._cuts, self._economics = Cuts(room, policy, self._sums), Economics(policy.prices)
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
 
     def __len__(self) -> int:
@@ -62,9 +61,8 @@ class Fold:
     ) -> "Fold":
         """Add the messages of a transcript that are new; its first messages were added before.
 
-        The messages are without their retrieved memory. By the index of a message, `memory_tokens` says what its memory
-        would add, and `added_tokens` what is appended to it when it is forwarded. `cold` says, by number of messages,
-        at which requests the upstream's cache was cold; see `fits`.
+        The messages are without their retrieved memory, which would add `memory_tokens` by their index; `added_tokens`
+        is what is appended to them. `cold`: by number of messages, the requests that found the upstream's cache cold.
         """
         self._heed_cold(cold)
         for index in range(len(self), len(messages)):
@@ -83,7 +81,7 @@ class Fold:
         """Make the cut that was decided at a cold cache, if the request that ends here has one."""
         if (kind := cold.get(len(self))) is not None and len(self) not in self._cold:
             self._cold[len(self)] = kind
-            if (chosen := choose_cold(self._cuts, self.window, kind, self._policy)) is not None:
+            if chosen := choose_cold(self._cuts, self.window, kind, self._policy):
                 self._apply(chosen)
 
     def add(self, message: Message, memory_tokens: int = 0) -> None:
@@ -191,21 +189,13 @@ class Fold:
         They fit if the window holds them and the completion. If they do not fit, they share what is left below
         prefetch. If they filled the room up to the limit, the next message would have them cut away again.
         """
-        room = self._cuts.room_tokens
-        most = room + self._room.spare
+        most = self._cuts.room_tokens + self._room.spare
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= most:
             return ()
-        start = self._sums.open_step
-        sizes = (self._cuts.share(1 - PREFETCH_GAP), room, most)
-        for of_images in (False, True):
-            excesses = [self._forwarded - size for size in sizes]
-            if self.window.cut is not None:
-                # The summary may be shorter than its reserved size, so removing all that can go may be enough.
-                excesses.append(self._open.spare_tokens(start, of_images=of_images))
-            shared = (self._open.share(excess, start, of_images=of_images) for excess in excesses)
-            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
-                return caps
-        return ()
+        excesses = [
+            self._forwarded - size for size in (self._cuts.share(1 - PREFETCH_GAP), most - self._room.spare, most)
+        ]
+        return self._open.share_first(excesses, self._sums.open_step, or_all=self.window.cut is not None)
 
     @property
     def _is_worth_it(self) -> bool:
@@ -256,9 +246,12 @@ class Fold:
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
                 self._apply(chosen)
-        elif chosen and self._may_wait(chosen):
-            return
-        elif chosen and size < self._forwarded and size <= self._cuts.room_tokens:
+        elif not (chosen and self._fits_exactly and self._economics.is_dear(self._cuts, self.window, chosen)):
+            self._cut_over(chosen, size)
+
+    def _cut_over(self, chosen: Window | None, size: int) -> None:
+        """Cut whatever it frees. `chosen` leaves `size` tokens after the head, if it is not None."""
+        if chosen and size < self._forwarded and size <= self._cuts.room_tokens:
             self._apply(chosen)
         elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
             if made_way:
@@ -266,14 +259,10 @@ class Fold:
         elif shrunk := self._cuts.shrink(self.window):
             self._apply(shrunk, keeps_least=True)
 
-    def _may_wait(self, chosen: Window) -> bool:
-        """Whether a dear change is put off: the request may still fit, since the head is rounded up.
-
-        At most the room's spare tokens are needed for that.
-        """
-        room = self._room
-        still_fits = self._forwarded <= self._cuts.room_tokens + min(room.spare, room.grain)
-        return still_fits and self._economics.is_dear(self._cuts, self.window, chosen)
+    @property
+    def _fits_exactly(self) -> bool:
+        """Whether the request may fit although it is over the room: the head, rounded up, leaves more room than it."""
+        return self._forwarded <= self._cuts.room_tokens + min(self._room.spare, self._room.grain)
 
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.

@@ -4,7 +4,7 @@ Law: a function of the messages added. If they fit, nothing is shortened. No mes
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -99,6 +99,20 @@ class OpenStep:
             if sum(part.tokens - part.least_tokens for part in parts) >= excess:
                 return _level(parts, excess)
         return None
+
+    def share_first(self, excesses: Iterable[int], start: int, *, or_all: bool) -> tuple[Cap, ...]:
+        """Caps for the messages from `start` on that remove the first of these excesses that can be removed.
+
+        Images are removed only if no excess can be removed without. Empty if none can. With `or_all`, all that can go
+        goes then: a summary may be shorter than its reserved size, so that may be enough.
+        """
+        wanted = list(excesses)
+        for of_images in (False, True):
+            most = [self.spare_tokens(start, of_images=of_images)] if or_all else []
+            shared = (self.share(excess, start, of_images=of_images) for excess in (*wanted, *most))
+            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
+                return caps
+        return ()
 
 
 def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:

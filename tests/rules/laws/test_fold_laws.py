@@ -289,7 +289,7 @@ def test_a_cut_waits_until_it_pays() -> None:
     room = Room.measure(messages, 0, LIMIT)
     sizes = [sum(message.tokens for message in messages[2:stop]) for stop in range(len(messages) + 1)]
     shares = []
-    for prices in (FREE, Prices(1, 0.5, 0), Prices(1, 0.1, 0), Prices(1, 0.1, 4), Prices(1, 0.01, 4)):
+    for prices in (FREE, Prices(1, 0.2, 0), Prices(1, 0.1, 0), Prices(1, 0.1, 0.5), Prices(1, 0.01, 4)):
         first = _first_move(states(messages, replace(POLICY, prices=prices), room))
         shares.append(sizes[first] / room.tokens)
     assert shares == sorted(shares)
