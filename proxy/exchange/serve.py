@@ -13,6 +13,7 @@ from aiohttp import web
 
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
+from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
@@ -163,6 +164,8 @@ async def _finish(
     if is_answered and not journey.is_count:
         with fail_open(services.recorder, request_id, "observe"):
             journey.prefix_kept = await observe(services, attempt, journey.answered)
+        with fail_open(services.recorder, request_id, "bill"):
+            journey.bill = await draw_bill(services, route, attempt, journey.answered, journey.prefix_kept)
     return response
 
 

@@ -69,5 +69,6 @@ def find_price_list(config: Config, settings: PolicyConfig, model: str) -> Price
 
 @lru_cache(64)
 def _read(prices: PricesConfig) -> PriceList:
-    tier = PriceTier(0, prices.input, prices.cached_input, prices.input, prices.output)
-    return PriceList((tier,), PriceSource.CONFIGURED)
+    cache_write = prices.input if prices.cache_write is None else prices.cache_write
+    tier = PriceTier(0, prices.input, prices.cached_input, cache_write, prices.output)
+    return PriceList((tier,), PriceSource.CONFIGURED, is_in_dollars=prices.unit == "usd")
