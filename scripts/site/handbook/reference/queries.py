@@ -80,7 +80,7 @@ LABELS = (
         "phase",
         "trimtab_fail_open_total",
         "`read`, `plan`, `summary`, `apply`: the original was forwarded. `recover`: the client received the upstream's"
-        " refusal. `count`, `write_ahead`, `observe`: the fault came after the request was sent.",
+        " refusal. `count`, `write_ahead`, `observe`, `bill`: the fault came after the request was sent.",
     ),
     Label("phase", "trimtab_overhead_seconds", "`plan`, `summary`, `apply`."),
     Label("kind", "trimtab_summary_tokens_total", "`prompt` or `completion` tokens of the call."),
@@ -89,6 +89,12 @@ LABELS = (
         "trimtab_cuts_total",
         "`prune`: tool results before the cut were pruned; `summarise`: a model's summary replaces the"
         " messages; `digest`: a digest replaces them.",
+    ),
+    Label(
+        "part",
+        "trimtab_cost_usd_total",
+        "`fresh`, `cached`, `written`: prompt tokens that the upstream read as new, from its cache, or wrote into it;"
+        " `completion`; `summary`: all calls for summaries, also those that failed after an answer.",
     ),
     Label("store", None, "`sqlite`, `redis`."),
 )
@@ -112,6 +118,10 @@ QUERIES = (
     Query(
         "The median share of a prompt that the upstream's prompt cache can reuse, by model",
         "histogram_quantile(0.5, sum by (le, model) (rate(trimtab_prefix_kept_ratio_bucket[1h])))",
+    ),
+    Query(
+        "Dollars saved in the last day, net of summaries and broken caches; a loss is negative",
+        "sum(increase(trimtab_cost_without_usd_total[1d])) - sum(increase(trimtab_cost_usd_total[1d]))",
     ),
     Query(
         "Faults inside trimtab in the last hour, by phase; this should be 0",
