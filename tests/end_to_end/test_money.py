@@ -13,9 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from programs.serving import serving
 from support.client import SMALL, post, settle
 from support.command_line import run_trimtab
 from support.dialects.spoken.all_dialects import DIALECTS
@@ -29,7 +31,7 @@ from proxy.server.app import Proxy, run_proxy
 
 BLOCK, MINIMUM, DAY = 128, 1024, 86400
 ESTIMATE_ERROR = 0.06
-"""The tokens that were removed are counted by trimtab and not by the upstream, so what they would have cost is a little off."""
+"""trimtab counts the tokens that it removed, and the upstream does not, so their cost is a little off."""
 MONDAY = 1_767_571_200.0
 """2026-01-05, midnight in UTC."""
 PRICES = {"input": "2.5", "cached_input": "0.25", "cache_write": "3.125", "output": "10"}
@@ -287,6 +289,26 @@ async def test_the_command_shows_what_a_running_proxy_has_written(client, compac
     assert parts == {"fresh", "cached", "completion", "summary"}
     without = [line for line in page.splitlines() if line.startswith("trimtab_cost_without_usd_total{")]
     assert sum(float(line.split()[-1]) for line in without) == pytest.approx(total["without_usd"], abs=1e-6)
+
+
+async def test_two_workers_write_their_sums_when_they_are_stopped(tmp_path: Path) -> None:
+    """SIGTERM comes long before the next write. No sum of either process is lost."""
+    store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
+    async with run_upstream() as upstream:
+        ledger = Ledger(Clock())
+        upstream.answer = ledger.answer
+        settings = [word for setting in (*SETTINGS, store, "workers=2") for word in ("--set", setting)]
+        async with serving("--upstream", upstream.url, *settings) as (process, url):
+            body = {"model": "m", "messages": [{"role": "user", "content": "hi " * 500}]}
+            for _ in range(24):
+                async with aiohttp.ClientSession() as session:  # a new connection each, so that both workers get some
+                    answered, _ = await post(session, f"{url}/chat/completions", body)
+                assert answered.status == 200
+            process.terminate()
+            assert await process.wait() == 0
+    shown = await read_statistics(load_config(settings=(store,), environment={}), "2d", "model")
+    assert shown.total.requests == 24
+    assert shown.total.cost_nanodollars / 1e9 == pytest.approx(ledger.total, abs=1e-6)
 
 
 async def test_what_is_refused_broken_or_only_counted_costs_nothing(client, start_proxy, upstream) -> None:

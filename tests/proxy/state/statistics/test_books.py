@@ -47,17 +47,19 @@ async def test_after_an_outage_every_request_is_counted_once(keeps, log) -> None
 
 
 async def test_the_books_write_on_their_own_and_at_the_end() -> None:
-    store, turns = MemoryStatistics(), asyncio.Queue()
+    store, turns, ended = MemoryStatistics(), asyncio.Queue(), asyncio.Queue()
 
     async def sleep(_: float) -> None:
+        ended.put_nowait(None)
         await turns.get()
 
     books = _books(store, sleep=sleep)
     books.start()
     books.book("m", "", Sums(1))
     turns.put_nowait(None)
-    while not await store.read(DAY, DAY):
-        await asyncio.sleep(0)
+    for _ in range(2):  # the second sleep comes after the first write
+        await ended.get()
+    assert await store.read(DAY, DAY) == {PLACE: Sums(1)}
     books.book("m", "ann", Sums(1))
     await books.close()
     assert await store.read(DAY, DAY) == {PLACE: Sums(1), Place(DAY, "m", "ann"): Sums(1)}
