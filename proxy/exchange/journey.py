@@ -15,6 +15,7 @@ from proxy.exchange.report import Answered, Report, Target
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
 from proxy.http.relay import Reply
+from proxy.state.statistics.costs import Bill
 from proxy.telemetry.ledger import Ledger, Prompt
 from rules.tokens.sections import Sections
 
@@ -49,6 +50,7 @@ class Journey:
     opening: Opening | None = None
     answered: Answered = _NOTHING_ANSWERED
     observed: Observed = _NOTHING_OBSERVED
+    bill: Bill | None = None
     error: ProxyError | None = None
     is_hopeless: bool = False
     is_count: bool = False
@@ -106,6 +108,7 @@ class Journey:
             error=error,
             upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
             phase_seconds=self.attempt.seconds,
+            bill=self.bill,
         )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.phases import Phases
 from proxy.http.errors import ContextExceededError, ProxyError
+from proxy.state.statistics.costs import Bill
+from proxy.state.statistics.till import Till
 from proxy.telemetry.ledger import Prompt
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
@@ -83,6 +85,7 @@ class Report:
     retry: what became of a second attempt; empty if there was no reason for one.
     upstream_seconds: from the first attempt to the end of the answer; None if there was no answer.
     phase_seconds: name and duration of each phase of compaction, in order.
+    bill: what it has cost; None if that is not known.
     """
 
     arrival: Arrival
@@ -101,13 +104,15 @@ class Report:
     error: ProxyError | None = None
     upstream_seconds: float | None = None
     phase_seconds: tuple[tuple[str, float], ...] = ()
+    bill: Bill | None = None
 
 
 class Recorder:
     """Writes metrics and log lines."""
 
-    def __init__(self, metrics: Metrics, log: Any) -> None:
+    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None) -> None:
         self.metrics = metrics
+        self.till = till or Till(metrics)
         self._log = log
         self._told_paths: set[str] = set()
 
@@ -149,6 +154,8 @@ class Recorder:
         if prompt is not None:
             self._record_prompt(label, report, prompt)
         self._record_answer(label, report)
+        if report.bill is not None:
+            self.till.charge(label, report.arrival.tenant.client_name, report.bill)
         self._write_line(report)
         if report.error is None and report.arrival.passed is not None and report.arrival.passed.has_prompt:
             self._tell_not_compacted(report.arrival)

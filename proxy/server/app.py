@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from proxy.compaction.pool import CACHES_BYTES, Compactors
-from proxy.config.schema import Config
+from proxy.config.schema import Config, LimitsConfig
 from proxy.config.values import site_url, split_address
 from proxy.exchange.report import Recorder
 from proxy.exchange.services import Lifecycle, Services
@@ -26,6 +26,9 @@ from proxy.server.router import Current, handle, handle_pages
 from proxy.server.workers.worker import Worker
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.state.models.service import Models
+from proxy.state.statistics.books import Books
+from proxy.state.statistics.opening import open_statistics
+from proxy.state.statistics.till import Till
 from proxy.state.stores import SummaryStore, find_key_file, open_store
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.cold_cuts import ColdCuts
@@ -95,40 +98,44 @@ async def run_proxy(
 
 @asynccontextmanager
 async def _open_services(
-    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle, worker: Worker | None
+    config: Config,
+    log: Any,
+    compactors: Compactors,
+    lifecycle: Lifecycle,
+    worker: Worker | None,
 ) -> AsyncIterator[Services]:
     """Open the services of requests; close them at the end. Raises ConfigError if the store cannot be opened."""
     metrics = Metrics(worker.metrics if worker is not None else None)
     spare_key = secrets.token_bytes(KEY_BYTES) if worker is None else worker.spare_key
     store, tenancy = _open_store(config, metrics, log, spare_key)
+    on_error = partial(_count_fault, metrics)
+    books = Books(open_statistics(config, log), on_error=on_error, log=log)
+    till = Till(metrics, books)
     client = UpstreamClient()
-    summaries = Summaries(store, client, SummaryCalls(metrics, log))
+    summaries = Summaries(store, client, SummaryCalls(metrics, log, till))
     models = Models(store, client, metrics, log)
-    recorder = Recorder(metrics, log)
-    limits = config.limits
-    uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
-    memory = Memory(bound_requests(limits.max_memory_bytes, bound_caches(limits.max_memory_bytes, CACHES_BYTES)))
+    recorder = Recorder(metrics, log, till)
+    uploads, memory = _bound_bodies(config.limits)
+    cold_cuts = ColdCuts(store)
+    shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     try:
-        services = Services(
-            config,
-            client,
-            summaries,
-            recorder,
-            tenancy,
-            compactors,
-            models,
-            uploads,
-            memory,
-            ColdCuts(store),
-            lifecycle=lifecycle,
-        )
+        services = Services(config, client, *shared, lifecycle=lifecycle)
+        books.start()
         yield services
     finally:
         services.workers.close()
         await summaries.close()
         await models.close()
+        await books.close()
         await store.close()
         await client.close()
+
+
+def _bound_bodies(limits: LimitsConfig) -> tuple[Uploads, Memory]:
+    """What request bodies may take together."""
+    uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
+    caches_bytes = bound_caches(limits.max_memory_bytes, CACHES_BYTES)
+    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes))
 
 
 @asynccontextmanager
@@ -210,6 +217,10 @@ async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator
         yield url
 
 
+def _count_fault(metrics: Metrics, store: str) -> None:
+    metrics.store_errors.labels(store).inc()
+
+
 def _make_tenancy(config: Config, key: bytes) -> Tenancy:
     return Tenancy(config.tenant, key, config.clients.keys, config.clients.names)
 
@@ -219,7 +230,7 @@ def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) ->
 
     `spare_key` is used if there is no such file. Raises ConfigError if the store cannot be opened.
     """
-    store = open_store(config, lambda name: metrics.store_errors.labels(name).inc(), log)
+    store = open_store(config, partial(_count_fault, metrics), log)
     key_file = find_key_file(config)
     if key_file is None:
         return store, _make_tenancy(config, spare_key)

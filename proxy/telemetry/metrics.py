@@ -141,6 +141,14 @@ class Metrics:
     summary_tokens = _Row(
         Counter, "Tokens of calls for summaries, as reported by the upstream, else as counted.", "model kind"
     )
+    cost_usd = _Row(
+        Counter,
+        "What answered requests have cost in US dollars, by part of the bill, where prices are known.",
+        "model part",
+    )
+    cost_without_usd = _Row(
+        Counter, "What the same requests would have cost in US dollars if they had passed unchanged.", "model"
+    )
     summary_seconds = _Row(
         Histogram, "Duration of calls for summaries, by their result.", "model result", buckets=_SECONDS_BUCKETS
     )

@@ -22,9 +22,9 @@ So a session that ends right after it costs at most about that much more than wi
 
 Source: fitted on 105 recorded sessions with the fold and an estimate of the calls (the rules of bench.sessions.ledger,
 notes of 700 tokens), for ten price lists with reads of 0.02 to 0.5 and writes of 1 to 2. The worst session that fits
-its window cost 1.147 of doing nothing at 32k and 1.143 at 64k without this bound. With 0.03, none cost more than 1.02, but
-the sessions larger than the window cost 0.369 and 0.432 at prices 0.1/1.25/5; with 0.06, 0.364 and 0.403, and the worst
-cost 1.023; without the bound, 0.332 and 0.356.
+its window cost 1.147 of doing nothing at 32k and 1.143 at 64k without this bound. With 0.03, none cost more than 1.02,
+but the sessions larger than the window cost 0.369 and 0.432 at prices 0.1/1.25/5; with 0.06, 0.364 and 0.403, and the
+worst cost 1.023; without the bound, 0.332 and 0.356.
 """
 AHEAD_SHARE = 0.02
 """The first summary is written ahead if it costs at most this share of what the session has cost so far.

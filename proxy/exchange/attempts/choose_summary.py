@@ -18,6 +18,7 @@ from proxy.http.credentials import find_query_keys, keep_credentials
 from proxy.http.headers import keep_for_provider, request_headers
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
+from proxy.state.summaries.calls import Payer
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
@@ -216,6 +217,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         settings=settings,
         token_ratio=view.facts.ratio,
         is_reasoning=settings.model is None and call.request.is_reasoning,
+        payer=Payer(view.price_list, arrival.tenant.client_name),
     )
 
 

@@ -86,47 +86,48 @@ class RedisStore:
     def __init__(self, url: str, *, ttl_seconds: float) -> None:
         """Raises ValueError or TypeError if the URL is invalid or has unknown options."""
         self._client = make_client(url)
-        self._commands = self._client.commands
+        self.commands = self._client.commands
         self._ttl_milliseconds = _to_milliseconds(ttl_seconds)
         self._tasks = Tasks(lambda _: None)  # the caller of an operation gets its error
 
     async def get(self, summary_id: str) -> bytes | None:
         """The summary of an id; None if there is none."""
         key = summary_key(summary_id)
-        sealed = await self._ask(lambda: self._commands.getex(key, px=self._ttl_milliseconds))
+        sealed = await self.ask(lambda: self.commands.getex(key, px=self._ttl_milliseconds))
         return sealed if isinstance(sealed, bytes) else None
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
         """Keep a summary unless the id has one."""
         keys = [summary_key(summary_id), lease_key(summary_id)]
         arguments: list[bytes | str | int] = [sealed, self._ttl_milliseconds, "" if lease is None else lease]
-        kept: bytes | None = await self._run(_PUT, keys, arguments)
+        kept: bytes | None = await self.run(_PUT, keys, arguments)
         return kept
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
         """A new lease; None while another one is valid."""
-        lease: bytes | None = await self._run(_CLAIM, [lease_key(summary_id)], [_to_milliseconds(seconds)])
+        lease: bytes | None = await self.run(_CLAIM, [lease_key(summary_id)], [_to_milliseconds(seconds)])
         return None if lease is None else int(lease)
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
         """Prolong a lease, if it is still valid."""
-        prolonged: int = await self._run(_RENEW, [lease_key(summary_id)], [lease, _to_milliseconds(seconds)])
+        prolonged: int = await self.run(_RENEW, [lease_key(summary_id)], [lease, _to_milliseconds(seconds)])
         return prolonged == 1
 
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back."""
-        await self._run(_RELEASE, [lease_key(summary_id)], [lease])
+        await self.run(_RELEASE, [lease_key(summary_id)], [lease])
 
     async def close(self) -> None:
         """Wait for the operations in progress, and close the connections."""
         await self._tasks.settle()
-        await self._ask(self._client.close)
+        await self.ask(self._client.close)
 
-    async def _run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
+    async def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
+        """The result of a script. Raises StoreError."""
         # The whole script, not its hash: a server that was restarted or took over does not know the hash.
-        return await self._ask(lambda: self._commands.eval(script, len(keys), *keys, *arguments))
+        return await self.ask(lambda: self.commands.eval(script, len(keys), *keys, *arguments))
 
-    async def _ask(self, operation: Callable[[], Awaitable[Any]]) -> Any:
+    async def ask(self, operation: Callable[[], Awaitable[Any]]) -> Any:
         """The server's answer. Raises StoreError if there is none.
 
         The operation runs to its end even if the caller is cancelled: redis-py can swallow a cancellation, or lose a

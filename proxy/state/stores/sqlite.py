@@ -101,7 +101,7 @@ class SqliteStore:
             async with asyncio.timeout(OPERATION_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
-            raise StoreError(self.name, _describe(error)) from error
+            raise StoreError(self.name, describe_error(error)) from error
         except (OSError, UnicodeDecodeError) as error:
             raise StoreError(self.name, describe_fault(error)) from error
 
@@ -167,7 +167,8 @@ class SqliteStore:
             total_bytes -= size_bytes
 
 
-def _describe(error: sqlite3.Error) -> str:
+def describe_error(error: sqlite3.Error) -> str:
+    """SQLite's kind of fault in our words."""
     if isinstance(error, ForeignFileError):
         return "the file is another program's, or another version's"
     name: str | None = getattr(error, "sqlite_errorname", None)

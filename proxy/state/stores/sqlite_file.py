@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,15 +18,25 @@ Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION_ID = 0x7472696D
 """The letters `trim`, in the header of the file."""
-SCHEMA_VERSION = 1  # raised whenever SCHEMA changes
-SCHEMA = f"""
+SCHEMA_VERSION = 1  # raised whenever the tables change
+_TABLES = """
 CREATE TABLE summaries (id TEXT PRIMARY KEY, sealed BLOB NOT NULL, size_bytes INTEGER NOT NULL, used_at REAL NOT NULL);
 CREATE INDEX summaries_by_use ON summaries (used_at, size_bytes);
 CREATE TABLE leases
   (number INTEGER PRIMARY KEY AUTOINCREMENT, summary_id TEXT NOT NULL UNIQUE, expires_at REAL NOT NULL);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
 """
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """What is in a file: its tables, and the numbers in its header by which its program and version are known."""
+
+    application_id: int
+    version: int
+    tables: str
+
+
+SUMMARIES = FileForm(APPLICATION_ID, SCHEMA_VERSION, _TABLES)
 BUSY_SECONDS = 1.0
 """The longest wait for the write of another process. Chosen: writes take milliseconds."""
 _SIDE_FILES = ("-wal", "-shm")
@@ -39,9 +50,10 @@ class ForeignFileError(sqlite3.DatabaseError):
 
 
 class SqliteFile:
-    """A connection to the file, opened at the first use. `prepare` runs after each opening."""
+    """A connection to the file of a form, opened at the first use. `prepare` runs after each opening."""
 
-    def __init__(self, path: Path, prepare: Work[None], log: Any) -> None:
+    def __init__(self, path: Path, prepare: Work[None], log: Any, form: FileForm = SUMMARIES) -> None:
+        self._form = form
         self._path = path
         self._prepare = prepare
         self._log = log
@@ -91,14 +103,14 @@ class SqliteFile:
         with ExitStack() as on_failure:
             connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
             on_failure.callback(connection.close)
-            is_empty = _examine(connection)  # before any change, because it may be another program's file
+            is_empty = _examine(connection, self._form)  # before any change, because it may be another program's file
             for suffix in ("", *_SIDE_FILES):
                 with suppress(OSError):
                     _beside(self._path, suffix).chmod(0o600)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_empty:
-                _begin_schema(connection)
+                _begin_schema(connection, self._form)
             self._prepare(connection)
             on_failure.pop_all()
         return connection
@@ -113,11 +125,11 @@ class SqliteFile:
         self._log.warning("store_set_aside", store="sqlite", renamed_to=aside.name)
 
 
-def _examine(connection: sqlite3.Connection) -> bool:
+def _examine(connection: sqlite3.Connection, form: FileForm) -> bool:
     """Whether the file is empty. Raises ForeignFileError if another program wrote it."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if (application_id, version) == (APPLICATION_ID, SCHEMA_VERSION):
+    if (application_id, version) == (form.application_id, form.version):
         return False
     (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     if (application_id, version, tables) != (0, 0, 0):
@@ -125,11 +137,13 @@ def _examine(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def _begin_schema(connection: sqlite3.Connection) -> None:
+def _begin_schema(connection: sqlite3.Connection, form: FileForm) -> None:
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA.split(";"):
+        for statement in form.tables.split(";"):
             connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {form.application_id}")
+        connection.execute(f"PRAGMA user_version = {form.version}")
 
 
 @contextmanager

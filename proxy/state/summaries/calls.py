@@ -4,10 +4,14 @@ Law: no message text and no credential. A model is named by its label, and the r
 """
 
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from proxy.http.errors import ProxyError
+from proxy.state.catalogue.prices import PriceList
+from proxy.state.statistics.costs import Tokens
+from proxy.state.statistics.till import Till
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.answers.usage import Usage
 
@@ -24,11 +28,23 @@ class NoSummaryError(Exception):
     result: Result = "failed"
 
 
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Who bears the cost of a summary, and the prices of the model that writes it; None if these are not known."""
+
+    prices: PriceList | None = None
+    client_name: str = ""
+
+
+NO_PAYER = Payer()
+
+
 class SummaryCalls:
     """Counts and logs the calls of one proxy."""
 
-    def __init__(self, metrics: Metrics, log: Any) -> None:
+    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None) -> None:
         self.metrics = metrics
+        self._till = till or Till(metrics)
         self._log = log
         self._failing: set[str] = set()
 
@@ -36,6 +52,9 @@ class SummaryCalls:
         """Record a finished call."""
         seconds = time.monotonic() - call.started
         self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
+        if call.charged is not None:
+            tokens, payer = call.charged
+            self._till.charge_summary(call.model, payer.client_name, tokens, payer.prices)
         if call.result == "rejected":
             self.metrics.summaries.labels(call.model, "rejected").inc()
         self._log.info(
@@ -75,6 +94,7 @@ class SummaryCall:
 
     model: the metrics' label. prompt_tokens: our count, until the upstream reports its own.
     usage: the tokens as the upstream reports them, also those of its prompt cache; all None before the answer.
+    charged: what the upstream charges for, and who pays; None without an answer.
     """
 
     def __init__(self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int) -> None:
@@ -84,10 +104,16 @@ class SummaryCall:
         self.prompt_tokens = prompt_tokens
         self.completion_tokens = 0
         self.usage = Usage()
+        self.charged: tuple[Tokens, Payer] | None = None
         self.status: int | None = None
         self.result: Result = "written"
         self.reason: str | None = None
         self.started = time.monotonic()
+
+    def charge(self, cached_tokens: int | None, written_tokens: int | None, payer: Payer) -> None:
+        """Note what the upstream charges for. The cached and written tokens are parts of the prompt's."""
+        tokens = Tokens.of(self.prompt_tokens, cached_tokens, written_tokens, self.completion_tokens)
+        self.charged = tokens, payer
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.errors import ProxyError
 from proxy.state.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
-from proxy.state.summaries.calls import Form, NoSummaryError, SummaryCall, SummaryCalls, name_reason
+from proxy.state.summaries.calls import NO_PAYER, Form, NoSummaryError, Payer, SummaryCall, SummaryCalls, name_reason
 from proxy.state.summaries.sealing import derive_id
 from proxy.wire.codec import Codec, Completion, Parameter, Question
 from rules.conversation import CountTokens
@@ -59,6 +59,7 @@ class Summariser:
     window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
     is_reasoning: the model thinks within its completion.
+    payer: who bears the cost, at which prices.
     """
 
     codec: Codec
@@ -73,6 +74,7 @@ class Summariser:
     settings: SummaryConfig
     token_ratio: float = 1.0
     is_reasoning: bool = False
+    payer: Payer = NO_PAYER
 
     @property
     def client_id(self) -> str:
@@ -279,6 +281,7 @@ class _Asking:
         call.completion_tokens = round(ratio * self._task.count(completion.text)) if counted is None else counted
         if usage.prompt_tokens is not None:
             call.prompt_tokens = usage.prompt_tokens
+        call.charge(usage.cached_tokens, usage.written_tokens, self._task.summariser.payer)
         tokens = self._calls.metrics.summary_tokens
         tokens.labels(call.model, "prompt").inc(call.prompt_tokens)
         tokens.labels(call.model, "completion").inc(call.completion_tokens)

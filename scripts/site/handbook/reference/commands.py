@@ -45,6 +45,10 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
         (1, "The proxy does not accept requests, or the configuration is wrong."),
         (2, "The arguments are wrong."),
     ),
+    "stats": (
+        (0, "The statistics were printed, even if there were no requests."),
+        (1, "The store is `memory`, or it cannot be opened or read."),
+    ),
     "schema": ((0, "The schema was printed."), (2, "The arguments are wrong.")),
 }
 """By command. Status 2 means WRONG_USE if a command has no entry for it. A test demands an entry for each command."""

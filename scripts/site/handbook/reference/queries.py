@@ -102,7 +102,7 @@ LABELS = (
         "trimtab_fail_open_total",
         "`read`, `plan`, `summary`, `apply`: the original was forwarded. `cache`: nothing was added for the provider's"
         " prompt cache. `recover`: the client received the upstream's refusal."
-        " `count`, `write_ahead`, `observe`: the fault came after the request was sent.",
+        " `count`, `write_ahead`, `observe`, `bill`: the fault came after the request was sent.",
     ),
     Label("phase", "trimtab_overhead_seconds", "`plan`, `summary`, `apply`."),
     Label("kind", "trimtab_summary_tokens_total", "`prompt` or `completion` tokens of the call."),
@@ -111,6 +111,12 @@ LABELS = (
         "trimtab_cuts_total",
         "`prune`: tool results before the cut were pruned; `summarise`: a model's summary replaces the"
         " messages; `digest`: a digest replaces them.",
+    ),
+    Label(
+        "part",
+        "trimtab_cost_usd_total",
+        "`fresh`, `cached`, `written`: prompt tokens that the upstream read as new, from its cache, or wrote into it;"
+        " `completion`; `summary`: all calls for summaries, also those that failed after an answer.",
     ),
     Label("store", None, "`sqlite`, `redis`."),
 )
@@ -146,6 +152,10 @@ QUERIES = (
     Query(
         "Requests in the last hour that missed the upstream's prompt cache, by cause",
         "sum by (model, cause) (increase(trimtab_cache_misses_total[1h]))",
+    ),
+    Query(
+        "Dollars saved in the last day, net of summaries and broken caches; a loss is negative",
+        "sum(increase(trimtab_cost_without_usd_total[1d])) - sum(increase(trimtab_cost_usd_total[1d]))",
     ),
     Query(
         "Faults inside trimtab in the last hour, by phase; this should be 0",

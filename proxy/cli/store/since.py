@@ -1,0 +1,28 @@
+"""Reads the option --since of `trimtab stats`."""
+
+import re
+from datetime import date
+
+from proxy.state.statistics.sums import KEPT_DAYS, go_back
+
+ALLOWED = "a number of days, hours or weeks (7d, 24h, 2w), or a date (2026-01-31)"
+_PERIOD = re.compile(r"([1-9][0-9]{0,3})([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+"""Source: a day has 24 hours, a week seven days."""
+HOURS_PER_DAY = 24  # source: a day has 24 hours
+
+
+def find_first_day(since: str, today: str) -> str:
+    """The first day of a period that ends today; days are in UTC. Raises ValueError, which says what is allowed.
+
+    Sums are kept by day, so a period is rounded up to whole days, of which today is one.
+    """
+    period = _PERIOD.fullmatch(since.strip().lower())
+    if period is None:
+        try:
+            return max(date.fromisoformat(since.strip()).isoformat(), go_back(today, KEPT_DAYS))
+        except ValueError:
+            raise ValueError(ALLOWED) from None
+    hours = int(period[1]) * _HOURS[period[2]]
+    days = -(-hours // HOURS_PER_DAY)
+    return go_back(today, min(days - 1, KEPT_DAYS))

@@ -1,0 +1,94 @@
+"""Statistics in a SQLite file, to which several processes add.
+
+Law: the event loop never waits for the disk. A batch is added in one transaction, or not at all.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proxy.state.statistics.store import Batch
+from proxy.state.statistics.sums import NAMES, Place, Sums, go_back
+from proxy.state.stores.sqlite import OPERATION_SECONDS, describe_error
+from proxy.state.stores.sqlite_file import FileForm, SqliteFile
+from proxy.state.stores.store import StoreError, describe_fault
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x7472696E
+"""The letters `trin`: the number after that of the summaries' file."""
+SCHEMA_VERSION = 1  # raised whenever the tables change
+WRITER_DAYS = 2
+"""Days for which the number of a writer's last batch is kept. Chosen: longer than a batch is ever tried again."""
+_COLUMNS = ", ".join(f"{name} INTEGER NOT NULL" for name in NAMES)
+FORM = FileForm(
+    APPLICATION_ID,
+    SCHEMA_VERSION,
+    f"""
+CREATE TABLE sums (day TEXT NOT NULL, model TEXT NOT NULL, client TEXT NOT NULL, {_COLUMNS},
+  PRIMARY KEY (day, model, client)) WITHOUT ROWID;
+CREATE TABLE writers (writer TEXT PRIMARY KEY, number INTEGER NOT NULL, day TEXT NOT NULL)
+""",
+)
+_ADD = (
+    f"INSERT INTO sums (day, model, client, {', '.join(NAMES)}) VALUES ({', '.join('?' * (3 + len(NAMES)))})"  # noqa: S608 - our own names
+    f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in NAMES)}"
+)
+_READ = f"SELECT day, model, client, {', '.join(NAMES)} FROM sums WHERE day BETWEEN ? AND ? ORDER BY day, model, client"  # noqa: S608 - our own names
+
+
+class SqliteStatistics:
+    """A StatisticsStore in one file."""
+
+    name = "sqlite"
+
+    def __init__(self, path: Path, *, log: Any) -> None:
+        self._path = path
+        self._file = SqliteFile(path, lambda _: None, log, FORM)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="statistics")
+
+    async def add(self, batch: Batch) -> None:
+        """Add a batch, unless it was added before, and delete what is too old."""
+        await self._run(partial(self._file.use, partial(_add, batch=batch)))
+
+    async def read(self, first_day: str, today: str) -> dict[Place, Sums]:
+        """The sums of these days; none if there is no file yet."""
+        if not self._path.exists():
+            return {}
+        rows = await self._run(
+            partial(self._file.use, lambda connection: connection.execute(_READ, (first_day, today)).fetchall())
+        )
+        return {Place(*row[:3]): Sums(*row[3:]) for row in rows}
+
+    async def close(self) -> None:
+        """Close the file and end the thread."""
+        try:
+            await self._run(self._file.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(OPERATION_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise StoreError(self.name, describe_error(error)) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(self.name, describe_fault(error)) from error
+
+
+def _add(connection: sqlite3.Connection, batch: Batch) -> None:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        row = connection.execute("SELECT number FROM writers WHERE writer = ?", (batch.writer,)).fetchone()
+        if row is not None and row[0] >= batch.number:
+            return
+        numbered = "INSERT OR REPLACE INTO writers (writer, number, day) VALUES (?, ?, ?)"
+        connection.execute(numbered, (batch.writer, batch.number, batch.today))
+        connection.executemany(_ADD, [(*place, *sums.to_dict().values()) for place, sums in batch.rows.items()])
+        connection.execute("DELETE FROM sums WHERE day < ?", (batch.oldest_day,))
+        connection.execute("DELETE FROM writers WHERE day < ?", (go_back(batch.today, WRITER_DAYS),))

@@ -1,0 +1,35 @@
+"""What is shown: sums by model, client or day, whose totals are the same."""
+
+import pytest
+
+from proxy.cli.store.figures import NothingKeptError, describe, gather, read_statistics
+from proxy.config.load import load_config
+from proxy.state.statistics.sums import Place, Sums
+
+ROWS = {
+    Place("2026-11-22", "a", "ann"): Sums(requests=1, fresh_nanodollars=5 * 10**9, without_nanodollars=4 * 10**9),
+    Place("2026-11-23", "a", "bob"): Sums(requests=2, summary_nanodollars=10**9, without_nanodollars=9 * 10**9),
+    Place("2026-11-23", "b", "ann"): Sums(requests=4, completion_nanodollars=7 * 10**9),
+}
+
+
+@pytest.mark.parametrize(
+    ("by", "names"), [("model", ["b", "a"]), ("client", ["ann", "bob"]), ("day", ["2026-11-22", "2026-11-23"])]
+)
+def test_each_group_has_its_sums_and_all_have_the_same_total(by, names) -> None:
+    """Days are in order; others begin with the dearest."""
+    shown = gather(ROWS, "2026-11-17", "2026-11-23", by)
+    assert [name for name, _ in shown.groups] == names
+    assert sum((sums for _, sums in shown.groups), Sums()) == shown.total == sum(ROWS.values(), Sums())
+
+
+def test_json_has_dollars_and_a_loss_is_negative() -> None:
+    told = describe(gather(ROWS, "2026-11-17", "2026-11-23", "day"))
+    assert told["rows"][0] | {"day": "2026-11-22", "cost_usd": 5, "without_usd": 4, "saved_usd": -1} == told["rows"][0]
+    assert told["total"]["cost_usd"] == 13
+    assert not [name for name in told["total"] if "nano" in name]
+
+
+async def test_a_store_in_memory_has_nothing_to_read() -> None:
+    with pytest.raises(NothingKeptError, match="memory keeps nothing"):
+        await read_statistics(load_config(settings=("store=memory",), environment={}), "7d", "day")

@@ -1,0 +1,49 @@
+"""The table: a loss is shown as one, and what is missing is said."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from proxy.cli.store.figures import gather
+from proxy.cli.store.stats_table import print_table, write_dollars
+from proxy.state.statistics.sums import Place, Sums
+
+LOSS = Sums(
+    requests=3,
+    unpriced_requests=1,
+    estimated_requests=2,
+    original_tokens=12_345,
+    summaries=1,
+    fresh_nanodollars=2 * 10**9,
+    summary_nanodollars=10**9,
+    without_nanodollars=2 * 10**9,
+)
+
+
+def _print(sums: Sums, **options) -> str:
+    written = StringIO()
+    shown = gather({Place("2026-11-23", "gpt-[4]*", "-"): sums}, "2026-11-17", "2026-11-23", "model")
+    print_table(shown, Console(file=written, width=160, **options))
+    return written.getvalue()
+
+
+def test_a_loss_has_a_minus_and_is_red_on_a_terminal() -> None:
+    assert "-$1.00" in _print(LOSS)
+    assert "\x1b[31m-$1.00" in _print(LOSS, force_terminal=True, color_system="standard")
+    gain = LOSS + Sums(without_nanodollars=5 * 10**9)
+    assert "\x1b[31m" not in _print(gain, force_terminal=True, color_system="standard")
+
+
+def test_what_is_missing_is_said() -> None:
+    text = _print(LOSS)
+    for told in ("gpt-[4]*", "12,345", "1.500", "1 of 3 requests", "2 requests are estimated", "1 summaries for $1.00"):
+        assert told in text
+
+
+@pytest.mark.parametrize(
+    ("nanodollars", "text"),
+    [(0, "$0.00"), (1_234_567_890_123, "$1,234.57"), (12_345_678, "$0.0123"), (-2 * 10**9, "-$2.00")],
+)
+def test_amounts_below_a_dollar_have_four_decimals(nanodollars, text) -> None:
+    assert write_dollars(nanodollars) == text

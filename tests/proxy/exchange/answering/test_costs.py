@@ -1,0 +1,74 @@
+"""The bill of an answer, without a socket; whole sessions are in tests/end_to_end/test_money.py."""
+
+import pytest
+from support.journeys import MakeStages, read_session
+
+from proxy.exchange.answering.costs import draw_bill
+from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.report import Answered
+from proxy.state.statistics.costs import Tokens
+
+USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
+PRUNES = "defaults.overflow_strategy=prune"
+TOLD = Answered(5000, 2048, 7)
+
+
+@pytest.mark.parametrize("outcome", ["off", "passed", "busy", "too_large", "undecodable"])
+async def test_what_passed_unchanged_costs_the_same_without_trimtab(make_stages: MakeStages, outcome: str) -> None:
+    stages = await make_stages(USD)
+    bill = await draw_bill(stages.services, stages.route(), Attempt(outcome), TOLD, None)
+    assert bill is not None
+    assert bill.tokens == bill.without == Tokens.of(5000, 2048, 0, 7)
+    assert bill.cost == bill.without_cost
+    assert bill.cost is not None
+    assert bill.cost.total == 2952 * 1000 + 2048 * 100 + 7 * 4000
+
+
+@pytest.mark.parametrize("answered", [Answered(), Answered(5000)])
+async def test_an_answer_that_was_not_read_to_its_end_has_no_bill(make_stages: MakeStages, answered: Answered) -> None:
+    stages = await make_stages(USD)
+    attempt = await stages.attempt(read_session(4))
+    assert await draw_bill(stages.services, stages.route(), attempt, answered, None) is None
+
+
+async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages: MakeStages) -> None:
+    """A cache is assumed for both prompts alike; as in the bench, what it does not hold is written."""
+    stages = await make_stages(USD, PRUNES)
+    bills = []
+    for steps, kept in ((40, None), (41, 0.9)):
+        attempt = await stages.attempt(read_session(steps))
+        assert attempt.outcome == "compacted"
+        answered = Answered(completion_tokens=7, is_estimated=True)
+        bills.append(await draw_bill(stages.services, stages.route(), attempt, answered, kept))
+        assert attempt.compacted is not None
+        assert bills[-1].tokens.prompt == attempt.compacted.sent_tokens
+        assert bills[-1].without.prompt == attempt.compacted.original_tokens
+    assert all(bill.is_estimated and not bill.tokens.fresh for bill in bills)
+    assert bills[0].tokens.cached == bills[0].without.cached == 0
+    assert bills[1].tokens.cached % 128 == 0 < bills[1].tokens.cached
+    assert bills[1].without.cached > bills[1].tokens.cached
+
+
+async def test_in_ratios_there_are_tokens_but_no_money(make_stages: MakeStages) -> None:
+    stages = await make_stages()
+    attempt = await stages.attempt(read_session(4))
+    bill = await draw_bill(stages.services, stages.route(), attempt, TOLD, None)
+    assert bill is not None
+    assert (bill.cost, bill.without_cost) == (None, None)
+    assert bill.tokens.prompt == 5000
+
+
+async def test_after_a_long_pause_the_clients_own_prompt_is_not_cached_either(make_stages: MakeStages) -> None:
+    """If a cut has just changed the beginning, only the clock can tell."""
+    stages = await make_stages(USD, PRUNES, "upstream.base_url=https://api.openai.com/v1")
+    now = [0.0]
+    stages.services.recorder.till.books.clock = lambda: now[0]
+    cached = []
+    for steps, seconds in ((40, 0.0), (41, 60.0), (42, 100_000.0)):
+        now[0] += seconds
+        attempt = await stages.attempt(read_session(steps))
+        bill = await draw_bill(
+            stages.services, stages.route(), attempt, Answered(5000, 0, 7), None if not seconds else 0.0
+        )
+        cached.append(bill.without.cached > 0)
+    assert cached == [False, True, False]
