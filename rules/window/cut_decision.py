@@ -218,7 +218,9 @@ class Fold:
         if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
-        if cut.kind is CutKind.DIGEST or not self._economics.pays_ahead(self._cuts, self.window, cut):
+        # With spare tokens, a request over the room can be sent while the summary is being written.
+        may_wait = self._room.spare > 0 and not self._economics.pays_ahead(self._cuts, self.window, cut)
+        if cut.kind is CutKind.DIGEST or may_wait:
             return window
         return replace(window, prefetch_tokens=cut.reserved_tokens)
 

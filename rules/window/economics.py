@@ -27,7 +27,8 @@ but the sessions larger than the window cost 0.369 and 0.432 at prices 0.1/1.25/
 worst cost 1.023; without the bound, 0.332 and 0.356.
 """
 AHEAD_SHARE = 0.02
-"""The first summary is written ahead if it costs at most this share of what the session has cost so far.
+"""The first summary is written ahead if it costs at most this share of what the session has cost so far. It is always
+written ahead if a request over the room would have to wait for it.
 
 Chosen: by issue 21, a session that fits its window may cost at most 2 % more than without trimtab. Such a session may
 never need the summary.
