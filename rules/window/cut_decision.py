@@ -208,13 +208,8 @@ class Fold:
         window = self._fix_cut(growth, spares=self._policy.keep_recent_steps is not None)
         if window.next_cut is None or window.prefetch_tokens:
             return window
-        bare = self._cuts.without_memory(window)
-        smaller = (
-            self._cuts.drop_memory(window, growth),
-            self._cuts.remove_images(bare, growth),
-            self._cuts.prune(bare),
-        )
-        enough = self._cuts.marks.low
+        cuts, bare, enough = self._cuts, self._cuts.without_memory(window), self._cuts.marks.low
+        smaller = (cuts.drop_memory(window, growth), cuts.remove_images(bare, growth), cuts.prune(bare))
         if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]

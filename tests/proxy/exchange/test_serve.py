@@ -290,7 +290,13 @@ async def test_fault_inside_compaction_forwards_the_original(client, upstream, s
 @pytest.mark.parametrize(("phase", "broken"), [("write_ahead", "sliding"), ("observe", "watch")])
 async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(phase, broken, client, start_proxy):
     """Work beside an answer must not break the answer. The fault is counted."""
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+    free = (
+        "prices.cached_input=0",
+        "prices.cache_write=0",
+        "prices.output=0",
+    )  # so that any summary may be written ahead
+    settings = ("defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300", "defaults.high_water=0.95")
+    proxy = await start_proxy(*SMALL, *settings, *free)
     proxy.current.services = replace(proxy.services, **{broken: _Broken()})
     body = {"model": "m", "messages": make_session(33, result_words=120)["messages"][:-1]}  # its next cut is near
     response, answer = await post(client, proxy.url + "/v1/chat/completions", body)

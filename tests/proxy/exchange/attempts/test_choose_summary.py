@@ -23,7 +23,9 @@ from rules.policy import Prices
 from rules.summary.request import Summary
 
 STEPS = 70
-SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+CHEAP = ("prices.cached_input=0", "prices.cache_write=0", "prices.output=0")
+"""Prices at which every cut pays and every summary is written ahead, also in a short session."""
+SETTINGS = (*SMALL, *CHEAP, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 
 
 def bodies(steps: int = STEPS, **more: Any) -> list[dict[str, Any]]:
