@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from math import inf
 
 import orjson
 import pytest
@@ -11,6 +12,7 @@ from support.sessions import make_session, needs_data, read_rows, recorded_files
 from upstreams.recording import run_upstream
 
 from rules.text.markers import NO_RESULT
+from rules.window import economics
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
@@ -288,8 +290,9 @@ async def test_fault_inside_compaction_forwards_the_original(client, upstream, s
 
 
 @pytest.mark.parametrize(("phase", "broken"), [("write_ahead", "sliding"), ("observe", "watch")])
-async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(phase, broken, client, start_proxy):
+async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(phase, broken, client, start_proxy, monkeypatch):
     """Work beside an answer must not break the answer. The fault is counted."""
+    monkeypatch.setattr(economics, "AHEAD_SHARE", inf)  # the session is too short for a summary ahead to pay
     proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
     proxy.current.services = replace(proxy.services, **{broken: _Broken()})
     body = {"model": "m", "messages": make_session(33, result_words=120)["messages"][:-1]}  # its next cut is near
