@@ -46,5 +46,5 @@ if __name__ == "__main__":
     own_clock = FileClock(Path(sys.argv.pop(1)))
     if takes_clock():
         program: Any = proxy.server.app
-        program.ColdCuts = partial(ColdCuts, **{CLOCK: own_clock})
+        program.ColdCuts = partial(ColdCuts, clock=own_clock)
     main()

@@ -1,4 +1,4 @@
-"""What the proxy knows of a session's silences, in this process, after the model of proxy/exchange/attempts/cold_cache.py.
+"""Knows a session's silences in this process, as proxy/exchange/attempts/cold_cache.py does in the proxy.
 
 Law: the plan at a cold cache is the program's own. The time is what the caller gives, and nothing is kept in a store,
 since there is only one process. `bench.sessions.run --check` compares it with the proxy.
@@ -13,7 +13,8 @@ from rules.conversation import count_leading
 from rules.window.state import ColdCut
 
 PlanWith = Callable[[dict[bytes, ColdCut]], Planned]
-HasText = Callable[[Planned], bool]
+HasText = Callable[[Planned, bool], bool]
+"""Whether a plan has its text; it may be asked for if the second argument says so."""
 
 
 @dataclass(slots=True)
@@ -40,15 +41,15 @@ class Silences:
         return answered is not None and now_seconds - answered > self.lifetime_seconds
 
     def cut(self, planned: Planned, plan_with: PlanWith, has_text: HasText) -> Planned:
-        """The plan with a cut that needs no summary that is yet to be written, if there is one."""
-        here = planned.plan.hashes[-1]
-        for kind in (ColdCut.CUT, ColdCut.PRUNE):
+        """The plan with a cut that needs no summary that is yet to be written, or else one that pays for its own."""
+        here, had = planned.plan.hashes[-1], planned.plan.request
+        for kind in (ColdCut.CUT, ColdCut.PRUNE, ColdCut.ASK):
             trial = plan_with({**self.cuts, here: kind})
-            wanted, had = trial.plan.request, planned.plan.request
             if trial.plan.window == planned.plan.window:
                 continue
+            wanted = trial.plan.request
             is_known = wanted is None or not wanted.asks_model or (had is not None and had.key == wanted.key)
-            if is_known or has_text(trial):
+            if is_known or has_text(trial, kind is ColdCut.ASK):
                 self.cuts[here] = kind
                 return trial
         return planned

@@ -91,11 +91,20 @@ class Shell:
         if not self.silences.is_cold(planned, self.ledger.now_seconds):
             return planned
         return self.silences.cut(
-            planned, lambda cold: self.compactor.plan(request, self.policy, cold=cold), self._has_text
+            planned,
+            lambda cold: self.compactor.plan(request, self.policy, cold=cold),
+            lambda trial, may_ask: self._has_text(request, trial, may_ask=may_ask),
         )
 
-    def _has_text(self, planned: Planned) -> bool:
-        return planned.plan.request is not None and planned.plan.request.key in self._texts
+    def _has_text(self, request: Request, planned: Planned, *, may_ask: bool) -> bool:
+        """Whether the summary of a cut at a cold cache is there; `may_ask`: it may be asked for now."""
+        wanted = planned.plan.request
+        if wanted is None:
+            return False
+        slides = self._sliding.slides(CLIENT, planned.plan)
+        if may_ask and wanted.key not in self._texts and not slides and not self._is_paused:
+            self._ask(request, wanted, None)
+        return wanted.key in self._texts
 
     @property
     def _is_paused(self) -> bool:
