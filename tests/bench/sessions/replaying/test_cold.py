@@ -1,6 +1,6 @@
 """Cuts at a cold cache in this process."""
 
-from bench.material.workload import load_sessions
+from bench.material.workload import make_sessions
 from bench.sessions.caches.longest import LongestPrefix
 from bench.sessions.ledger import SessionLedger
 from bench.sessions.replaying.inside import Trimtab, run_inside
@@ -11,8 +11,8 @@ LIFETIME_SECONDS = 300.0
 
 
 def forward(cache_seconds: float, gap_seconds: float) -> list[bytes | None]:
-    """What is forwarded of a recorded or made-up session with equal gaps."""
-    session = max(load_sessions([])[:8], key=lambda one: len(one.stops))
+    """What is forwarded of a made-up session with equal gaps."""
+    session = make_sessions()[2]
     trimtab = Trimtab(16000, 2000, (), Prices(), write_words, cache_seconds)
     ledger = SessionLedger(LongestPrefix(lifetime_seconds=LIFETIME_SECONDS))
     moments = [turn * gap_seconds for turn in range(len(session.stops))]
