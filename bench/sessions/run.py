@@ -171,6 +171,7 @@ def add_list_options(parser: argparse.ArgumentParser) -> None:
     add("--prices", metavar="NAMES", help="by the price lists of real models: all, or " + ",".join(MODEL_NAMES))
     add("--cache", default=OWN, help=f"how upstreams cache: {', '.join(CACHES)}; own: as each list's provider does")
     add("--gaps", choices=tuple(Gaps), default=Gaps.NONE, help="where idle gaps between requests are from")
+    add("--cold", choices=("on", "off"), default="on", help="whether trimtab cuts at a cold cache")
     add("--seed", type=int, default=0, help="seed of drawn gaps")
     add("--capacity-tokens", type=int, default=CAPACITY_TOKENS, help="what a cache of kind lru holds")
     add("--together", type=int, default=8, help="sessions that share a cache of kind lru")

@@ -81,7 +81,7 @@ class Fold:
         """Make the cut that was decided at a cold cache, if the request that ends here has one."""
         if (kind := cold.get(len(self))) is not None and len(self) not in self._cold:
             self._cold[len(self)] = kind
-            if chosen := choose_cold(self._cuts, self.window, kind, self._policy):
+            if chosen := choose_cold(self._cuts, self.window, kind, self._policy, self._economics):
                 self._apply(chosen)
 
     def add(self, message: Message, memory_tokens: int = 0) -> None:

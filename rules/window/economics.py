@@ -31,7 +31,8 @@ AHEAD_SHARE = 0.02
 written ahead if a request over the room would have to wait for it.
 
 Chosen: by issue 21, a session that fits its window may cost at most 2 % more than without trimtab. Such a session may
-never need the summary.
+never need the summary. The same share bounds a summary that is asked for at a cold cache: with 6 %, sessions that fit
+cost 0.900 of doing nothing in bench.sessions, with 2 % 0.887 (opus, published gaps, 32,000).
 """
 NOTE_SHARE = 0.5
 """A summary is expected to have this share of the tokens reserved for it. Chosen: in bench.sessions it has 700 of 1,500
@@ -77,6 +78,17 @@ class Economics:
         """Whether the summary of the next cut may be written before the cut is due."""
         return self._bears(window, self._price_note(cuts, window, cut), AHEAD_SHARE)
 
+    def pays_cold(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
+        """Whether a cut at a cold cache pays although its summary must be written first.
+
+        The upstream reads what is cut one last time, for the summary. Without the cut it would read it, too. So only
+        the note is extra. It may cost at most what it costs to write once what is cut, which the next cold cache would
+        cost, and AHEAD_SHARE of the session's cost so far: a short session may have no further request.
+        """
+        note = chosen.cuts[-1].reserved_tokens * NOTE_SHARE * self._prices.output
+        saved = (cuts.size(window) - cuts.size(chosen)) * self._prices.cache_write
+        return note <= min(saved, self._spent * AHEAD_SHARE)
+
     def _bears(self, window: Window, price: float, share: float) -> bool:
         """Whether a price is small beside the cost of the session. A session that was cut before bears any price."""
         is_first = not window.cuts and not window.prune_stop
@@ -109,7 +121,7 @@ def note_marks(cuts: Cuts, window: Window, forwarded_tokens: int) -> Window:
     return window if is_same else replace(window, is_high=is_high, is_long=is_long)
 
 
-def choose_cold(cuts: Cuts, window: Window, kind: ColdCut, policy: Policy) -> Window | None:
+def choose_cold(cuts: Cuts, window: Window, kind: ColdCut, policy: Policy, economics: Economics) -> Window | None:
     """The window to change to if the upstream holds nothing of the prompt in its cache; None to leave it.
 
     The upstream then writes all that is forwarded into its cache. So each token that is removed saves its price now,
@@ -122,11 +134,14 @@ def choose_cold(cuts: Cuts, window: Window, kind: ColdCut, policy: Policy) -> Wi
         return None
     at = cuts.find_cut(window, 0, spares=True) if window.next_cut is None else window.next_cut
     fixed = replace(window, next_cut=at)
-    if kind is ColdCut.CUT:
-        chosen = cuts.choose(fixed, over=False)
-    else:
+    if kind is ColdCut.PRUNE:
         chosen = cuts.prune(cuts.without_memory(fixed)) or cuts.remove_images(window, 0) or cuts.drop_memory(window, 0)
-    return chosen if chosen is not None and size - cuts.size(chosen) >= cuts.marks.least_gain else None
+    else:
+        chosen = cuts.choose(fixed, over=False)
+    if chosen is None or size - cuts.size(chosen) < cuts.marks.least_gain:
+        return None
+    is_asked = kind is ColdCut.ASK and len(chosen.cuts) > len(window.cuts)
+    return None if is_asked and not economics.pays_cold(cuts, window, chosen) else chosen
 
 
 def _find_cold_mark(cuts: Cuts) -> int:

@@ -20,10 +20,14 @@ class CutKind(StrEnum):
 
 
 class ColdCut(StrEnum):
-    """What is removed at a cold cache: only what needs no summary (`PRUNE`), or as much as an ordinary cut (`CUT`)."""
+    """What is removed at a cold cache: only what needs no summary (`PRUNE`), or as much as an ordinary cut (`CUT`).
+
+    `ASK`: the same cut, if it also pays when its summary is not written yet.
+    """
 
     PRUNE = "prune"
     CUT = "cut"
+    ASK = "ask"
 
 
 NOT_COLD: Mapping[int, ColdCut] = MappingProxyType({})

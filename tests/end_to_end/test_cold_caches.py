@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 from programs.redis_server import PROGRAM, RedisServer
 from support.client import SMALL, post, settle
 from support.dialects.to_messages import to_messages
@@ -174,6 +175,63 @@ async def test_a_lost_store_costs_one_break(client, upstream, serve, clock, tmp_
         await play(client, clock, lose)
     lost_at, moves = SILENT_AT + 2, find_moves(take(upstream))
     assert moves == [SILENT_AT, lost_at, *(at for at in find_moves(busy) if at > lost_at)]
+
+
+ASKS = ("defaults.overflow_strategy=summarize", "prices.output=0.1")
+"""No cut without a summary, and summaries cost next to nothing."""
+
+
+async def test_a_cut_that_pays_for_its_summary_waits_for_it(client, upstream, serve, clock, log, tmp_path) -> None:
+    """The model gets the transcript of the cut part, once, before the request; a replica replays the cut."""
+    store = f"store=sqlite:///{tmp_path}/a.sqlite3"
+    async with serve(store, *ASKS) as first, serve(store, *ASKS) as second:
+
+        async def change(number: int) -> Proxy:
+            return first if number <= SILENT_AT else second
+
+        await play(client, clock, change)
+    at = next(at for at, recorded in enumerate(upstream.requests) if recorded is upstream.chats[SILENT_AT])
+    assert upstream.requests[at - 1].asks_for_summary
+    assert len(orjson.loads(upstream.requests[at - 1].body)["messages"]) == 1
+    assert find_cold(log) == [SILENT_AT]
+    moves = find_moves(take(upstream))
+    assert SILENT_AT in moves
+    assert SILENT_AT + 1 not in moves
+
+
+@pytest.mark.parametrize("setting", ["prices.output=100", "defaults.summary.wait_seconds=0"])
+async def test_a_cut_that_does_not_pay_or_may_not_wait_is_not_made(
+    setting, client, upstream, serve, clock, tmp_path
+) -> None:
+    """The session is forwarded as if its cache had never been cold."""
+    settings = (*ASKS, setting)
+    sent = []
+    for name, silent_at in (("busy", -1), ("silent", SILENT_AT)):
+        async with serve(f"store=sqlite:///{tmp_path}/{name}.sqlite3", *settings) as proxy:
+            await play(client, clock, lambda _, proxy=proxy: _give(proxy), silent_at=silent_at)
+        sent.append(take(upstream))
+    assert sent[0] == sent[1]
+
+
+async def test_if_no_model_writes_the_summary_nothing_is_cut(client, upstream, serve, clock, log, tmp_path) -> None:
+    """No digest is made for a cold cache, and the request goes out as it would have."""
+    plain = upstream.answer
+
+    async def fail(recorded: Any, request: Any) -> Any:
+        return web.Response(status=500) if recorded.asks_for_summary else await plain(recorded, request)
+
+    upstream.answer = fail
+    async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3", *ASKS) as proxy:
+        for number, body in enumerate(bodies()[: SILENT_AT + 1]):
+            clock.now += SILENCE_SECONDS if number == SILENT_AT else 10
+            await ask(client, proxy, body)
+    assert upstream.summaries
+    assert find_cold(log) == []
+    assert SILENT_AT not in find_moves(take(upstream))
+
+
+async def _give(proxy: Proxy) -> Proxy:
+    return proxy
 
 
 @pytest.mark.parametrize(

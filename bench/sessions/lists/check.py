@@ -25,7 +25,12 @@ def check_inside(arguments: argparse.Namespace, sessions: Sequence[Session], win
     gaps = Gaps(arguments.gaps)
     moments = {session.id: find_moments(session, gaps, arguments.seed) for session in sessions}
     setting = Setting(
-        (LongestPrefix(),), moments, arguments.note_tokens, arguments.peers, settings=tuple(arguments.settings)
+        (LongestPrefix(),),
+        moments,
+        arguments.note_tokens,
+        arguments.peers,
+        settings=tuple(arguments.settings),
+        is_cold=arguments.cold == "on",
     )
     is_whole = True
     for prices in load_lists(arguments.prices):

@@ -120,7 +120,14 @@ class ListBench:
         """The rows of one price list at one window, and the names of peers that are not installed."""
         arguments = self.arguments
         kinds = tuple(open_kind(name, prices, arguments) for name in self.caches)
-        setting = Setting(kinds, self.moments, arguments.note_tokens, arguments.peers, tuple(arguments.settings))
+        setting = Setting(
+            kinds,
+            self.moments,
+            arguments.note_tokens,
+            arguments.peers,
+            tuple(arguments.settings),
+            is_cold=arguments.cold == "on",
+        )
         nothing = {one.session_id: one.calls for one in self._run(NOTHING, window, prices, setting)}
         rows: list[Row] = []
         missing: list[str] = []

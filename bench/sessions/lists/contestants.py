@@ -43,13 +43,21 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all contestants of a run have in common. The first of the kinds is what upstreams report while they run."""
+    """What all contestants of a run have in common. The first of the kinds is what upstreams report while they run.
+
+    is_cold: trimtab is told how long the upstream's cache lives, so that it makes cuts at a cold cache.
+    """
 
     kinds: tuple[CacheKind, ...]
     moments: Moments
     note_tokens: int
     peers: Path
     settings: tuple[str, ...] = ()
+    is_cold: bool = True
+
+    def find_cache_seconds(self, prices: PriceList) -> float:
+        """The lifetime of the cache as trimtab is told; 0 for no cuts at a cold cache."""
+        return prices.model.lifetime_seconds if self.is_cold else 0.0
 
     @property
     def kind(self) -> CacheKind:
@@ -76,6 +84,7 @@ def send_inside(session: Session, window: Window, prices: PriceList, setting: Se
         setting.settings,
         RulePrices(own.input, own.cached_input, own.output, own.cache_write),
         write_words,
+        setting.find_cache_seconds(prices),
     )
     for forwarded in run_inside(trimtab, session, ledger, setting.moments[session.id]):
         refused += forwarded.body is None
@@ -86,7 +95,8 @@ def send_through(sessions: Sequence[Session], window: Window, prices: PriceList,
     """Run trimtab as users start it. Without a clock of its own it does not know of the gaps."""
     own = (f"context_window={window.tokens}", f"completion_reserve={window.reserve_tokens}", *setting.settings)
     policy = tuple(f"defaults.{key}" for key in own)
-    start = make_trimtab((*policy, *to_settings(prices.prices), f"store={OWN_STORE}"), is_clocked=True)
+    shell = (f"store={OWN_STORE}", f"upstream.cache_seconds={setting.find_cache_seconds(prices):g}")
+    start = make_trimtab((*policy, *to_settings(prices.prices), *shell), is_clocked=True)
     if not takes_clock():
         print("trimtab takes no clock yet: the proxy does not know of gaps", file=sys.stderr)
     options = ReplayOptions(setting.kind, setting.note_tokens, keep_prompts=True, moments=setting.moments)

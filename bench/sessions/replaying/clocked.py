@@ -3,7 +3,7 @@
     python -m bench.sessions.replaying.clocked FILE serve --listen ...
 
 FILE has the seconds by which the clock is ahead; the bench writes it between two requests. The clock is given to
-`proxy.server.app.run_proxy` as `clock`, if it takes one. All else is the program that users start.
+`proxy.state.summaries.cold_cuts.ColdCuts`, if it takes one. All else is the program that users start.
 """
 
 import inspect
@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import proxy.cli.serve
+import proxy.server.app
 from proxy.cli.main import main
-from proxy.server.app import run_proxy
+from proxy.state.summaries.cold_cuts import ColdCuts
 
 CLOCK = "clock"
 
@@ -39,12 +39,12 @@ class FileClock:
 
 def takes_clock() -> bool:
     """Whether this version of trimtab can be given a clock."""
-    return CLOCK in inspect.signature(run_proxy).parameters
+    return CLOCK in inspect.signature(ColdCuts).parameters
 
 
 if __name__ == "__main__":
     own_clock = FileClock(Path(sys.argv.pop(1)))
     if takes_clock():
-        program: Any = proxy.cli.serve
-        program.run_proxy = partial(program.run_proxy, **{CLOCK: own_clock})
+        program: Any = proxy.server.app
+        program.ColdCuts = partial(ColdCuts, clock=own_clock)
     main()

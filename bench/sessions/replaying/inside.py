@@ -23,13 +23,17 @@ DEFAULT_PREFIX = "defaults."
 
 @dataclass(frozen=True, slots=True)
 class Trimtab:
-    """How trimtab is set up: its window, its policy's settings (KEY=VALUE), its prices, and what writes summaries."""
+    """How trimtab is set up: its window, its policy's settings (KEY=VALUE), its prices, and what writes summaries.
+
+    cache_seconds: after which silence it takes the upstream's cache to be cold; 0 for never.
+    """
 
     window_tokens: int
     reserve_tokens: int
     settings: tuple[str, ...]
     prices: Prices
     summarise: Summarise | None
+    cache_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ def run_inside(
     config = load_settings(trimtab.window_tokens, trimtab.reserve_tokens, trimtab.settings)
     settings = config.policy_for(MODEL)
     shell = Shell(load_own_compactor(), settings, settings.to_policy(trimtab.prices), ledger, trimtab.summarise)
+    shell.silences.lifetime_seconds = trimtab.cache_seconds
     for turn, stop in enumerate(session.stops):
         if moments:
             ledger.now_seconds = moments[turn]

@@ -12,6 +12,7 @@ from math import ceil
 
 from bench.sessions.ledger import SessionLedger
 from bench.sessions.prompts import Part, split_body
+from bench.sessions.replaying.cold import Silences
 from bench.sessions.replaying.summarisers import Summarise
 from proxy.compaction import Compacted, Compactor, Planned, read_request
 from proxy.config.policies.policy import PolicyConfig
@@ -50,7 +51,7 @@ class Shell:
     """The state that the proxy keeps of one session: its texts, its pause, and what it knows of clients that slide.
 
     Calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are those of
-    the last request, oldest first. `split` gives the parts of a body in the `dialect`.
+    the last request, oldest first. `split` gives the parts of a body in the `dialect`. `silences` makes cold cuts.
     """
 
     compactor: Compactor
@@ -62,6 +63,7 @@ class Shell:
     cuts: tuple[Cut, ...] = ()
     dialect: str = "chat"
     split: Callable[[bytes], Sequence[Part]] = split_body
+    silences: Silences = field(default_factory=Silences)
     _texts: dict[str, Summary] = field(default_factory=dict)
     _sliding: SlidingWatch = field(default_factory=SlidingWatch)
     _notes: int = 0
@@ -74,13 +76,35 @@ class Shell:
         self._turns += 1
         request = read_request(body, self.dialect)
         try:
-            planned = self.compactor.plan(request, self.policy)
+            planned = self._plan(request)
             chosen = self._choose(request, planned)
             compacted = self.compactor.apply(chosen.planned, chosen.text)
         except LimitExceededError:
             return None, lambda: None
         self.cuts = chosen.planned.plan.window.cuts
+        self.silences.note(chosen.planned, self.ledger.now_seconds)
         return compacted, lambda: self._write_ahead(request, chosen, compacted)
+
+    def _plan(self, request: Request) -> Planned:
+        """The plan, with a cut if the upstream's cache is cold now."""
+        planned = self.compactor.plan(request, self.policy, cold=self.silences.cuts)
+        if not self.silences.is_cold(planned, self.ledger.now_seconds):
+            return planned
+        return self.silences.cut(
+            planned,
+            lambda cold: self.compactor.plan(request, self.policy, cold=cold),
+            lambda trial, may_ask: self._has_text(request, trial, may_ask=may_ask),
+        )
+
+    def _has_text(self, request: Request, planned: Planned, *, may_ask: bool) -> bool:
+        """Whether the summary of a cut at a cold cache is there; `may_ask`: it may be asked for now."""
+        wanted = planned.plan.request
+        if wanted is None:
+            return False
+        slides = self._sliding.slides(CLIENT, planned.plan)
+        if may_ask and wanted.key not in self._texts and not slides and not self._is_paused:
+            self._ask(request, wanted, None)
+        return wanted.key in self._texts
 
     @property
     def _is_paused(self) -> bool:

@@ -3,9 +3,11 @@
 Law: a request waits only if it fits the window in no other way. One request causes at most one summary.
 """
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
+from typing import TypeVar
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
@@ -26,6 +28,8 @@ from proxy.wire.routing.endpoints import MESSAGES
 from proxy.wire.routing.model import replace_deployment
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +143,7 @@ class _Choice:
         """Wait until the summary is written; `inline` asks after the previous request's prefix if that is possible."""
         self.services.sliding.note(self.summariser.client_id, wanted)
         text = self.services.summaries.get(self._make_task(wanted, inline))
-        # Only a client that asked for a stream can read comments.
-        if self.reply is None or not self.call.request.stream:
-            return await text
-        return await wait_aloud(self.reply, self.call.arrival.request_id, self.services.patience, text)
+        return await (text if self.reply is None else wait_for(self.services, self.call, self.reply, text))
 
     async def put_off(self, planned: Planned) -> Chosen | None:
         """The plan without its last cuts, back to a cut whose summary is stored; None if nothing was cut.
@@ -161,6 +162,13 @@ class _Choice:
 
     def _make_task(self, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
         return make_task(self.call, self.summariser, wanted, inline)
+
+
+async def wait_for(services: Services, call: Call, reply: Reply, work: Coroutine[None, None, T]) -> T:
+    """The result of `work`. A client that asked for a stream gets comments meanwhile: only it can read them."""
+    if not call.request.stream:
+        return await work
+    return await wait_aloud(reply, call.arrival.request_id, services.patience, work)
 
 
 def make_task(call: Call, summariser: Summariser, wanted: SummaryRequest, inline: Inline | None) -> Task:

@@ -1,7 +1,7 @@
 """Cuts a session whose prompt the upstream has surely dropped from its cache, and replays such cuts.
 
 Law: the clock decides once, and the decision is kept in the store before it is acted on. From then on it is replayed by
-every process. Nobody waits for a model because of a cold cache.
+every process. A request waits for a summary only if the cut pays for it. If no model writes one, nothing is cut.
 
 What is not known is not cold: neither a session of whose last request no process remembers the time, nor one of a
 server that keeps prompts as long as it has memory.
@@ -14,8 +14,9 @@ from dataclasses import replace
 from proxy.compaction.compactor import Planned
 from proxy.config.schema import UpstreamConfig
 from proxy.exchange.attempts.call import Call
-from proxy.exchange.attempts.choose_summary import choose_summariser
+from proxy.exchange.attempts.choose_summary import choose_summariser, make_task, wait_for
 from proxy.exchange.services import Services
+from proxy.http.relay import Reply
 from proxy.state.models.records import ModelName
 from proxy.state.summaries.cold_cuts import Session
 from rules.conversation import Decision, Message, Role, count_leading
@@ -56,7 +57,7 @@ def find_session(services: Services, call: Call, planned: Planned) -> Session | 
 
 
 async def heed_cold_cache(
-    services: Services, call: Call, planned: Planned, plan_again: PlanAgain
+    services: Services, call: Call, planned: Planned, plan_again: PlanAgain, reply: Reply
 ) -> tuple[Call, Planned]:
     """The call and plan with the cold cuts of the session, and with a new one if the upstream's cache is cold now.
 
@@ -76,7 +77,9 @@ async def heed_cold_cache(
     if call.request.codec.is_count:
         return call, planned
     call = _note_silence(call, cold_cuts.clock(), await cold_cuts.find_time(session, previous))
-    return await _cut(services, call, planned, session, plan_again) if _is_cold(services, call) else (call, planned)
+    if not _is_cold(services, call):
+        return call, planned
+    return await _cut(services, call, planned, session, plan_again, reply)
 
 
 def find_previous(messages: Sequence[Message]) -> int:
@@ -112,17 +115,17 @@ def _is_cold(services: Services, call: Call) -> bool:
 
 
 async def _cut(
-    services: Services, call: Call, planned: Planned, session: Session, plan_again: PlanAgain
+    services: Services, call: Call, planned: Planned, session: Session, plan_again: PlanAgain, reply: Reply
 ) -> tuple[Call, Planned]:
-    """Cut now, if a cut frees enough and needs no summary that is yet to be written; else remove only what needs none.
-
-    A summary that is asked for now would read the whole prompt without the cache, for as much as the cut saves. And the
-    client would have to wait for it.
-    """
+    """Cut now, if a cut frees enough and its summary is there; else remove only what needs none; else ask for one."""
     here = planned.plan.hashes[-1]
-    for kind in (ColdCut.CUT, ColdCut.PRUNE):
+    for kind in (ColdCut.CUT, ColdCut.PRUNE, ColdCut.ASK):
         trial, _ = await plan_again(replace(call, cold={**call.cold, here: kind}))
-        if trial.plan.window == planned.plan.window or not await _has_text(services, call, planned, trial):
+        if trial.plan.window == planned.plan.window:
+            continue
+        if not await _has_text(services, call, planned, trial) and not (
+            kind is ColdCut.ASK and await _ask(services, call, trial, reply)
+        ):
             continue
         known = await services.cold_cuts.add(session, here, kind)
         call = replace(call, cold={**call.cold, **known})
@@ -139,6 +142,21 @@ async def _has_text(services: Services, call: Call, before: Planned, after: Plan
     if wanted is None or not wanted.asks_model or (had is not None and had.key == wanted.key):
         return True
     return await services.summaries.find(wanted, choose_summariser(services, call)) is not None
+
+
+async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -> bool:
+    """Have a model write the summary of a plan, and wait for it. Return whether it did.
+
+    It is asked with the transcript of what is cut: the upstream has no prefix in its cache to ask behind.
+    """
+    wanted, summariser = planned.plan.request, choose_summariser(services, call)
+    if (
+        wanted is None
+        or summariser.settings.wait_seconds == 0
+        or services.sliding.slides(summariser.client_id, planned.plan)
+    ):
+        return False
+    return await wait_for(services, call, reply, services.summaries.write(make_task(call, summariser, wanted, None)))
 
 
 def _note(call: Call, planned: Planned) -> None:

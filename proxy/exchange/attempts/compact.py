@@ -88,7 +88,8 @@ async def compact(
                 call = await _drop_tools(services, await _clean(services, call))
                 planned, size_bytes = await _plan(services, call, phases)
                 call = settle_mode(call, planned.original)
-                call, planned = await heed_cold_cache(services, call, planned, lambda one: _plan(services, one, phases))
+                again = partial(_plan, services, phases=phases)
+                call, planned = await heed_cold_cache(services, call, planned, again, reply)
                 unpaired = await _find_unpaired(services, call, request, planned)
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)

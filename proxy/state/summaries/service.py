@@ -66,16 +66,19 @@ class Summaries:
         A caller that leaves does not stop the call. A digest that was used stays: a later text for this cut is dropped.
         """
         summary_id, results = task.summariser.name_summary(task.request.key), self._metrics.summaries
-        if task.may_ask and task.request.asks_model:
-            if summary_id in self._under_way:
-                results.labels(task.summariser.label, "joined").inc()
-            running = self._start(summary_id, task, "made")
-            done, _ = await asyncio.wait({running}, timeout=task.summariser.patience_seconds)
-            summary = running.result() if done else None
-            if summary is not None:
-                return summary
+        if task.may_ask and task.request.asks_model and (summary := await self._wait(summary_id, task)) is not None:
+            return summary
         results.labels(task.summariser.label, "digest").inc()
         return await self._keep(summary_id, task.summariser, await self._digest(task))
+
+    async def write(self, task: Task) -> bool:
+        """Have a model write the summary of a cut, waiting as `get` does; return whether it is there.
+
+        Without one, no digest is made, since the caller can do without this cut. A call under way goes on.
+        """
+        if self.is_paused(task.summariser):
+            return False
+        return await self._wait(task.summariser.name_summary(task.request.key), task) is not None
 
     def prefetch(self, task: Task) -> bool:
         """Start to write a summary in the background; return whether a call began. A failure only causes a pause."""
@@ -97,6 +100,14 @@ class Summaries:
     async def close(self) -> None:
         """Cancel the calls under way."""
         await self._tasks.close()
+
+    async def _wait(self, summary_id: str, task: Task) -> Summary | None:
+        """The summary, if it is written within the time that a request may wait."""
+        if summary_id in self._under_way:
+            self._metrics.summaries.labels(task.summariser.label, "joined").inc()
+        running = self._start(summary_id, task, "made")
+        done, _ = await asyncio.wait({running}, timeout=task.summariser.patience_seconds)
+        return running.result() if done else None
 
     def _start(self, summary_id: str, task: Task, result: str) -> asyncio.Task[Summary | None]:
         """Return the call for this summary; start it unless it is under way."""

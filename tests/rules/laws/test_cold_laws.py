@@ -62,7 +62,8 @@ def test_remembered_states_change_nothing(
         grown = conversation(*messages[:stop])
         here = hash_prefixes(grown.messages)[-1]
         before = {chain: kind for chain, kind in placed.items() if chain != here}
-        for known in (before, {**before, here: ColdCut.CUT}, {**before, here: ColdCut.PRUNE}, placed):
+        tried = ({**before, here: kind} for kind in ColdCut)
+        for known in (before, *tried, placed):
             assert plan(grown, policy, count=count, states=states, cold=known) == plan(
                 grown, policy, count=count, cold=known
             )
@@ -92,12 +93,21 @@ def find_tokens(at: int, kind: ColdCut, policy: Policy = PRICED) -> tuple[int, i
 
 def test_above_the_mark_a_cold_cut_removes_a_quarter_between_the_waters() -> None:
     """Below it, nothing is removed. A prune asks for no summary."""
-    for kind in ColdCut:
+    for kind in (ColdCut.CUT, ColdCut.PRUNE):
         found = [find_tokens(at, kind) for at in range(4, len(SESSION))]
         assert next(plain for plain, cold in found if plain != cold) >= 0.45 * POLICY.context_window
         assert max(plain - cold for plain, cold in found) > 0.1 * POLICY.context_window
     messages = SESSION[:LONG]
     assert run(conversation(*messages), PRICED, place(messages, {LONG: ColdCut.PRUNE}))[0].request is None
+
+
+def test_a_cut_that_asks_is_the_same_cut_if_its_summary_costs_little() -> None:
+    """If the summary costs more than what is cut, or is large beside the session's cost, there is no cut."""
+    free, dear = (replace(PRICED, prices=Prices(1.0, 0.1, output)) for output in (0.0, 100.0))
+    cut, asked = (find_tokens(LONG, kind, free) for kind in (ColdCut.CUT, ColdCut.ASK))
+    assert cut[0] > cut[1] == asked[1]
+    plain, cold = find_tokens(LONG, ColdCut.ASK, dear)
+    assert plain == cold
 
 
 def test_if_reading_the_cache_saves_nothing_a_cold_cache_means_nothing() -> None:

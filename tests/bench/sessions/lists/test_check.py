@@ -1,5 +1,6 @@
 """trimtab in this process sends what the proxy sends, by each price list."""
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def find(name: str) -> PriceList:
 def test_both_ways_send_the_same(session: Session, setting: Setting) -> None:
     same, total = compare([session], WINDOW, find("groq"), setting)
     assert same == total == len(session.stops)
+
+
+def test_both_ways_cut_at_a_cold_cache(session: Session, setting: Setting) -> None:
+    """Each silence is longer than the cache of this list lives."""
+    silent = replace(setting, moments={session.id: [400.0 * turn for turn in range(len(session.stops))]})
+    same, total = compare([session], WINDOW, find("opus"), silent)
+    assert same == total == len(session.stops)
+    always, never = (
+        send_inside(session, WINDOW, find("opus"), replace(silent, is_cold=cold)) for cold in (True, False)
+    )
+    assert not all(compare_sent(always, never))
 
 
 def test_the_comparison_finds_what_differs(session: Session, setting: Setting) -> None:
