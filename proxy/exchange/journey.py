@@ -99,6 +99,7 @@ class Journey:
             answered=self.answered,
             prefix_kept=self.observed.prefix_kept,
             cache_miss=self.observed.cache_miss,
+            idle_seconds=_tell_silence(self.attempt),
             pace=reply.pace,
             is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
             is_client_compaction=_is_client_compaction(self.attempt),
@@ -107,6 +108,11 @@ class Journey:
             upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
             phase_seconds=self.attempt.seconds,
         )
+
+
+def _tell_silence(attempt: Attempt) -> float | None:
+    seconds = None if attempt.call is None else attempt.call.idle_seconds
+    return None if seconds is None else round(seconds, 1)
 
 
 def _is_client_compaction(attempt: Attempt) -> bool:

@@ -15,7 +15,7 @@ from aiohttp import web
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
-from proxy.exchange.answering.remember import remember
+from proxy.exchange.answering.remember import prepare_cold, remember
 from proxy.exchange.attempts.cache_help import drop_refused, help_cache, learn_refused
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
@@ -181,6 +181,7 @@ async def _finish(
             age_seconds = time.monotonic() - journey.sent_at
             journey.observed = await observe(services, attempt, journey.answered, age_seconds=age_seconds)
             await remember(services, attempt, journey.answered)
+            prepare_cold(services, attempt, journey.answered)
     return response
 
 

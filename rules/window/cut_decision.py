@@ -90,12 +90,15 @@ class Fold:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
+            self.window = self._economics.look_cold(self._cuts, self.window, self._policy)
             self._answer()
             self._economics.send(self._room.limit - self._cuts.room_tokens + self._forwarded)
         if message.tool_calls:
             self._sums.repeats.add(len(self), message, self.window.was_just_removed)
         elif message.role is Role.TOOL:
             self._sums.repeats.answer(message)
+        elif message.role is Role.USER and self._sums.ends_with_answer:
+            self._economics.note_turn(self.window)
         self._forwarded += self._sums.add(message, memory_tokens)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
@@ -118,14 +121,15 @@ class Fold:
             return
         if not self._cuts.is_roomy and not self._is_worth_it:
             return
-        if self._forwarded >= high:
+        if self._forwarded >= high and self._policy.overflow_strategy is not OverflowStrategy.ERROR:
             self._cut(is_request=is_request)
         if self._forwarded >= ahead:
             self.window = self._look_ahead()
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""
-        return self._with_caps(self._share_room())
+        caps, window = self._share_room(), self._economics.look_cold(self._cuts, self.window, self._policy)
+        return replace(window, caps=(*window.caps, *caps)) if caps else window
 
     def _with_caps(self, caps: Sequence[Cap]) -> Window:
         return replace(self.window, caps=(*self.window.caps, *caps)) if caps else self.window
@@ -197,15 +201,9 @@ class Fold:
             return ()
         start = self._sums.open_step
         sizes = (self._cuts.share(1 - PREFETCH_GAP), room, most)
-        for of_images in (False, True):
-            excesses = [self._forwarded - size for size in sizes]
-            if self.window.cut is not None:
-                # The summary may be shorter than its reserved size, so removing all that can go may be enough.
-                excesses.append(self._open.spare_tokens(start, of_images=of_images))
-            shared = (self._open.share(excess, start, of_images=of_images) for excess in excesses)
-            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
-                return caps
-        return ()
+        # After a cut, its summary may be shorter than its reserved size, so removing all that can go may be enough.
+        excesses = [self._forwarded - size for size in sizes]
+        return self._open.share_first(excesses, start, takes_all=self.window.cut is not None)
 
     @property
     def _is_worth_it(self) -> bool:
@@ -248,15 +246,13 @@ class Fold:
 
         At a soft limit, cut if that frees enough. A session that still fits the window is not over the room yet.
         """
-        if self._policy.overflow_strategy is OverflowStrategy.ERROR:
-            return
         over = self._forwarded > self._cuts.room_tokens
         chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_soft)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
                 self._apply(chosen)
-        elif chosen and self._may_wait(chosen):
+        elif self._economics.may_wait(self._cuts, self.window, chosen, self._room):
             return
         elif chosen and size < self._forwarded and size <= self._cuts.room_tokens:
             self._apply(chosen)
@@ -266,15 +262,6 @@ class Fold:
         elif shrunk := self._cuts.shrink(self.window):
             self._apply(shrunk, keeps_least=True)
 
-    def _may_wait(self, chosen: Window) -> bool:
-        """Whether a dear change is put off: the request may still fit, since the head is rounded up.
-
-        At most the room's spare tokens are needed for that.
-        """
-        room = self._room
-        still_fits = self._forwarded <= self._cuts.room_tokens + min(room.spare, room.grain)
-        return still_fits and self._economics.is_dear(self._cuts, self.window, chosen)
-
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.
 
@@ -283,11 +270,8 @@ class Fold:
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
         start, open_tokens, room = self._sums.open_step, self._cuts.open_tokens, self._cuts.room_tokens
-        spare = self._open.spare_tokens(start)
-        if open_tokens - spare > room:
-            spare = self._open.spare_tokens(start, of_images=True)
-        open_tokens -= spare
-        return open_tokens + self._cuts.rest(made_way or self.window) <= room
+        least_tokens = open_tokens - self._open.most_spare(start, open_tokens - room)
+        return least_tokens + self._cuts.rest(made_way or self.window) <= room
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
@@ -307,5 +291,5 @@ class Fold:
         if (chosen.cut, chosen.prune_stop) != (self.window.cut, self.window.prune_stop):
             start = max(self._cuts.floor(self.window), self.window.prune_stop)
             chosen = replace(chosen, removed_from=start)
-        self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
+        self.window = replace(chosen, next_cut=None, prefetch_tokens=0, cold_summary=None)
         self._forwarded = self._cuts.size(self.window)

@@ -80,10 +80,27 @@ class OpenStep:
         images = self._savings[-1] - self._savings[rank] if of_images else 0
         return self._spares[-1] - self._spares[rank] + images
 
+    def most_spare(self, start: int, excess: int) -> int:
+        """Tokens that the messages from `start` on can lose; with their images if `excess` cannot be lost without."""
+        spare_tokens = self.spare_tokens(start)
+        return self.spare_tokens(start, of_images=True) if spare_tokens < excess else spare_tokens
+
     def saving_tokens(self, cap: Cap) -> int:
         """The most that removing the images of a capped message can still save."""
         rank = bisect_left(self._parts, cap.at, key=attrgetter("at"))
         return max(cap.tokens - self._parts[rank].bare_tokens, 0)
+
+    def share_first(self, excesses: Sequence[int], start: int, *, takes_all: bool) -> tuple[Cap, ...]:
+        """The caps that remove the first of these numbers of tokens that can be removed; images only if none can.
+
+        With `takes_all`, everything that can go is removed if none of them can. Empty if nothing helps.
+        """
+        for of_images in (False, True):
+            all_tokens = [self.spare_tokens(start, of_images=of_images)] if takes_all else []
+            shared = (self.share(excess, start, of_images=of_images) for excess in (*excesses, *all_tokens))
+            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
+                return caps
+        return ()
 
     def share(self, excess: int, start: int, *, of_images: bool = False) -> tuple[Cap, ...] | None:
         """Caps for the messages from `start` on, oldest first, that together remove `excess` tokens.
