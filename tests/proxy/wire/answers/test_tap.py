@@ -292,7 +292,7 @@ NO_CALLS = (
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("size", [3, 10_000])
 @pytest.mark.parametrize("body", CALLS + NO_CALLS)
-def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, is_stream: bool) -> None:
+def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, *, is_stream: bool) -> None:
     """A text that quotes one is not taken for one, and neither is an empty list."""
     sent = b"data: " + body + b"\n\n" if is_stream else body
     tap = make_tap(is_stream=is_stream, asks_usage=True)
