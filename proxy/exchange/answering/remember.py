@@ -1,5 +1,4 @@
-"""Remembers when a session was last answered, learns from the answer how long the upstream's cache lives, and prepares
-for the case that it will be cold at the session's next request.
+"""Remembers when a session was last answered, learns how long the upstream's cache lives, and prepares for a cold one.
 
 Law: only sessions that a cold cache could matter for. The client has its answer already.
 """
