@@ -101,6 +101,7 @@ class Journey:
             answered=self.answered,
             prefix_kept=self.observed.prefix_kept,
             cache_miss=self.observed.cache_miss,
+            idle_seconds=_tell_silence(self.attempt),
             pace=reply.pace,
             is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
             is_client_compaction=_is_client_compaction(self.attempt),
@@ -110,6 +111,11 @@ class Journey:
             phase_seconds=self.attempt.seconds,
             bill=self.bill,
         )
+
+
+def _tell_silence(attempt: Attempt) -> float | None:
+    seconds = None if attempt.call is None else attempt.call.idle_seconds
+    return None if seconds is None else round(seconds, 1)
 
 
 def _is_client_compaction(attempt: Attempt) -> bool:

@@ -54,6 +54,7 @@ class Answered:
         are parts of the first: what was read from the prompt cache, and what was written into it.
     completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
     streamed_tokens: tokens of the text that was streamed; None if not known.
+    ends_turn: the answer calls no tool, so the user has the turn.
     """
 
     prompt_tokens: int | None = None
@@ -62,6 +63,7 @@ class Answered:
     is_estimated: bool = False
     streamed_tokens: int | None = None
     written_tokens: int | None = None
+    ends_turn: bool = False
 
     @property
     def fresh_tokens(self) -> int | None:
@@ -80,6 +82,7 @@ class Report:
     prompt: None if it was not counted.
     prefix_kept: share of the prompt that equals the previous request's prefix; None if not known.
     cache_miss: why the upstream read less from its prompt cache than it could have; empty if it did not.
+    idle_seconds: how long the session was silent before this request; None if not known.
     is_refused: the client got the upstream's refusal of a prompt that is too long.
     is_client_compaction: the client asked for a summary of its own, and its request passed unchanged.
     retry: what became of a second attempt; empty if there was no reason for one.
@@ -97,6 +100,7 @@ class Report:
     answered: Answered = field(default_factory=Answered)
     prefix_kept: float | None = None
     cache_miss: str = ""
+    idle_seconds: float | None = None
     pace: Pace = field(default_factory=Pace)
     is_refused: bool = False
     is_client_compaction: bool = False
@@ -237,8 +241,8 @@ class Recorder:
         if report.prefix_kept is not None:
             fields["prefix_kept"] = round(report.prefix_kept, 3)
         read = {"cached_tokens": answered.cached_tokens, "written_tokens": answered.written_tokens}
-        read["fresh_tokens"] = answered.fresh_tokens
-        fields |= {name: tokens for name, tokens in read.items() if tokens is not None}
+        told = {**read, "fresh_tokens": answered.fresh_tokens, "idle_seconds": report.idle_seconds}
+        fields |= {name: number for name, number in told.items() if number is not None}
         if report.cache_miss:
             fields["cache_miss"] = report.cache_miss
         if answered.completion_tokens is not None:

@@ -16,7 +16,7 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
-from proxy.exchange.answering.remember import remember
+from proxy.exchange.answering.remember import prepare_cold, remember
 from proxy.exchange.attempts.cache_help import drop_refused, help_cache, learn_refused
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
@@ -182,6 +182,7 @@ async def _finish(
             age_seconds = time.monotonic() - journey.sent_at
             journey.observed = await observe(services, attempt, journey.answered, age_seconds=age_seconds)
             await remember(services, attempt, journey.answered)
+            prepare_cold(services, attempt, journey.answered)
         with fail_open(services.recorder, request_id, "bill"):
             kept = journey.observed.prefix_kept
             journey.bill = await draw_bill(services, route, attempt, journey.answered, kept)

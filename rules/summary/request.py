@@ -102,6 +102,17 @@ def request_prefetch(messages: Sequence[Message], hashes: Sequence[bytes], windo
     return replace(_request(messages, hashes, window, window.next_cut), max_tokens=window.prefetch_tokens)
 
 
+def request_cold(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:
+    """The request for the summary that a cut needs if the upstream's cache is cold at the next request; None for none.
+
+    It is the one to which that cut will find the text: it ends at the same message and continues the same summary.
+    """
+    cold = window.cold_summary
+    if cold is None:
+        return None
+    return replace(_request(messages, hashes, window, cold.at), max_tokens=cold.reserved_tokens)
+
+
 def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Window, at: int) -> SummaryRequest:
     """The request for a summary of everything between head and `at`, which continues that of the cut `before`."""
     leading = count_leading(messages)

@@ -88,12 +88,15 @@ class Fold:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
+            self.window = self._economics.look_cold(self._cuts, self.window, self._policy)
             self._answer()
             self._economics.send(self._room.limit - self._cuts.room_tokens + self._forwarded)
         if message.tool_calls:
             self._sums.repeats.add(len(self), message, self.window.was_just_removed)
         elif message.role is Role.TOOL:
             self._sums.repeats.answer(message)
+        elif message.role is Role.USER and self._sums.ends_with_answer:
+            self._economics.note_turn(self.window)
         self._forwarded += self._sums.add(message, memory_tokens)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
@@ -116,14 +119,15 @@ class Fold:
             return
         if not self._cuts.is_roomy and not self._is_worth_it:
             return
-        if self._forwarded >= high:
+        if self._forwarded >= high and self._policy.overflow_strategy is not OverflowStrategy.ERROR:
             self._cut(is_request=is_request)
         if self._forwarded >= ahead:
             self.window = self._look_ahead()
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""
-        return self._with_caps(self._share_room())
+        caps, window = self._share_room(), self._economics.look_cold(self._cuts, self.window, self._policy)
+        return replace(window, caps=(*window.caps, *caps)) if caps else window
 
     def _with_caps(self, caps: Sequence[Cap]) -> Window:
         return replace(self.window, caps=(*self.window.caps, *caps)) if caps else self.window
@@ -195,7 +199,7 @@ class Fold:
         excesses = [
             self._forwarded - size for size in (self._cuts.share(1 - PREFETCH_GAP), most - self._room.spare, most)
         ]
-        return self._open.share_first(excesses, self._sums.open_step, or_all=self.window.cut is not None)
+        return self._open.share_first(excesses, self._sums.open_step, takes_all=self.window.cut is not None)
 
     @property
     def _is_worth_it(self) -> bool:
@@ -235,15 +239,13 @@ class Fold:
 
         At a soft limit, cut if that frees enough. A session that still fits the window is not over the room yet.
         """
-        if self._policy.overflow_strategy is OverflowStrategy.ERROR:
-            return
         over = self._forwarded > self._cuts.room_tokens
         chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_soft)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
                 self._apply(chosen)
-        elif not (chosen and self._fits_exactly and self._economics.is_dear(self._cuts, self.window, chosen)):
+        elif not self._economics.may_wait(self._cuts, self.window, chosen, self._room):
             self._cut_over(chosen, size)
 
     def _cut_over(self, chosen: Window | None, size: int) -> None:
@@ -256,11 +258,6 @@ class Fold:
         elif shrunk := self._cuts.shrink(self.window):
             self._apply(shrunk, keeps_least=True)
 
-    @property
-    def _fits_exactly(self) -> bool:
-        """Whether the request may fit although it is over the room: the head, rounded up, leaves more room than it."""
-        return self._forwarded <= self._cuts.room_tokens + min(self._room.spare, self._room.grain)
-
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.
 
@@ -269,11 +266,8 @@ class Fold:
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
         start, open_tokens, room = self._sums.open_step, self._cuts.open_tokens, self._cuts.room_tokens
-        spare = self._open.spare_tokens(start)
-        if open_tokens - spare > room:
-            spare = self._open.spare_tokens(start, of_images=True)
-        open_tokens -= spare
-        return open_tokens + self._cuts.rest(made_way or self.window) <= room
+        least_tokens = open_tokens - self._open.most_spare(start, open_tokens - room)
+        return least_tokens + self._cuts.rest(made_way or self.window) <= room
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
@@ -293,5 +287,5 @@ class Fold:
         if (chosen.cut, chosen.prune_stop) != (self.window.cut, self.window.prune_stop):
             start = max(self._cuts.floor(self.window), self.window.prune_stop)
             chosen = replace(chosen, removed_from=start)
-        self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
+        self.window = replace(chosen, next_cut=None, prefetch_tokens=0, cold_summary=None)
         self._forwarded = self._cuts.size(self.window)

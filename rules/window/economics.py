@@ -5,9 +5,10 @@ Law: running sums and prices. The position of a cut is decided elsewhere.
 
 from dataclasses import replace
 
-from rules.policy import OverflowStrategy, Policy, Prices
+from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, Prices
 from rules.window.cut_candidates import Cuts
-from rules.window.state import ColdCut, Cut, CutKind, Window
+from rules.window.room import Room
+from rules.window.state import ColdCut, ColdSummary, Cut, CutKind, Window
 
 PATIENCE = 0.25
 """A cut is put off until waiting has cost this share of the cut's own cost. Waiting is counted over the whole session.
@@ -28,7 +29,8 @@ worst cost 1.023; without the bound, 0.332 and 0.356.
 """
 AHEAD_SHARE = 0.02
 """The first summary is written ahead if it costs at most this share of what the session has cost so far. It is always
-written ahead if a request over the room would have to wait for it.
+written ahead if a request over the room would have to wait for it. All summaries together that are written for a cold
+cache cost at most this share, too.
 
 Chosen: by issue 21, a session that fits its window may cost at most 2 % more than without trimtab. Such a session may
 never need the summary. The same share bounds a summary that is asked for at a cold cache: with 6 %, sessions that fit
@@ -41,18 +43,27 @@ at a window of 32k."""
 COLD_SHARE = 0.25
 """The mark of cold cuts lies at low water and this share of the way to high water. Chosen: below it, a cut would free
 less than `least_gain`, which is the same share and what any cut must free."""
+SILENCE_SECONDS = 300.0
+SILENCE_SHARE = 0.37
+"""The share of answers without tool calls after which a session is silent for longer than that. After tool calls it is
+0.007. Source: context-guru's published log of 19,805 requests."""
+SILENCE_POWER = 0.5
+"""A silence is longer than t seconds with probability SILENCE_SHARE * (SILENCE_SECONDS / t) ** SILENCE_POWER. Chosen:
+the log says nothing of longer silences; bench.sessions.lists.gaps assumes the same."""
 
 
 class Economics:
     """The cost of the session, and of putting cuts off. The unit is the price of one uncached input token."""
 
-    __slots__ = ("_prices", "_sent_tokens", "_spent", "_waited")
+    __slots__ = ("_bet", "_bet_at", "_prices", "_sent_tokens", "_spent", "_waited")
 
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
         self._waited = 0.0
         self._spent = 0.0
         self._sent_tokens = 0
+        self._bet = 0.0  # the price of summaries that were written for a cold cache
+        self._bet_at = -1  # where the last of them ends
 
     def send(self, tokens: int) -> None:
         """Note a request of `tokens`. The cache has what the request before it had, and the rest is written."""
@@ -70,15 +81,20 @@ class Economics:
         price = self._price(cuts, window, chosen)
         return self._waited >= price * PATIENCE and self._bears(window, price, FIRST_SHARE)
 
-    def is_dear(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
-        """Whether the change from `window` to `chosen` costs more than the session can bear."""
+    def may_wait(self, cuts: Cuts, window: Window, chosen: Window | None, room: Room) -> bool:
+        """Whether a change that the session cannot bear is put off: the request may still fit, its head is rounded up.
+
+        At most the room's spare tokens are needed for that.
+        """
+        if chosen is None or cuts.size(window) > cuts.room_tokens + min(room.spare, room.grain):
+            return False
         return not self._bears(window, self._price(cuts, window, chosen), FIRST_SHARE)
 
     def pays_ahead(self, cuts: Cuts, window: Window, cut: Cut) -> bool:
         """Whether the summary of the next cut may be written before the cut is due."""
         return self._bears(window, self._price_note(cuts, window, cut), AHEAD_SHARE)
 
-    def pays_cold(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
+    def bears_cold(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
         """Whether a cut at a cold cache pays although its summary must be written first.
 
         The upstream reads what is cut one last time, for the summary. Without the cut it would read it, too. So only
@@ -88,6 +104,51 @@ class Economics:
         note = chosen.cuts[-1].reserved_tokens * NOTE_SHARE * self._prices.output
         saved = (cuts.size(window) - cuts.size(chosen)) * self._prices.cache_write
         return note <= min(saved, self._spent * AHEAD_SHARE)
+
+    def note_turn(self, window: Window) -> None:
+        """Note that the user has the turn: the summary for a cold cache was written, if there is one."""
+        cold = window.cold_summary
+        if cold is not None and cold.at != self._bet_at:
+            self._bet_at = cold.at
+            self._bet += cold.price
+
+    def look_cold(self, cuts: Cuts, window: Window, policy: Policy) -> Window:
+        """The window with the summary that a cut at a cold cache would need at the next request.
+
+        Only if what is forwarded is at least half of the mark from which on cuts are prepared, if the summary can be
+        expected to pay where caches live shortest, and if the session can bear its price. One summary serves until
+        another one would free `least_gain` more: so a session of many turns does not pay for one in each of them.
+        """
+        before = window.cold_summary
+        prepared_tokens = min(cuts.marks.high, cuts.share(1 - PREFETCH_GAP))
+        if not window.is_long or window.prefetch_tokens or 2 * cuts.size(window) < prepared_tokens:
+            return replace(window, cold_summary=None) if window.prefetch_tokens else window
+        budget = self._spent * AHEAD_SHARE - self._bet
+        if cuts.size(window) * self._prices.cached_input > budget:
+            return window
+        cold = self._weigh_cold(cuts, replace(window, cold_summary=None), policy)
+        if cold is None or (before and cold.freed_tokens - before.freed_tokens < cuts.marks.least_gain):
+            return window
+        return (
+            replace(window, cold_summary=cold) if cold.price <= budget and pays_cold(cold, SILENCE_SECONDS) else window
+        )
+
+    def _weigh_cold(self, cuts: Cuts, window: Window, policy: Policy) -> ColdSummary | None:
+        """The summary that a cut at a cold cache needs now; None if there is no such cut or it needs none.
+
+        It saves what is then not written into the cache, compared with a cold cache at which no summary is there. And
+        the next cut, which would break a warm cache and need a summary too, comes later by that share of the way
+        between the waters.
+        """
+        chosen = choose_cold(cuts, window, ColdCut.CUT, policy, self)
+        if chosen is None or not _asks(window, chosen):
+            return None
+        cut, prices = chosen.cuts[-1], self._prices
+        without = choose_cold(cuts, window, ColdCut.PRUNE, policy, self) or window
+        freed_tokens, more_tokens = (cuts.size(each) - cuts.size(chosen) for each in (window, without))
+        share = min(more_tokens / max(cuts.marks.high - cuts.marks.low, 1), 1.0)
+        saving = more_tokens * prices.cache_write + max(share, 0.0) * self._price(cuts, window, chosen)
+        return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, self._price_note(cuts, window, cut), saving)
 
     def _bears(self, window: Window, price: float, share: float) -> bool:
         """Whether a price is small beside the cost of the session. A session that was cut before bears any price."""
@@ -101,7 +162,7 @@ class Economics:
         anyway. A cut whose summary is not there yet takes effect one request later.
         """
         tokens = cuts.size(chosen)
-        asks = len(chosen.cuts) > len(window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE
+        asks = _asks(window, chosen)
         if not asks or window.prefetch_tokens:
             tokens = max(tokens - cuts.open_tokens, 0)
         price = tokens * (self._prices.cache_write - self._prices.cached_input)
@@ -111,6 +172,21 @@ class Economics:
         """The cost of a summary. Its request reads the cache."""
         note_tokens = cut.reserved_tokens * NOTE_SHARE
         return note_tokens * self._prices.output + cuts.size(window) * self._prices.cached_input
+
+
+def _asks(window: Window, chosen: Window) -> bool:
+    """Whether the change from `window` to `chosen` needs a summary that a model writes."""
+    return len(chosen.cuts) > len(window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE
+
+
+def pays_cold(cold: ColdSummary, lifetime_seconds: float) -> bool:
+    """Whether it pays to write a summary ahead, after an answer without tool calls, for a cache that may get cold.
+
+    That is if it saves more than it costs, weighed with the probability that the session is silent for longer than the
+    cache lives.
+    """
+    likely: float = SILENCE_SHARE * (SILENCE_SECONDS / max(lifetime_seconds, SILENCE_SECONDS)) ** SILENCE_POWER
+    return cold.saving * likely > cold.price
 
 
 def note_marks(cuts: Cuts, window: Window, forwarded_tokens: int) -> Window:
@@ -138,10 +214,14 @@ def choose_cold(cuts: Cuts, window: Window, kind: ColdCut, policy: Policy, econo
         chosen = cuts.prune(cuts.without_memory(fixed)) or cuts.remove_images(window, 0) or cuts.drop_memory(window, 0)
     else:
         chosen = cuts.choose(fixed, over=False)
+        cold = window.cold_summary if kind is ColdCut.CUT and window.next_cut is None else None
+        if cold is not None and chosen is not None and _asks(window, chosen):
+            # The summary that was written ahead ends here. What came since then stays.
+            chosen = cuts.choose(replace(window, next_cut=cold.at), over=False)
     if chosen is None or size - cuts.size(chosen) < cuts.marks.least_gain:
         return None
     is_asked = kind is ColdCut.ASK and len(chosen.cuts) > len(window.cuts)
-    return None if is_asked and not economics.pays_cold(cuts, window, chosen) else chosen
+    return None if is_asked and not economics.bears_cold(cuts, window, chosen) else chosen
 
 
 def _find_cold_mark(cuts: Cuts) -> int:

@@ -4,7 +4,7 @@ Law: a function of the messages added. If they fit, nothing is shortened. No mes
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -80,10 +80,27 @@ class OpenStep:
         images = self._savings[-1] - self._savings[rank] if of_images else 0
         return self._spares[-1] - self._spares[rank] + images
 
+    def most_spare(self, start: int, excess: int) -> int:
+        """Tokens that the messages from `start` on can lose; with their images if `excess` cannot be lost without."""
+        spare_tokens = self.spare_tokens(start)
+        return self.spare_tokens(start, of_images=True) if spare_tokens < excess else spare_tokens
+
     def saving_tokens(self, cap: Cap) -> int:
         """The most that removing the images of a capped message can still save."""
         rank = bisect_left(self._parts, cap.at, key=attrgetter("at"))
         return max(cap.tokens - self._parts[rank].bare_tokens, 0)
+
+    def share_first(self, excesses: Sequence[int], start: int, *, takes_all: bool) -> tuple[Cap, ...]:
+        """The caps that remove the first of these numbers of tokens that can be removed; images only if none can.
+
+        With `takes_all`, everything that can go is removed if none of them can. Empty if nothing helps.
+        """
+        for of_images in (False, True):
+            all_tokens = [self.spare_tokens(start, of_images=of_images)] if takes_all else []
+            shared = (self.share(excess, start, of_images=of_images) for excess in (*excesses, *all_tokens))
+            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
+                return caps
+        return ()
 
     def share(self, excess: int, start: int, *, of_images: bool = False) -> tuple[Cap, ...] | None:
         """Caps for the messages from `start` on, oldest first, that together remove `excess` tokens.
@@ -99,20 +116,6 @@ class OpenStep:
             if sum(part.tokens - part.least_tokens for part in parts) >= excess:
                 return _level(parts, excess)
         return None
-
-    def share_first(self, excesses: Iterable[int], start: int, *, or_all: bool) -> tuple[Cap, ...]:
-        """Caps for the messages from `start` on that remove the first of these excesses that can be removed.
-
-        Images are removed only if no excess can be removed without. Empty if none can. With `or_all`, all that can go
-        goes then: a summary may be shorter than its reserved size, so that may be enough.
-        """
-        wanted = list(excesses)
-        for of_images in (False, True):
-            most = [self.spare_tokens(start, of_images=of_images)] if or_all else []
-            shared = (self.share(excess, start, of_images=of_images) for excess in (*wanted, *most))
-            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
-                return caps
-        return ()
 
 
 def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:

@@ -70,6 +70,23 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdSummary:
+    """The summary that a cut before message `at` would need if the upstream's cache were cold at the next request.
+
+    reserved_tokens: reserved for the summary.
+    freed_tokens: what the cut would remove.
+    price: what the summary costs if it is written while the cache is warm.
+    saving: what it saves if the cache is cold then. Both are in the price of one uncached input token.
+    """
+
+    at: int
+    reserved_tokens: int
+    freed_tokens: int
+    price: float
+    saving: float
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """The fold's state. All indexes are into the messages folded.
 
@@ -88,6 +105,8 @@ class Window:
     is_high: high water was reached at one of the messages so far.
     is_long: the mark was reached from which on a cold cache is used for a cut. It does not count for
         equality, as nothing is forwarded differently because of it.
+    cold_summary: the summary to write ahead in case that the cache will be cold; None for none. It does not count for
+        equality, for the same reason.
     removed_from: the first message of which the last cut or prune has removed something.
     """
 
@@ -101,6 +120,7 @@ class Window:
     memory_stop: int = 0
     is_high: bool = False
     is_long: bool = field(default=False, compare=False)
+    cold_summary: ColdSummary | None = field(default=None, compare=False)
     removed_from: int = 0
     opening: int = -1
     spared: tuple[tuple[int, int], ...] = ()
@@ -140,7 +160,7 @@ class Window:
             return None
         last = self.cuts[-1]
         before = replace(self, cuts=self.cuts[:-1], prune_stop=last.prune_stop, images=last.images)
-        return replace(before, memory_stop=last.memory_stop, next_cut=None, prefetch_tokens=0)
+        return replace(before, memory_stop=last.memory_stop, next_cut=None, prefetch_tokens=0, cold_summary=None)
 
     @property
     def without_images(self) -> Iterator[int]:

@@ -123,6 +123,11 @@ class Sums:
         self._systems.append(self._systems[-1] + self._keep_system(message, index))
         return tokens + memory_tokens
 
+    @property
+    def ends_with_answer(self) -> bool:
+        """Whether the last message is an answer of the model."""
+        return self._is_answer
+
     def shows_answer(self, message: Message) -> bool:
         """Whether the next message is an answer of the model, or shows that there was one before it."""
         if not message.is_written:

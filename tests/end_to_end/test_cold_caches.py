@@ -28,6 +28,7 @@ SILENT_AT = 20
 """Index of the first request after the silence. By then the session has passed the mark of cold cuts."""
 SILENCE_SECONDS = 412.0
 CHAT = "/v1/chat/completions"
+CODEX = "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM."
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
 Run = Callable[..., Any]
 
@@ -236,7 +237,13 @@ async def _give(proxy: Proxy) -> Proxy:
 
 @pytest.mark.parametrize(
     "setting",
-    ["store=memory", "upstream.cache_seconds=0", "upstream.cache_seconds=500", "upstream.cache_seconds=auto"],
+    [
+        "store=memory",
+        "upstream.cache=off",
+        "upstream.cache_seconds=0",
+        "upstream.cache_seconds=500",
+        "upstream.cache_seconds=auto",
+    ],
 )
 async def test_what_is_not_surely_cold_is_not_cut(setting, client, upstream, serve, clock, tmp_path) -> None:
     """Without a store, if it is off, if the cache lives longer, and at a server of one's own."""
@@ -291,6 +298,39 @@ async def test_each_dialect_is_cut_and_replays_it(dialect, client, upstream, ser
     moves = find_moves(take(upstream))
     assert SILENT_AT in moves
     assert max(moves) == SILENT_AT
+
+
+async def test_a_clients_own_compaction_is_not_cut(client, upstream, serve, clock, log, tmp_path) -> None:
+    """Its request is to read everything. The next request of the session after a silence is cut."""
+    async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3") as proxy:
+        for body in bodies()[:SILENT_AT]:
+            clock.now += 10
+            await ask(client, proxy, body)
+        clock.now += SILENCE_SECONDS
+        body = bodies()[SILENT_AT]
+        words = {"role": "user", "content": CODEX}
+        await ask(client, proxy, {**body, "messages": [*body["messages"], words]})
+        assert log.lines[-1].get("compaction") == "client"
+        assert not find_cold(log)
+        await ask(client, proxy, body)
+    assert len(find_cold(log)) == 1
+
+
+async def test_counting_tokens_replays_a_cold_cut_and_makes_none(client, upstream, serve, clock, log, tmp_path) -> None:
+    """It tells the size of what would be forwarded, and changes nothing of the session."""
+    path = "/v1/messages"
+    async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3") as proxy:
+        for body in bodies()[:SILENT_AT]:
+            clock.now += 10
+            await ask(client, proxy, to_messages(body), path)
+        clock.now += SILENCE_SECONDS
+        body = to_messages(bodies()[SILENT_AT])
+        lengths = []
+        for asked in (f"{path}/count_tokens", path, f"{path}/count_tokens"):
+            await ask(client, proxy, body, asked)
+            lengths.append(len(orjson.dumps(orjson.loads(upstream.chats[-1].body)["messages"])))
+            assert len(find_cold(log)) == (len(lengths) > 1)
+    assert lengths[1] == lengths[2] < lengths[0]
 
 
 async def open_store(stack: AsyncExitStack, kind: str, folder: Path) -> str:

@@ -8,10 +8,10 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAG
 from proxy.compaction.prefix_watch import Prefix
 from proxy.exchange.answering.cache_misses import Cause, find_cause
 from proxy.exchange.attempts.call import Call, Route, is_counted, is_text_only
+from proxy.exchange.attempts.cold_cache import find_lifetime
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
-from proxy.state.catalogue.lifetimes import find_lifetime_seconds
 from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
@@ -62,9 +62,10 @@ class SafeTap:
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap) -> Answered:
     """Count the answer's tokens: the upstream's own figures, else our estimate."""
     usage = tap.usage
-    known = Answered()
+    known = Answered(ends_turn=not tap.calls_tools)
     if usage is not None:
-        known = Answered(usage.prompt_tokens, usage.cached_tokens, written_tokens=usage.written_tokens)
+        read = usage.prompt_tokens, usage.cached_tokens
+        known = Answered(*read, written_tokens=usage.written_tokens, ends_turn=not tap.calls_tools)
     if usage is not None and usage.completion_tokens is not None:
         streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
         return replace(known, completion_tokens=usage.completion_tokens, streamed_tokens=streamed_tokens)
@@ -115,8 +116,7 @@ async def observe(services: Services, attempt: Attempt, answered: Answered, *, a
     kept = prefix.kept_share if prefix is not None and prefix.continues else None
     if chosen.planned.original.continues:  # the upstream holds messages that are not known here
         return Observed(kept)
-    base_url, model = call.route.upstream.base_url, call.route.target.model
-    return Observed(kept, find_cause(prefix, answered, partial(find_lifetime_seconds, base_url, model)))
+    return Observed(kept, find_cause(prefix, answered, partial(find_lifetime, services, call)))
 
 
 def _note_answer(services: Services, call: Call, attempt: Attempt, compacted: Compacted, answered: Answered) -> None:

@@ -1,12 +1,17 @@
-"""Remembers when a session was last answered, and learns from the answer how long the upstream's cache lives.
+"""Remembers when a session was last answered, learns how long the upstream's cache lives, and prepares for a cold one.
 
 Law: only sessions that a cold cache could matter for. The client has its answer already.
 """
 
-from proxy.exchange.attempts.cold_cache import find_previous, find_session
+from dataclasses import replace
+
+from proxy.exchange.attempts.choose_summary import choose_summariser, write_ahead
+from proxy.exchange.attempts.cold_cache import find_lifetime, find_previous, find_session
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered
 from proxy.exchange.services import Services
+from rules.summary.request import request_cold
+from rules.window.economics import pays_cold
 
 
 async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
@@ -24,3 +29,25 @@ async def remember(services: Services, attempt: Attempt, answered: Answered) -> 
     plan = planned.plan
     previous = plan.hashes[find_previous(plan.conversation.messages)]
     await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=plan.window.is_long)
+
+
+def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> None:
+    """Start to write the summary for a cut at a cold cache, if the session may be silent now and that pays.
+
+    The upstream's cache is warm, so the question reads the prompt from it. A request causes at most one summary.
+    """
+    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
+    if call is None or chosen is None or compacted is None or attempt.is_test or not answered.ends_turn:
+        return
+    plan = chosen.planned.plan
+    cold = plan.window.cold_summary
+    if cold is None or plan.is_put_off or chosen.later is not None:
+        return
+    if attempt.body is None or find_session(services, call, chosen.planned) is None:
+        return
+    lifetime_seconds = find_lifetime(services, call)
+    if lifetime_seconds is None or not pays_cold(cold, lifetime_seconds):
+        return
+    later = request_cold(plan.conversation.messages, plan.hashes, plan.window)
+    summariser = chosen.summariser or choose_summariser(services, call)
+    write_ahead(services, call, replace(chosen, later=later, summariser=summariser), compacted)

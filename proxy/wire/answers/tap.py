@@ -35,6 +35,10 @@ PIECE_BYTES = 128
 """Memory of a piece of text, in bytes, in addition to its characters. An estimate."""
 MAX_PIECE_CHARS = 16 * 1024
 """A longer piece is sampled in parts of this size. Chosen: small against MAX_HELD_BYTES."""
+_CALL = re.compile(rb'"tool_calls"\s*:\s*\[\s*[^\s\]]|"type"\s*:\s*"(?:tool_use|\w*_call)"')
+"""A tool call in any dialect; never a part of a text, for the same reason."""
+CALL_BYTES = 64
+"""The end of a chunk that is searched again with the next one. Chosen: longer than what `_CALL` matches."""
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 """Matches only a member, never part of a text, because quotes in a text are escaped."""
 
@@ -63,11 +67,14 @@ class Tap:
 
     first_at: seconds at which the first chunk with text arrived; 0.0 before.
     first_chars: characters of text in that chunk.
+    calls_tools: a tool call was seen so far. All of what was read is searched, also what is not sampled.
     """
 
     def __init__(self, read: ReadAnswer, *, is_stream: bool, asks_usage: bool = False) -> None:
         self.first_at = 0.0
         self.first_chars = 0
+        self.calls_tools = False
+        self._edge = b""  # the end of what was searched for tool calls
         self._usage: Usage | None = None
         self._last_at = 0.0
         self._unread: list[tuple[bytes, float]] = []
@@ -91,6 +98,7 @@ class Tap:
             elif self._unread_bytes > (MAX_SKIPPED_BYTES if self._asks_usage else MAX_UNREAD_BYTES):
                 self._catch_up(skips=self._asks_usage)
             return
+        self._seek_call(chunk)
         self._body_bytes += len(chunk)
         room_bytes = max(MAX_BODY_BYTES - len(self._body), 0)
         self._body += chunk[:room_bytes]
@@ -152,6 +160,7 @@ class Tap:
     def _read_chunk(self, chunk: bytes, arrived_at: float, *, skips: bool) -> None:
         """Read bytes of a stream, and note their time if there is text in them."""
         before = self._sample.chars
+        self._seek_call(chunk)
         self._read_events(self._skip(chunk) if skips else chunk)
         if self._sample.chars > before:
             self._last_at = arrived_at
@@ -191,6 +200,14 @@ class Tap:
         if hidden <= self._reasoning_chars:  # all of it was sent: a token rarely has less than one character
             return completion_tokens
         return None if self._reasoning_chars else completion_tokens - hidden
+
+    def _seek_call(self, chunk: bytes) -> None:
+        """Look for a tool call in the next bytes, until there is one."""
+        if not self.calls_tools:
+            seen = self._edge + chunk
+            has_hint = b"_call" in seen or b"tool_use" in seen  # a plain search is much faster
+            self.calls_tools = has_hint and _CALL.search(seen) is not None
+            self._edge = seen[-CALL_BYTES:]
 
     def _seek_usage(self, chunk: bytes, *, is_end: bool = False) -> None:
         """Find the usage in a response that is not kept whole; most upstreams write it after the text."""

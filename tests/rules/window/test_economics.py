@@ -1,15 +1,29 @@
 """Whether a cut pays."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.builders import assistant, system, user
 
+from rules.conversation import Message
 from rules.policy import Policy, Prices
 from rules.window.cut_candidates import Cuts
-from rules.window.economics import AHEAD_SHARE, FIRST_SHARE, NOTE_SHARE, PATIENCE, Economics
+from rules.window.cut_decision import Fold
+from rules.window.economics import (
+    AHEAD_SHARE,
+    FIRST_SHARE,
+    NOTE_SHARE,
+    PATIENCE,
+    SILENCE_SECONDS,
+    SILENCE_SHARE,
+    Economics,
+    pays_cold,
+)
 from rules.window.room import Room
-from rules.window.state import Window
+from rules.window.state import ColdCut, ColdSummary, Window
 from rules.window.sums import Sums
 
 LIMIT = 10_000
@@ -24,13 +38,16 @@ POLICY = Policy(
 )
 
 
+MESSAGES = (system(), user("Mend the build."), *(assistant("word " * 100) for _ in range(40)))
+ROOM = Room.measure(MESSAGES, 0, LIMIT)
+
+
 def cut_in_two(policy: Policy) -> tuple[Cuts, Window, Window]:
     """A window of forty answers, and one with the first thirty cut."""
-    messages = (system(), user("Mend the build."), *(assistant("word " * 100) for _ in range(40)))
     sums = Sums(1)
-    for message in messages:
+    for message in MESSAGES:
         sums.add(message)
-    cuts = Cuts(Room.measure(messages, 0, LIMIT), policy, sums)
+    cuts = Cuts(ROOM, policy, sums)
     window = Window(task=1)
     return cuts, window, cuts.cut_at(window, 32)
 
@@ -108,7 +125,7 @@ def test_the_first_cut_waits_until_it_is_a_small_share_of_the_cost_of_the_sessio
         economics = begin(replace(POLICY, prices=prices), spent_tokens=spent_tokens)
         economics.wait(10**9)
         verdicts.append(economics.pays(cuts, window, chosen))
-        assert economics.is_dear(cuts, window, chosen) is not verdicts[-1]
+        assert economics.may_wait(cuts, window, chosen, ROOM) is not verdicts[-1]
         assert economics.pays(cuts, replace(window, prune_stop=3), chosen)
     assert verdicts == [False, True]
 
@@ -123,3 +140,72 @@ def test_a_request_reads_what_the_one_before_it_had() -> None:
         economics.send(int(0.85 * enough))
         verdicts.append(economics.pays_ahead(cuts, window, cut))
     assert verdicts == [False, False, True]
+
+
+CHAT = replace(POLICY, prices=Prices(1.0, 0.01, 0.5))
+"""Prices at which a chat as short as in these tests can bear a summary that it may not need."""
+
+
+def chat(turns: int, words: int = 60) -> list[Message]:
+    """A conversation without tools: nothing of it can be pruned."""
+    messages = [system(), user("Mend the build.")]
+    for number in range(turns):
+        messages += [assistant(f"answer {number} " * words), user(f"question {number}")]
+    return messages
+
+
+def fold_to(messages: list[Message], policy: Policy, cold: dict[int, ColdCut] | None = None) -> Window:
+    """The window of a request with these messages."""
+    return Fold(Room.measure(messages, 0, LIMIT), policy).extend(messages, cold=cold or {}).finish()
+
+
+def test_a_summary_pays_if_a_long_silence_is_likely_enough() -> None:
+    """What it saves is weighed with the probability of a silence, which falls with the cache's lifetime."""
+    dear = ColdSummary(9, 100, 1000, price=SILENCE_SHARE * 1000, saving=1000)
+    assert not pays_cold(dear, SILENCE_SECONDS)
+    cheap = replace(dear, price=SILENCE_SHARE * 1000 - 1)
+    assert pays_cold(cheap, SILENCE_SECONDS)
+    assert pays_cold(cheap, 60.0)
+    assert not pays_cold(cheap, SILENCE_SECONDS + 60)
+    assert pays_cold(replace(cheap, price=SILENCE_SHARE * 499), 4 * SILENCE_SECONDS)
+    assert not pays_cold(replace(cheap, price=SILENCE_SHARE * 501), 4 * SILENCE_SECONDS)
+
+
+@given(turns=st.integers(4, 40), words=st.integers(20, 90), more=st.integers(1, 4))
+def test_the_cold_cut_of_the_next_request_finds_the_summary(turns: int, words: int, more: int) -> None:
+    """It ends at the message at which the summary ended that the request before named, whatever the answer said."""
+    before = chat(turns, words)
+    named = fold_to(before, CHAT).cold_summary
+    after = [*before, assistant("A short answer."), user("word " * 10 * more)]
+    usual = fold_to(after, CHAT)
+    window = fold_to(after, CHAT, {len(after): ColdCut.CUT})
+    if named is not None and window.cuts != usual.cuts and usual.next_cut is None:
+        assert window.cuts[-1].at == named.at
+        assert window.cuts[-1].reserved_tokens == named.reserved_tokens
+
+
+def test_a_long_chat_names_one() -> None:
+    """One with dear summaries, or with prices at which the session cannot bear one, names none."""
+    named = [fold_to(chat(turns), CHAT).cold_summary for turns in range(4, 40, 3)]
+    assert any(named)
+    assert named[0] is None
+    for prices in (Prices(1.0, 0.01, 40.0), Prices(1.0, 1.0, 0.5)):
+        policy = replace(CHAT, prices=prices)
+        assert not any(fold_to(chat(turns), policy).cold_summary for turns in range(4, 40, 3))
+
+
+def test_all_that_is_written_ahead_costs_a_small_share() -> None:
+    """Each turn of a chat that is never silent may have a summary, yet only few are named, and they are borne."""
+    named = {cold for turns in range(4, 100, 6) if (cold := fold_to(chat(turns), CHAT).cold_summary)}
+    least_tokens = sum(message.tokens for message in chat(120))
+    requests = (sum(message.tokens for message in chat(turns)[-2:]) for turns in range(120))
+    spent = least_tokens + sum(requests) + 120 * LIMIT * CHAT.prices.cached_input
+    assert 1 <= len(named) <= 30
+    assert sum(cold.price for cold in named) <= spent * AHEAD_SHARE
+
+
+def test_a_step_forward_keeps_the_summary_that_is_named() -> None:
+    """Until another one would free much more, or a cut was made; so several turns ask for one summary."""
+    named = [fold_to(chat(turns), CHAT).cold_summary for turns in range(4, 44, 2)]
+    pairs = [(old, new) for old, new in pairwise(named) if old and new]
+    assert any(old == new for old, new in pairs)

@@ -45,7 +45,9 @@ async def test_the_upstreams_own_figures_count(make_stages: MakeStages) -> None:
     stages = await make_stages()
     counted = await count_answer(stages.services, arrive().tenant, stages.route(), listen(completion(**USAGE).body))
 
-    assert counted == Answered(prompt_tokens=11, cached_tokens=7, completion_tokens=3, streamed_tokens=3)
+    assert counted == Answered(
+        prompt_tokens=11, cached_tokens=7, completion_tokens=3, streamed_tokens=3, ends_turn=True
+    )
 
 
 async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -> None:
@@ -57,7 +59,8 @@ async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -
             stages.services, arrive().tenant, stages.route(model), listen(completion(NOTE).body)
         )
         written = tokens[model] = answered.completion_tokens
-        assert answered == replace(Answered(), completion_tokens=written, is_estimated=True, streamed_tokens=written)
+        figures = Answered(completion_tokens=written, is_estimated=True, streamed_tokens=written, ends_turn=True)
+        assert answered == figures
     compactor = await stages.services.compactors.get(stages.services.config.defaults, "gpt-5")
     assert tokens == {"gpt-5": compactor.count(NOTE), "qwen3-8b": round(1.12 * compactor.count(NOTE))}
 

@@ -271,3 +271,42 @@ def test_hardly_anything_is_read_of_a_stream_that_tells_its_usage() -> None:
     for chunk in events:
         broken.feed(chunk, 1.0)
     assert (broken.usage, broken.text_chars, len(read)) == (None, 4 * 140, 140)
+
+
+CALLS = (
+    b'{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}',
+    b'{"choices": [{"message": {"tool_calls": [ {"id": "c"}]}}]}',
+    b'{"content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"t"}]}',
+    b'{"type":"response.output_item.added","item":{"type":"function_call","name":"look"}}',
+    b'{"output":[{"type": "custom_tool_call"}]}',
+)
+NO_CALLS = (
+    b'{"choices":[{"message":{"content":"All good.","tool_calls":[]}}]}',
+    b'{"choices":[{"delta":{"content":"x","tool_calls":null}}]}',
+    b'{"choices":[{"message":{"content":"\\"tool_calls\\":[1] and \\"type\\":\\"tool_use\\""}}]}',
+    b'{"content":[{"type":"text","text":"tool_use"}],"stop_reason":"end_turn"}',
+    b'{"output":[{"type":"message"}],"tools":[{"type":"function","name":"function_call"}]}',
+)
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("size", [3, 10_000])
+@pytest.mark.parametrize("body", CALLS + NO_CALLS)
+def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, *, is_stream: bool) -> None:
+    """A text that quotes one is not taken for one, and neither is an empty list."""
+    sent = b"data: " + body + b"\n\n" if is_stream else body
+    tap = make_tap(is_stream=is_stream, asks_usage=True)
+    for at in range(0, len(sent), size):
+        tap.feed(sent[at : at + size])
+    tap.finish()
+    assert tap.calls_tools is (body in CALLS)
+
+
+def test_a_tool_call_is_seen_in_a_long_stream_that_is_only_sampled() -> None:
+    """It comes after much text, and before the usage."""
+    text = b"data: " + b'{"choices":[{"delta":{"content":"' + b"word " * 50 + b'"}}]}\n\n'
+    tap = make_tap(is_stream=True, asks_usage=True)
+    for chunk in [text] * 400 + [b"data: " + CALLS[0] + b"\n\n"] + [text] * 400:
+        tap.feed(chunk)
+    tap.finish()
+    assert tap.calls_tools
