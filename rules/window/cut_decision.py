@@ -217,11 +217,7 @@ class Fold:
         if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
-        # With spare tokens, a request over the room can be sent while the summary is being written.
-        may_wait = self._room.spare > 0 and not self._economics.pays_ahead(self._cuts, self.window, cut)
-        if cut.kind is CutKind.DIGEST or may_wait:
-            return window
-        return replace(window, prefetch_tokens=cut.reserved_tokens)
+        return window if cut.kind is CutKind.DIGEST else replace(window, prefetch_tokens=cut.reserved_tokens)
 
     def _fix_cut(self, growth_tokens: int, *, spares: bool = False) -> Window:
         """The window with a next cut: the one fixed earlier, else one that leaves low water after this growth."""
@@ -237,7 +233,7 @@ class Fold:
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees.
 
-        At a soft limit, cut if that frees enough. A session that still fits the window is not over the room yet.
+        At a soft limit, cut if that frees enough.
         """
         over = self._forwarded > self._cuts.room_tokens
         chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_soft)
@@ -245,7 +241,7 @@ class Fold:
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
                 self._apply(chosen)
-        elif not self._economics.may_wait(self._cuts, self.window, chosen, self._room):
+        else:
             self._cut_over(chosen, size)
 
     def _cut_over(self, chosen: Window | None, size: int) -> None:

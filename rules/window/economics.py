@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, Prices
 from rules.window.cut_candidates import Cuts
-from rules.window.room import Room
 from rules.window.state import ColdCut, ColdSummary, Cut, CutKind, Window
 
 PATIENCE = 0.25
@@ -18,19 +17,16 @@ hindsight. Fitted by bench.sessions.run: of 0, 0.1, 0.2, 0.25, 0.33 and 0.4, the
 of all recorded sessions, at windows of 32k and 64k.
 """
 FIRST_SHARE = 0.06
-"""The first cut may cost at most this share of what the session has cost so far, while the session fits the window.
-So a session that ends right after it costs at most about that much more than without trimtab.
+"""Below the room, the first cut may cost at most this share of what the session has cost so far. So a session that ends
+right after it costs at most about that much more than without trimtab.
 
-Source: fitted on 105 recorded sessions with the fold and an estimate of the calls (the rules of bench.sessions.ledger,
-notes of 700 tokens), for ten price lists with reads of 0.02 to 0.5 and writes of 1 to 2. The worst session that fits
-its window cost 1.147 of doing nothing at 32k and 1.143 at 64k without this bound. With 0.03, none cost more than 1.02,
-but the sessions larger than the window cost 0.369 and 0.432 at prices 0.1/1.25/5; with 0.06, 0.364 and 0.403, and the
-worst cost 1.023; without the bound, 0.332 and 0.356.
+Source: fitted on 105 recorded sessions with the fold and an estimate of the calls, for ten price lists with reads of
+0.02 to 0.5 and writes of 1 to 2. At prices 0.1/1.25/5, sessions larger than the window cost 0.354 at 32k and 0.384 at
+64k; with 0.03, 0.358 and 0.416; without the bound, 0.331 and 0.356. Without it, the worst session that fits its window
+cost 1.147 and 1.143 of doing nothing; with it, 1.023 and 1.112.
 """
 AHEAD_SHARE = 0.02
-"""The first summary is written ahead if it costs at most this share of what the session has cost so far. It is always
-written ahead if a request over the room would have to wait for it. All summaries together that are written for a cold
-cache cost at most this share, too.
+"""All summaries together that are written for a cold cache cost at most this share of what the session has cost so far.
 
 Chosen: by issue 21, a session that fits its window may cost at most 2 % more than without trimtab. Such a session may
 never need the summary. The same share bounds a summary that is asked for at a cold cache: with 6 %, sessions that fit
@@ -80,19 +76,6 @@ class Economics:
         """Whether to change from `window` to `chosen`: waiting has cost enough, and the session can bear the price."""
         price = self._price(cuts, window, chosen)
         return self._waited >= price * PATIENCE and self._bears(window, price, FIRST_SHARE)
-
-    def may_wait(self, cuts: Cuts, window: Window, chosen: Window | None, room: Room) -> bool:
-        """Whether a change that the session cannot bear is put off: the request may still fit, its head is rounded up.
-
-        At most the room's spare tokens are needed for that.
-        """
-        if chosen is None or cuts.size(window) > cuts.room_tokens + min(room.spare, room.grain):
-            return False
-        return not self._bears(window, self._price(cuts, window, chosen), FIRST_SHARE)
-
-    def pays_ahead(self, cuts: Cuts, window: Window, cut: Cut) -> bool:
-        """Whether the summary of the next cut may be written before the cut is due."""
-        return self._bears(window, self._price_note(cuts, window, cut), AHEAD_SHARE)
 
     def bears_cold(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
         """Whether a cut at a cold cache pays although its summary must be written first.

@@ -44,11 +44,6 @@ class Room:
     late: "Room | None" = None
     soft: int | None = None
 
-    @property
-    def grain(self) -> int:
-        """The tokens to whose multiples the head's size is rounded up."""
-        return find_grain(self.limit)
-
     @classmethod
     def measure(
         cls,
@@ -129,10 +124,5 @@ def _cap_task(task: Message, head: int, limit: int) -> int | None:
 
 def leave_room(limit: int, head: int) -> int:
     """What a head leaves of the limit, the head rounded up."""
-    grain = find_grain(limit)
+    grain = max(limit // HEAD_STEPS, 1)
     return limit - -(-head // grain) * grain
-
-
-def find_grain(limit: int) -> int:
-    """The tokens to whose multiples the size of a head is rounded up."""
-    return max(limit // HEAD_STEPS, 1)

@@ -177,34 +177,6 @@ def test_only_near_the_limit_a_cut_is_announced(tokens: tuple[int, int], prices:
     assert len([cut for cut in states[-1].cuts if cut.kind is CutKind.SUMMARISE]) >= 2
 
 
-@pytest.mark.parametrize("spare", [0, ROOM // 8])
-def test_the_first_summary_is_not_asked_for_ahead_if_no_request_must_wait_for_it(spare: int) -> None:
-    """It costs more than a small share of this short session. With spare tokens, a request over the room still fits."""
-    messages = (user("task"), *chat(60, 30))
-    folded, announced = Fold(replace(measure(messages, DEAR, limit=LIMIT), spare=spare), DEAR), []
-    for message in messages:
-        folded.add(message)
-        if not folded.window.cuts:
-            announced.append(folded.window.prefetch_tokens)
-    assert bool(max(announced)) is (spare == 0)
-
-
-@pytest.mark.parametrize("spare", [0, LIMIT // HEAD_STEPS // 2, LIMIT])
-def test_a_first_cut_that_is_dear_waits_while_the_head_that_was_rounded_up_may_leave_room(spare: int) -> None:
-    """It waits for at most the spare tokens, and never for more than the rounding of the head. Later cuts do not."""
-    messages = (user("task"), *chat(200, 10))
-    folded, most = Fold(replace(measure(messages, DEAR, limit=LIMIT), spare=spare), DEAR), [0]
-    for message in messages:
-        folded.add(message)
-        if len(folded.window.cuts) == len(most):
-            most.append(0)
-        most[-1] = max(most[-1], folded._forwarded)
-    waited = min(spare, LIMIT // HEAD_STEPS)
-    assert ROOM + waited - 2 * messages[1].tokens < most[0] <= ROOM + waited
-    assert len(most) > 2
-    assert max(most[1:]) <= ROOM
-
-
 def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:
     """The cut's size is the sum of the reserve, the frame, kept user messages, and system messages in between."""
     messages = [user("task"), *chat(2, 50), system(fill("note", 30)), *chat(30, 50)]
