@@ -46,3 +46,16 @@ class Tasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_error(error)
+
+
+async def see_through(work: Coroutine[Any, Any, T]) -> T:
+    """Run work to its end although the caller is cancelled meanwhile; the cancellation is raised after it.
+
+    The caller owns the task: it waits for it in any case. A second cancellation ends the work.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

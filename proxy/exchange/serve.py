@@ -31,6 +31,7 @@ from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import add_to_lists
 from proxy.http.relay import relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody
+from proxy.tasks import see_through
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
@@ -176,7 +177,18 @@ async def _finish(
         with fail_open(services.recorder, request_id, "write_ahead"):
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, call, chosen, compacted)
-    response = await _relay(services, journey, route, codec, answer)
+    response, tap = await _relay(services, journey, codec, answer)
+    # A client may close its connection as soon as it has the answer, and that cancels this request.
+    await see_through(_learn(services, journey, route, tap, is_answered=is_answered))
+    return response
+
+
+async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTap | None, *, is_answered: bool) -> None:
+    """Count what the model wrote, and note what the answer has cost and shows. The client has its answer already."""
+    attempt, request_id = journey.attempt, journey.arrival.request_id
+    if tap is not None and tap.tap is not None:
+        with fail_open(services.recorder, request_id, "count"):
+            journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap)
     if is_answered and not journey.is_count:
         with fail_open(services.recorder, request_id, "observe"):
             age_seconds = time.monotonic() - journey.sent_at
@@ -186,19 +198,18 @@ async def _finish(
         with fail_open(services.recorder, request_id, "bill"):
             kept = journey.observed.prefix_kept
             journey.bill = await draw_bill(services, route, attempt, journey.answered, kept)
-    return response
 
 
 async def _relay(
-    services: Services, journey: Journey, route: Route, codec: Codec, answer: aiohttp.ClientResponse
-) -> web.StreamResponse:
-    """Pass the answer on, and count what the model wrote."""
+    services: Services, journey: Journey, codec: Codec, answer: aiohttp.ClientResponse
+) -> tuple[web.StreamResponse, SafeTap | None]:
+    """Pass the answer on; also return what has read along."""
     reply, opening = journey.reply, journey.opening or Opening(answer.status)
     held, overflow = opening.held, opening.overflow
     if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
         held = codec.write_error(_describe(overflow), as_event=False)
         if reply.response is None:
-            return await replace_answer(reply, answer, journey.write_headers(), held)
+            return await replace_answer(reply, answer, journey.write_headers(), held), None
     is_stream = answer.content_type == "text/event-stream"
     request_id, tap = journey.arrival.request_id, None
     if answer.status == 200 and not journey.is_count:
@@ -206,10 +217,7 @@ async def _relay(
         tap = SafeTap(read_along, services.recorder, request_id)
     added = () if reply.response is not None else journey.write_headers()
     response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
-    if tap is not None and tap.tap is not None:
-        with fail_open(services.recorder, request_id, "count"):
-            journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap)
-    return response
+    return response, tap
 
 
 def _describe(overflow: Overflow) -> ErrorText:

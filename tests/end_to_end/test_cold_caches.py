@@ -310,7 +310,7 @@ async def test_a_clients_own_compaction_is_not_cut(client, upstream, serve, cloc
         body = bodies()[SILENT_AT]
         words = {"role": "user", "content": CODEX}
         await ask(client, proxy, {**body, "messages": [*body["messages"], words]})
-        await settle(proxy)
+        await proxy.services.lifecycle.idle.wait()
         assert log.lines[-1].get("compaction") == "client"
         assert not find_cold(log)
         await ask(client, proxy, body)
@@ -329,7 +329,7 @@ async def test_counting_tokens_replays_a_cold_cut_and_makes_none(client, upstrea
         lengths = []
         for asked in (f"{path}/count_tokens", path, f"{path}/count_tokens"):
             await ask(client, proxy, body, asked)
-            await settle(proxy)
+            await proxy.services.lifecycle.idle.wait()  # the log line is written then
             lengths.append(len(orjson.dumps(orjson.loads(upstream.chats[-1].body)["messages"])))
             assert len(find_cold(log)) == (len(lengths) > 1)
     assert lengths[1] == lengths[2] < lengths[0]

@@ -4,6 +4,7 @@ The upstream keeps books in its own way: from the bytes that it gets, with a cac
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,9 +25,12 @@ from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, run_upstream, write_note
+from yarl import URL
 
 from proxy.cli.store.figures import Statistics, read_statistics
 from proxy.config.load import load_config
+from proxy.exchange import serve
+from proxy.exchange.answering.observe import observe
 from proxy.server.app import Proxy, run_proxy
 
 BLOCK, MINIMUM, DAY = 128, 1024, 86400
@@ -175,6 +179,7 @@ async def ask_day(client: Any, proxies: list[Proxy], dialect: Dialect, clock: Cl
         proxy = proxies[index % len(proxies)]
         response, _ = await post(client, f"{proxy.url}{dialect.path}", body)
         assert response.status == 200
+        await proxy.services.lifecycle.idle.wait()  # the cost is booked then
         await settle(proxy)
         clock.seconds += 60
 
@@ -327,3 +332,32 @@ async def test_what_is_refused_broken_or_only_counted_costs_nothing(client, star
     page = proxy.services.recorder.metrics.render().decode()
     assert "trimtab_cost_usd_total{" not in page
     assert not proxy.services.recorder.till.books._rows
+
+
+async def test_a_client_that_leaves_with_its_answer_has_paid_for_it(client, start_proxy, monkeypatch) -> None:
+    """Many close the connection as soon as they have read the last byte, while trimtab still works out the cost."""
+    proxy = await start_proxy(*SETTINGS)
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def hold(*values: Any, **more: Any) -> Any:
+        begun.set()
+        await release.wait()
+        return await observe(*values, **more)
+
+    monkeypatch.setattr(serve, "observe", hold)
+    address = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {address.host}\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    length = re.search(rb"content-length: (\d+)", (await reader.readuntil(b"\r\n\r\n")).lower())
+    assert length is not None
+    await reader.readexactly(int(length[1]))
+    await begun.wait()
+    writer.transport.abort()
+    for _ in range(100):  # until the proxy has noticed
+        await asyncio.sleep(0)
+    release.set()
+    await proxy.services.lifecycle.idle.wait()
+    page = proxy.services.recorder.metrics.render().decode()
+    assert 'trimtab_cost_without_usd_total{model="m"}' in page

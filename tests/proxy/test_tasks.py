@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import proxy
-from proxy.tasks import Tasks
+from proxy.tasks import Tasks, see_through
 
 
 @pytest.fixture
@@ -92,3 +92,35 @@ def _makes_tasks(source: str) -> bool:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
     )
+
+
+async def test_work_that_is_seen_through_ends_although_its_caller_is_cancelled() -> None:
+    """The cancellation comes after it. A second one ends the work."""
+    begun, release = asyncio.Event(), asyncio.Event()
+    done: list[str] = []
+
+    async def work() -> None:
+        begun.set()
+        await release.wait()
+        done.append("work")
+
+    caller = asyncio.ensure_future(see_through(work()))
+    await begun.wait()
+    caller.cancel()
+    await asyncio.sleep(0)
+    assert not caller.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert done == ["work"]
+
+    release.clear()
+    begun.clear()
+    caller = asyncio.ensure_future(see_through(work()))
+    await begun.wait()
+    for _ in range(2):
+        caller.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert done == ["work"]

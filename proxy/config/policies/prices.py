@@ -3,12 +3,12 @@
 Law: a mapping is taken as a whole. A key that it does not set has its default, whatever is configured elsewhere.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from proxy.config.policies.tools import Section
-from proxy.config.values import refused
+from proxy.config.values import refused, require
 from proxy.config.words import Wanted
 
 
@@ -27,9 +27,17 @@ class PricesConfig(Section):
     output: float = Field(4.0, ge=0, description="Price of a completion token.")
     unit: Literal["ratio", "usd"] = Field(
         "ratio",
+        examples=["ratio"],
         description="The unit of these prices. ratio: any, because only the ratios between them count. usd: US dollars "
-        "for a million tokens, so that costs can also be shown in dollars.",
+        "for a million tokens, so that costs can also be shown in dollars; then set input, cached_input and output.",
     )
+
+    @model_validator(mode="after")
+    def _check_dollars(self) -> Self:
+        missing = [name for name in ("input", "cached_input", "output") if name not in self.model_fields_set]
+        # The defaults are ratios. As dollars they would be wrong without anyone noticing.
+        require(self.unit == "ratio" or not missing, f"needs {' and '.join(missing)} too, since unit is usd")
+        return self
 
 
 def _check_prices(prices: object) -> object:

@@ -80,7 +80,7 @@ class UpstreamConfig(Section):
         examples=[3600],
         description="How long in seconds the server keeps a prompt in its prompt cache after it was last read. A "
         "session that was silent for longer is compacted earlier, because that then breaks no cache. auto: by the "
-        "server's host and model, and never for a server of your own. 0: no such compaction.",
+        "server's host and model, and never for a server that is not known. 0, or cache: off: no such compaction.",
     )
     connect_timeout_seconds: float = Field(
         10.0, gt=0, description="The longest time in seconds to open a connection to the server."

@@ -8,8 +8,9 @@ server that keeps prompts as long as it has memory.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from proxy.compaction.compactor import Planned
 from proxy.config.schema import UpstreamConfig
@@ -18,8 +19,9 @@ from proxy.exchange.attempts.choose_summary import choose_summariser, make_task,
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply
 from proxy.state.models.records import ModelName
-from proxy.state.summaries.cold_cuts import Session
+from proxy.state.summaries.cold_cuts import ColdCuts, Session
 from rules.conversation import Decision, Message, Role, count_leading
+from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import find_cold
 from rules.window.state import ColdCut
 
@@ -28,8 +30,13 @@ COLD_CACHE = "cold_cache"
 ANCHOR_MESSAGES = 8
 """A session is recognised by this many messages after its leading ones. Chosen: by then two sessions of one client
 differ, and a shorter transcript has too few steps for a summary (`summary_min_steps`)."""
-_RETENTION = re.compile(rb'"(?:prompt_cache_retention|ttl)"\s*+:\s*+"(\w{1,16})"')
+_RETENTION = re.compile(
+    rb'"(?:prompt_cache_retention"|(?:cache_control|prompt_cache_options)"\s*+:\s*+\{[^{}]{0,99}?"ttl")\s*+:\s*+"(\w{1,16})"'
+)
 """Matches the members by which a request says how long it is cached, never a text, whose quotes are escaped."""
+
+MAX_ANSWERS = 32
+"""Answers between two requests of a session that are looked at. Chosen: more than agents make in one turn elsewhere."""
 
 PlanAgain = Callable[[Call], Awaitable[tuple[Planned, int]]]
 
@@ -76,19 +83,40 @@ async def heed_cold_cache(
         planned, _ = await plan_again(call)
     if call.request.codec.is_count:
         return call, planned
-    call = _note_silence(call, cold_cuts.clock(), await cold_cuts.find_time(session, previous))
+    answered_at = await cold_cuts.find_time(session, previous)
+    if answered_at is None:
+        answered_at = recall_earlier(cold_cuts, session, plan)
+    call = _note_silence(call, cold_cuts.clock(), answered_at)
     if not _is_cold(services, call):
         return call, planned
     return await _cut(services, call, planned, session, plan_again, reply)
 
 
 def find_previous(messages: Sequence[Message]) -> int:
-    """The number of messages of the request before this one: those before the model's last answer."""
+    """The number of messages of the request before this one, if that ended before the last answer of the model."""
+    return next(_find_stops(messages))
+
+
+def recall_earlier(cold_cuts: ColdCuts, session: Session, plan: Plan) -> float | None:
+    """When this process answered the newest request of the session that it knows; None if it knows none.
+
+    For transcripts with answers that were not asked for here: another model has answered in between, or the client
+    has written them.
+    """
+    stops = islice(_find_stops(plan.conversation.messages), MAX_ANSWERS)
+    times = (cold_cuts.recall_time(session, plan.hashes[stop]) for stop in stops)
+    return next((at for at in times if at is not None), None)
+
+
+def _find_stops(messages: Sequence[Message]) -> Iterator[int]:
+    """Where requests may have ended, the newest first: before each answer, and at the beginning."""
     at = len(messages)
-    for is_answer in (False, True):
-        while at and (messages[at - 1].role is Role.ASSISTANT) is is_answer:
-            at -= 1
-    return at
+    while at:
+        for is_answer in (False, True):
+            while at and (messages[at - 1].role is Role.ASSISTANT) is is_answer:
+                at -= 1
+        yield at
+    yield 0
 
 
 def find_lifetime(services: Services, call: Call) -> float | None:

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 from proxy.lru import BytesLRU
 from proxy.state.catalogue.providers import MAX_NAME_CHARS, is_local
 
-USUAL_SECONDS = 300.0
-"""For hosts that are not in the table. Source: the shortest time in it."""
 HOUR_SECONDS = 3600.0  # source: the definition
 DAY_SECONDS = 86_400.0  # source: the definition
 _WANTED = {"24h": DAY_SECONDS, "1h": HOUR_SECONDS, "30m": 1800.0, "5m": 300.0}
@@ -34,7 +32,8 @@ class _Row:
     seconds: float
 
 
-_GPT_30_MINUTES = r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)"
+_GPT_30_MINUTES = r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|[12]\d)(?!\d)"
+# Not 35: Azure's deployments of GPT-3.5 are called gpt-35-turbo.
 _GPT_24_HOURS = r"gpt-5\.5"
 _ROWS = (
     # https://developers.openai.com/api/docs/guides/prompt-caching: 5 to 10 minutes in memory; at least 30 minutes from
@@ -46,9 +45,16 @@ _ROWS = (
     _Row("openai.azure.com", _GPT_30_MINUTES, 1800.0),
     _Row("openai.azure.com", _GPT_24_HOURS, DAY_SECONDS),
     _Row("openai.azure.com", "", 300.0),
+    # The same deployments under Azure's other names; Claude's time there is Anthropic's.
+    *(
+        _Row(host, model, seconds)
+        for host in ("services.ai.azure.com", "cognitiveservices.azure.com")
+        for model, seconds in ((_GPT_30_MINUTES, 1800.0), (_GPT_24_HOURS, DAY_SECONDS), ("gpt|^o\\d|claude", 300.0))
+    ),
     # https://platform.claude.com/docs/en/build-with-claude/prompt-caching: 5 minutes, an hour with `ttl`. Bedrock and
     # Vertex AI: the same.
-    _Row("api.anthropic.com", "", 300.0),
+    _Row("anthropic.com", "", 300.0),
+    _Row("claude.com", "", 300.0),
     _Row("amazonaws.com", "", 300.0),
     # https://api-docs.deepseek.com/guides/kv_cache: on disk; unused entries go after hours to days. Chosen: the first.
     _Row("api.deepseek.com", "", 2 * HOUR_SECONDS),
@@ -66,14 +72,19 @@ _ROWS = (
     _Row("openrouter.ai", "deepseek/", 2 * HOUR_SECONDS),
     _Row("openrouter.ai", "(?:google|x-ai)/", HOUR_SECONDS),
     _Row("openrouter.ai", "", 300.0),
+    # https://vercel.com/docs/ai-gateway: passed on to the maker of the model, as at OpenRouter.
+    _Row("ai-gateway.vercel.sh", rf"openai/{_GPT_30_MINUTES}", 1800.0),
+    _Row("ai-gateway.vercel.sh", "(?:anthropic|openai)/", 300.0),
 )
 """The first row that fits counts. If no time is documented, the value is on the long side: a cut at a cache that is
 still warm costs more than one that is missed."""
-_SHORTEST_SECONDS = min(USUAL_SECONDS, *(row.seconds for row in _ROWS))
+_SHORTEST_SECONDS = min(row.seconds for row in _ROWS)
 
 
 def find_lifetime_seconds(base_url: str, model: str, wanted: Sequence[str] = ()) -> float | None:
-    """The seconds that a cached prompt lives without being read; None if only the server's memory limits it.
+    """The seconds that a cached prompt lives without being read; None if that is not known.
+
+    It is not known for hosts that are not in the table: a server of one's own keeps prompts as long as it has memory.
 
     wanted: what the request says about it, as `24h` (OpenAI's retention) or `1h` (Anthropic's ttl).
     """
@@ -81,8 +92,8 @@ def find_lifetime_seconds(base_url: str, model: str, wanted: Sequence[str] = ())
         return None
     host, name = urlsplit(base_url).hostname or "", model[:MAX_NAME_CHARS].lower()
     rows = (row for row in _ROWS if f".{host}".endswith(f".{row.host}") and re.search(row.model, name))
-    seconds = next((row.seconds for row in rows), USUAL_SECONDS)
-    return max(seconds, *(_WANTED.get(each, 0.0) for each in wanted), 0.0)
+    seconds = next((row.seconds for row in rows), None)
+    return None if seconds is None else max(seconds, *(_WANTED.get(each, 0.0) for each in wanted), 0.0)
 
 
 class Lifetimes:

@@ -152,20 +152,22 @@ def _find_at(providers: "Sequence[Provider]", model: str, *, is_in_dollars: bool
 
 
 @cache
-def _find_today() -> datetime:
-    """Midnight (UTC) of the day of the first look-up. It stays, so that no price changes while the process lives."""
-    return datetime.combine(datetime.now(UTC).date(), time(), UTC)
+def _find_noon() -> datetime:
+    """Noon (UTC) of the day of the first look-up. It stays, so that no price changes while the process lives."""
+    return datetime.combine(datetime.now(UTC).date(), time(12), UTC)
 
 
 def _find_prices(model: "ModelInfo") -> "ModelPrice | None":
-    """The prices in force today. Prices for some hours of the day do not count: they would change every few hours."""
-    from genai_prices.types import ModelPrice, TimeOfDateConstraint  # noqa: PLC0415 - slow; the catalogue is loaded
+    """The prices in force at noon (UTC) today. They count for all hours of the day: else cuts would move with the hour.
+
+    Of the two prices that DeepSeek has in a day, the one at noon is that of most hours.
+    """
+    from genai_prices.types import ModelPrice  # noqa: PLC0415 - slow; the catalogue is loaded
 
     if isinstance(model.prices, ModelPrice):
         return model.prices
-    lasting = [one for one in model.prices if not isinstance(one.constraint, TimeOfDateConstraint)]
-    active = [one for one in lasting if one.constraint is None or one.constraint.active(_find_today())]
-    return next((one.prices for one in (*active[::-1], *lasting)), None)
+    active = [one for one in model.prices if one.constraint is None or one.constraint.active(_find_noon())]
+    return next((one.prices for one in (*active[::-1], *model.prices)), None)
 
 
 def _read_tiers(prices: "ModelPrice | None") -> tuple[PriceTier, ...]:

@@ -14,9 +14,9 @@ from proxy.state.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
 from proxy.wire.content.cache_help import Addition
 from proxy.wire.routing.endpoints import MESSAGES
 
-_CACHING = r"(?:ft:)?(?:chatgpt-4o|codex|gpt-4o|gpt-4\.1|gpt-(?:[5-9]|\d\d)|o\d)(?![a-z\d])"
+_CACHING = r"(?:ft:)?(?:chatgpt-4o|codex|gpt-4o|gpt-4\.1|gpt-(?:[5-9]|[12]\d)|o\d)(?![a-z\d])"
 """OpenAI's models with a prompt cache: GPT-4o and newer. Source: OpenAI's guide to prompt caching."""
-_MARKING = r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)(?!\d)"
+_MARKING = r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|[12]\d)(?!\d)"
 """OpenAI's models with breakpoints: GPT-5.6 and newer. Source: the same."""
 _AZURE = ("openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com")
 _OPEN = ("chat", "responses")

@@ -4,6 +4,7 @@ Law: no provider puts what is added into the prompt. What the client sets itself
 A request has never more than four markers.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -39,6 +40,8 @@ MIN_TOKENS = 512
 NEWEST_MESSAGES = 20
 """The marker for the end of the transcript is put on one of its newest messages. Source: Anthropic's page on prompt
 caching: the API looks back 20 blocks for what it has cached, so an older place finds no more."""
+_TOOL_CONTROL = re.compile(rb'"cache_control"\s*+:\s*+\{\s*+"(?:type"\s*+:\s*+"ephemeral"|ttl")')
+"""Matches a marker of the client in its tools. A property of a tool may have the same name."""
 _NEEDLES = tuple(b'"%b"' % name.encode() for name in CACHE_MARKERS)
 
 
@@ -77,7 +80,8 @@ class Client(NamedTuple):
     def controls(self) -> bool:
         """Whether it uses `cache_control` anywhere."""
         needle = b'"cache_control"'
-        is_outside = "cache_control" in self.outside or needle in bytes(self.outside.get("tools", b""))
+        tools = bytes(self.outside.get("tools", b""))
+        is_outside = "cache_control" in self.outside or _TOOL_CONTROL.search(tools) is not None
         return is_outside or any(needle in raw for raw in self.marked.values())
 
     def count_breakpoints(self, origins: Iterable[Origin | None], own: Message) -> int:

@@ -28,12 +28,19 @@ def test_a_mapping_has_the_defaults_for_its_other_keys() -> None:
     assert _load("prices: {}").prices == PricesConfig()
 
 
+def test_dollars_are_told_in_full() -> None:
+    """A default would be a wrong price, not a wrong ratio."""
+    (problem,) = find_problems("prices: {unit: usd, input: 2}")
+    assert "needs cached_input and output too, since unit is usd" in problem
+
+
 def test_single_keys_are_set_by_settings_and_variables() -> None:
     """As in every section; the whole may be set as well."""
     assert _load("", "prices.input=3", TRIMTAB_PRICES__OUTPUT="9").prices == PricesConfig(input=3, output=9)
     assert _load("prices: {input: 3}", TRIMTAB_PRICES__OUTPUT="9").prices == PricesConfig(input=3, output=9)
     assert _load("prices: {input: 3}", TRIMTAB_PRICES="auto").prices == "auto"
-    assert _load("", "prices={unit: usd}").prices == PricesConfig(unit="usd")
+    dollars = PricesConfig(unit="usd", input=2, cached_input=1, output=8)
+    assert _load("", "prices={unit: usd, input: 2, cached_input: 1, output: 8}").prices == dollars
     variable = {"TRIMTAB_UPSTREAM__PRICES__INPUT": "5"}
     assert load_config(environment=variable).upstream.prices == PricesConfig(input=5)
 

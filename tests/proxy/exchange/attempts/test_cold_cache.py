@@ -8,7 +8,7 @@ from support.builders import assistant, transcripts
 from support.client import SMALL
 from support.journeys import MakeStages, read_session
 
-from proxy.exchange.attempts.cold_cache import find_lifetime, find_previous, find_session, uses_cache
+from proxy.exchange.attempts.cold_cache import find_lifetime, find_previous, find_session, recall_earlier, uses_cache
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.cold_cuts import ColdCuts
 from rules.conversation import Role
@@ -22,6 +22,24 @@ def test_the_previous_request_ends_where_the_last_answer_begins(messages) -> Non
     if any(message.role is Role.ASSISTANT for message in messages):
         assert messages[at].role is Role.ASSISTANT
     assert find_previous((*messages, assistant("Done."))) >= at
+
+
+async def test_an_earlier_request_is_found_if_the_last_answer_was_not_asked_for_here(make_stages: MakeStages) -> None:
+    """Another model may have answered in between. The newest request that this process knows counts."""
+    stages = await make_stages(*SMALL)
+    request = read_session(20)
+    call = await stages.prepare(request)
+    planned = call.compactor.plan(request, call.view.policy)
+    store = MemoryStore(ttl_seconds=1.0)
+    store.name = "sqlite"
+    cold_cuts = ColdCuts(store, clock=lambda: 100.0)
+    session = find_session(replace(stages.services, cold_cuts=cold_cuts), call, planned)
+    assert session is not None
+    hashes, messages = planned.plan.hashes, planned.plan.conversation.messages
+    assert recall_earlier(cold_cuts, session, planned.plan) is None
+    earlier = find_previous(messages[: find_previous(messages)])
+    await cold_cuts.note_time(session, hashes[earlier], hashes[0], shares=False)
+    assert recall_earlier(cold_cuts, session, planned.plan) == 100.0
 
 
 @pytest.mark.parametrize(("setting", "counts"), [("defaults.mode=enforce", True), ("defaults.mode=observe", False)])

@@ -31,8 +31,12 @@ def test_a_server_of_ones_own_keeps_prompts_while_it_has_memory() -> None:
         ("https://openrouter.ai/api/v1", "openai/gpt-5.6", (), 1800),
         ("https://openrouter.ai/api/v1", "anthropic/claude-sonnet-5.5", (), 300),
         ("https://openrouter.ai/api/v1", "deepseek/deepseek-v4", (), 2 * HOUR_SECONDS),
-        ("https://api.openai.com.evil.example/v1", "gpt-5.6", (), 300),
-        ("https://models.example.com/v1", "m", ("forever",), 300),
+        (OPENAI, "gpt-35-turbo", ("forever",), 300),
+        ("https://mine.cognitiveservices.azure.com/openai/v1", "gpt-5.6", (), 1800),
+        ("https://mine.services.ai.azure.com/anthropic", "claude-opus-4-8", (), 300),
+        ("https://ai-gateway.vercel.sh/v1", "openai/gpt-5.6", (), 1800),
+        ("https://api.openai.com.evil.example/v1", "gpt-5.6", (), None),
+        ("https://models.example.com/v1", "m", ("1h",), None),
     ],
 )
 def test_the_host_the_model_and_the_request_decide(base_url, model, wanted, seconds) -> None:

@@ -64,7 +64,9 @@ def test_configured_prices_come_first() -> None:
 
 def test_configured_dollars_are_dollars() -> None:
     """Writing into the cache has a price of its own if it is set."""
-    config = load_config("prices: {input: 2, cache_write: 2.5, unit: usd}", environment={})
+    config = load_config(
+        "prices: {input: 2, cached_input: 0.2, cache_write: 2.5, output: 8, unit: usd}", environment={}
+    )
     prices = find_price_list(config, config.policy_for("m"), "m")
     assert prices.is_in_dollars
     assert prices.to_ratios().cache_write == 1.25
@@ -179,16 +181,19 @@ def test_tiers_are_those_of_all_prices_together() -> None:
 
 
 def test_the_prices_of_today_count_at_every_hour() -> None:
-    """Of several that are in force the last one counts. Prices of some hours of the day never do."""
+    """Of several that are in force at noon (UTC) the last one counts."""
     dates = [date(2020, 1, 1), date(2021, 1, 1), date(2999, 1, 1)]
     prices = [
         ConditionalPrice(prices=_price(1)),
         *(ConditionalPrice(StartDateConstraint(at), prices=_price(2 + index)) for index, at in enumerate(dates)),
-        ConditionalPrice(TimeOfDateConstraint(time(0), time(23, 59, 59, 999_999)), prices=_price(9)),
+        ConditionalPrice(TimeOfDateConstraint(time(16, 30), time(0, 30)), prices=_price(9)),
     ]
     found = _model(prices)
     assert found is not None
     assert found.tiers[0].input == 3
+    busy = _model([prices[0], ConditionalPrice(TimeOfDateConstraint(time(0, 30), time(16, 30)), prices=_price(7))])
+    assert busy is not None
+    assert busy.tiers[0].input == 7
     later = _model([prices[3]])
     assert later is not None
     assert later.tiers[0].input == 4

@@ -39,6 +39,7 @@ NOTHING = (
     (OPENAI, "chat", "gpt-4-turbo"),
     (OPENAI, "chat", "gpt-4"),
     (OPENAI, "messages", "gpt-5.6"),
+    (OPENAI, "chat", "gpt-35-turbo"),
     (OPENAI, "chat", "gpt-4o" + "x" * 300),
     ("https://acme.openai.azure.com/openai/v1", "chat", "DeepSeek-V4"),
     ("https://acme.openai.azure.com/openai/v1", "chat", "my-deployment"),
