@@ -42,11 +42,15 @@ def print_table(statistics: Statistics, console: Console | None = None) -> None:
 def _write_row(sums: Sums) -> list[str]:
     counts = (sums.requests, sums.original_tokens, sums.sent_tokens, sums.cached_tokens, sums.completion_tokens)
     cost, without, saved = sums.cost_nanodollars, sums.without_nanodollars, sums.saved_nanodollars
+    lacks = sums.unpriced_requests + sums.unpriced_summaries
+    told = [f"{count:,}" for count in counts]
+    if lacks and lacks == sums.requests + sums.summaries:  # nothing is known of their cost, which is not nothing
+        return [*told, *["-"] * 4]
     shown = write_dollars(saved)
     share = f"{cost / without:.3f}" if without else "-"
     return [
-        *[f"{count:,}" for count in counts],
-        write_dollars(cost),
+        *told,
+        write_dollars(cost) + ("*" if lacks else ""),
         write_dollars(without),
         f"[red]{shown}[/red]" if saved < 0 else shown,
         share,
@@ -64,7 +68,7 @@ def _list_gaps(total: Sums) -> list[str]:
     lines = []
     if total.unpriced_requests or total.unpriced_summaries:
         lines.append(
-            f"{total.unpriced_requests:,} of {total.requests:,} requests and {total.unpriced_summaries:,} of"
+            f"* {total.unpriced_requests:,} of {total.requests:,} requests and {total.unpriced_summaries:,} of"
             f" {total.summaries:,} summaries have no known price in dollars and are not in the money; see prices in the"
             " configuration"
         )

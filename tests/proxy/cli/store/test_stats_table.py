@@ -41,6 +41,14 @@ def test_what_is_missing_is_said() -> None:
         assert told in text
 
 
+def test_what_has_no_price_is_not_free() -> None:
+    """A sum that lacks a part is marked; one of which nothing is known has no amount."""
+    assert "$3.00*" in _print(LOSS)
+    unknown = _print(Sums(requests=2, unpriced_requests=2, original_tokens=10))
+    row = next(line for line in unknown.splitlines() if "gpt-[4]*" in line)
+    assert "$" not in row
+
+
 @pytest.mark.parametrize(
     ("nanodollars", "text"),
     [(0, "$0.00"), (1_234_567_890_123, "$1,234.57"), (12_345_678, "$0.0123"), (-2 * 10**9, "-$2.00")],
