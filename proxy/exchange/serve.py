@@ -178,8 +178,7 @@ async def _finish(
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, call, chosen, compacted)
     response, tap = await _relay(services, journey, codec, answer)
-    # A client may close its connection as soon as it has the answer, and that cancels this request.
-    await see_through(_learn(services, journey, route, tap, is_answered=is_answered))
+    await _learn(services, journey, route, tap, is_answered=is_answered)
     return response
 
 
@@ -193,11 +192,15 @@ async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTa
         with fail_open(services.recorder, request_id, "observe"):
             age_seconds = time.monotonic() - journey.sent_at
             journey.observed = await observe(services, attempt, journey.answered, age_seconds=age_seconds)
-            await remember(services, attempt, journey.answered)
-            prepare_cold(services, attempt, journey.answered)
         with fail_open(services.recorder, request_id, "bill"):
             kept = journey.observed.prefix_kept
             journey.bill = await draw_bill(services, route, attempt, journey.answered, kept)
+        with fail_open(services.recorder, request_id, "observe"):
+            prepare_cold(services, attempt, journey.answered)
+            if services.cold_cuts.is_kept:
+                # A client may close its connection as soon as it has the answer, which cancels the request. This comes
+                # last, because it waits for the store.
+                await see_through(remember(services, attempt, journey.answered))
 
 
 async def _relay(

@@ -30,7 +30,6 @@ from yarl import URL
 from proxy.cli.store.figures import Statistics, read_statistics
 from proxy.config.load import load_config
 from proxy.exchange import serve
-from proxy.exchange.answering.observe import observe
 from proxy.server.app import Proxy, run_proxy
 
 BLOCK, MINIMUM, DAY = 128, 1024, 86400
@@ -334,17 +333,18 @@ async def test_what_is_refused_broken_or_only_counted_costs_nothing(client, star
     assert not proxy.services.recorder.till.books._rows
 
 
-async def test_a_client_that_leaves_with_its_answer_has_paid_for_it(client, start_proxy, monkeypatch) -> None:
-    """Many close the connection as soon as they have read the last byte, while trimtab still works out the cost."""
-    proxy = await start_proxy(*SETTINGS)
+async def test_a_client_that_leaves_with_its_answer_has_paid_for_it(start_proxy, monkeypatch, tmp_path) -> None:
+    """Many close the connection as soon as they have read the last byte, while trimtab still writes into the store."""
+    proxy = await start_proxy(*SETTINGS, f"store=sqlite:///{tmp_path}/a.sqlite3")
     begun, release = asyncio.Event(), asyncio.Event()
+    remembered: list[bool] = []
 
-    async def hold(*values: Any, **more: Any) -> Any:
+    async def hold(*_values: Any) -> None:
         begun.set()
         await release.wait()
-        return await observe(*values, **more)
+        remembered.append(True)
 
-    monkeypatch.setattr(serve, "observe", hold)
+    monkeypatch.setattr(serve, "remember", hold)
     address = URL(proxy.url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
@@ -361,3 +361,4 @@ async def test_a_client_that_leaves_with_its_answer_has_paid_for_it(client, star
     await proxy.services.lifecycle.idle.wait()
     page = proxy.services.recorder.metrics.render().decode()
     assert 'trimtab_cost_without_usd_total{model="m"}' in page
+    assert remembered

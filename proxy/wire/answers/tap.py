@@ -35,7 +35,7 @@ PIECE_BYTES = 128
 """Memory of a piece of text, in bytes, in addition to its characters. An estimate."""
 MAX_PIECE_CHARS = 16 * 1024
 """A longer piece is sampled in parts of this size. Chosen: small against MAX_HELD_BYTES."""
-_CALL = re.compile(rb'"tool_calls"\s*:\s*\[\s*[^\s\]]|"type"\s*:\s*"(?:tool_use|\w*_call)"')
+_CALL = re.compile(rb'"tool_calls"\s*:\s*\[\s*[^\s\]]|"type"\s*:\s*"\w*_(?:call|use)"')
 """A tool call in any dialect; never a part of a text, for the same reason."""
 CALL_BYTES = 64
 """The end of a chunk that is searched again with the next one. Chosen: longer than what `_CALL` matches."""
@@ -205,7 +205,7 @@ class Tap:
         """Look for a tool call in the next bytes, until there is one."""
         if not self.calls_tools:
             seen = self._edge + chunk
-            has_hint = b"_call" in seen or b"tool_use" in seen  # a plain search is much faster
+            has_hint = b"_call" in seen or b"_use" in seen  # a plain search is much faster
             self.calls_tools = has_hint and _CALL.search(seen) is not None
             self._edge = seen[-CALL_BYTES:]
 
