@@ -233,7 +233,7 @@ async def test_the_next_request_is_admitted_as_soon_as_the_answer_is_complete(
     """
     going_on, may_end = asyncio.Event(), asyncio.Event()
 
-    async def observe(*_: object) -> None:
+    async def observe(*_: object, **_more: object) -> None:
         going_on.set()
         await may_end.wait()
 
