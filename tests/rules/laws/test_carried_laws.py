@@ -88,7 +88,7 @@ def sessions(max_rows: int = 40) -> st.SearchStrategy[tuple[Message, ...]]:
     return rows.map(lambda each: (system(), user("Mend the harbour module."), *work(each)))
 
 
-def long_session(steps: int = 160) -> tuple[Message, ...]:
+def long_session(steps: int = 200) -> tuple[Message, ...]:
     """A session in which every kind of step comes again and again."""
     kinds = ("todo", "read", "write", "run", "read", "guide", "read", "run", "read", "read", "say")
     rows = [(kinds[number % len(kinds)], number * 3 % 10) for number in range(steps)]

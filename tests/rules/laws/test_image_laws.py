@@ -166,17 +166,18 @@ def test_no_image_stays_but_those_of_the_newest_step() -> None:
 
 def test_images_give_way_before_a_summary_is_asked_for() -> None:
     """While that is enough, there is only this decision, and all texts stay."""
-    messages = screenshots(25)
-    planned, outcome = run(messages)
+    messages, policy = priced(screenshots(25)), replace(POLICY, context_window=24_000)
+    planned, outcome = run(messages, policy)
     assert [decision.rule for decision in outcome.decisions] == ["images"]
     assert planned.prefetch is None
     assert [message.texts for message in outcome.conversation.messages] == [message.texts for message in messages]
-    assert outcome.conversation.tokens <= planned.limit * POLICY.high_water
+    assert outcome.conversation.tokens <= planned.limit * policy.high_water
 
 
 def test_where_images_are_not_enough_there_is_a_summary() -> None:
     """In the end, the texts of a long session fill the room."""
-    rules = {decision.rule for stop in range(2, 300, 4) for decision in run(screenshots(150)[: 2 + stop])[1].decisions}
+    messages, policy = priced(screenshots(150)), replace(POLICY, context_window=10_000)
+    rules = {decision.rule for stop in range(2, 300, 4) for decision in run(messages[: 2 + stop], policy)[1].decisions}
     assert {"images", "summarise"} <= rules
 
 

@@ -71,7 +71,7 @@ steps = [
 messages = [system(), user("Mend `harbour_main` for ticket HB-77, and keep docs/harbour.md as it is.")]
 texts = set()
 policy = Policy(context_window=12000, completion_reserve=0, on_exceeded=OnExceeded.FORWARD, anchor_share=0.3)
-for number in range(120):
+for number in range(160):
     name, arguments, said = steps[number % 6]
     text = "".join(said.replace("%d", str(number + line)) for line in range(12))
     messages.append(assistant(f"step {number}", call(f"c{number}", name, arguments.replace("%d", str(number)))))
