@@ -13,12 +13,12 @@ import click
 import orjson
 import uvloop
 
-from proxy.cli.compact import compact
-from proxy.cli.count import count
+from proxy.cli.bodies.compact import compact
+from proxy.cli.bodies.count import count
 from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
-from proxy.cli.serve import serve
+from proxy.cli.serving.serve import serve
 from proxy.cli.store.forget import forget
 from proxy.cli.store.stats import stats
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file

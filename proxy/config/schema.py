@@ -20,6 +20,7 @@ from proxy.config.sections.clients import ClientKeys, Clients, divide_clients
 from proxy.config.sections.compaction import CompactionConfig as CompactionConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import MIN_MEMORY_BYTES as MIN_MEMORY_BYTES  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import LimitsConfig as LimitsConfig  # noqa: PLC0414 - for the shell
+from proxy.config.sections.observability import DashboardConfig, LogConfig, RecordConfig, TracingConfig
 from proxy.config.sections.upstream import NamedUpstreams
 from proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
 from proxy.config.values import (
@@ -151,6 +152,14 @@ class Config(Section):
         "prices only affect cost, never correctness. auto: the prices of the catalogue for the upstream and the model; "
         "for a server on this machine or in a private network, the time that tokens take.",
     )
+    dashboard: DashboardConfig = Field(DashboardConfig(), description="The page at /trimtab/ that shows what is done.")
+    record: RecordConfig | None = Field(
+        None,
+        examples=[{"dir": "/var/lib/trimtab/recordings"}],
+        description="Where requests are recorded, for trimtab inspect and trimtab replay. null: nowhere.",
+    )
+    log: LogConfig = Field(LogConfig(), description="The log on standard error.")
+    tracing: TracingConfig = Field(TracingConfig(), description="Traces by OpenTelemetry.")
     limits: LimitsConfig = Field(
         LimitsConfig(), description="Limits on sizes, on concurrent requests, on memory, and on times."
     )

@@ -16,6 +16,7 @@ from proxy.http.request_body import Uploads
 from proxy.memory import Memory
 from proxy.state.catalogue.lifetimes import Lifetimes
 from proxy.state.catalogue.refused_additions import RefusedAdditions
+from proxy.state.history.kept import History
 from proxy.state.models.service import Models
 from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
@@ -89,7 +90,10 @@ class _Serving:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The objects that serve requests; one set for each process. `codecs`: by the ending of their paths."""
+    """The objects that serve requests; one set for each process.
+
+    codecs: by the ending of their paths. history: None if the dashboard is off.
+    """
 
     config: Config
     client: UpstreamClient
@@ -109,6 +113,7 @@ class Services:
     workers: Workers = field(default_factory=Workers)
     refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    history: History | None = None
 
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""

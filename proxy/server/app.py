@@ -25,6 +25,7 @@ from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
 from proxy.server.workers.worker import Worker
 from proxy.state.catalogue.providers import load_catalogue
+from proxy.state.history.kept import History
 from proxy.state.models.service import Models
 from proxy.state.statistics.books import Books
 from proxy.state.statistics.opening import open_statistics
@@ -119,7 +120,8 @@ async def _open_services(
     cold_cuts = ColdCuts(store)
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     try:
-        services = Services(config, client, *shared, lifecycle=lifecycle)
+        history = History(keeps_text=config.dashboard.keep_text) if config.dashboard.enabled else None
+        services = Services(config, client, *shared, lifecycle=lifecycle, history=history)
         books.start()
         yield services
     finally:

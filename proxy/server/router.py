@@ -16,6 +16,7 @@ from proxy.exchange.arrival import find_secrets, read_arrival, tell_path
 from proxy.exchange.journey import Journey
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
+from proxy.exchange.telling.tell import tell
 from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS
 from proxy.http.credentials import find_shown
@@ -87,7 +88,9 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
         return answer
     finally:
         services.uploads.release(reply.request)
-        services.recorder.record(journey.report())
+        report = journey.report()
+        services.recorder.record(report)
+        tell(services, journey, report)
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:

@@ -15,7 +15,7 @@ import click
 import uvloop
 
 from proxy.cli.options import config_option, log_format_option, log_level_option, set_option, wrong_use
-from proxy.cli.supervise import Start, WorkerLog, start_workers
+from proxy.cli.serving.supervise import Start, WorkerLog, start_workers
 from proxy.compaction.offload import SWITCH_SECONDS
 from proxy.config.load import load_file
 from proxy.config.schema import Config

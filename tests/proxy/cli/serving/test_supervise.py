@@ -6,7 +6,7 @@ from unittest.mock import Mock, call
 import pytest
 from support.model_learning import ListLog
 
-from proxy.cli.supervise import WorkerLog, _Told
+from proxy.cli.serving.supervise import WorkerLog, _Told
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config

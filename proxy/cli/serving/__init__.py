@@ -1,0 +1,4 @@
+"""The commands that run the proxy: as a process of its own, or around another command.
+
+Law: processes, signals, and what a person at the terminal reads. proxy/server/ does the serving.
+"""

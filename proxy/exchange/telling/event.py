@@ -1,0 +1,124 @@
+"""Makes the event of a request from its journey and report.
+
+Law: figures and decisions only, and only in the form that may be logged.
+"""
+
+from dataclasses import replace
+from hashlib import sha256
+
+from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.journey import Journey
+from proxy.exchange.report import Report
+from proxy.state.history.event import Event, EventCut, EventDecision, EventWindow
+from proxy.telemetry.ledger import Entry
+from rules.conversation import count_leading
+from rules.pipeline.plan import Plan
+from rules.policy import Policy
+
+SESSION_CHARS = 16
+"""Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
+
+
+def make_event(journey: Journey, report: Report, label: str, *, now: float) -> Event:
+    """The event of a request that is over. `label`: of its model in the metrics. `now`: seconds since 1970."""
+    event = _name_event(report, label, now=now)
+    event = _add_prompt(event, report)
+    event = _add_answer(event, report, journey)
+    return _add_session(event, journey.attempt, report)
+
+
+def _name_event(report: Report, label: str, *, now: float) -> Event:
+    arrival, target = report.arrival, report.target
+    return Event(
+        request_id=arrival.request_id,
+        at=now,
+        seconds=report.seconds,
+        endpoint=arrival.endpoint,
+        method=arrival.method,
+        path=arrival.path,
+        status=report.status,
+        outcome=report.outcome,
+        label=label,
+        model=target.shown_model,
+        upstream=target.upstream,
+        client=arrival.tenant.client_name,
+        mode=target.mode,
+        error="" if report.error is None else report.error.code,
+        reason="" if report.error is None else str(report.error),
+    )
+
+
+def _add_prompt(event: Event, report: Report) -> Event:
+    prompt = report.prompt
+    if prompt is None:
+        return event
+    used = prompt.summary
+    return replace(
+        event,
+        original_tokens=prompt.original_tokens,
+        sent_tokens=prompt.sent_tokens,
+        limit_tokens=prompt.limit_tokens,
+        original_sections=tuple(prompt.original_sections),
+        sent_sections=tuple(prompt.sent_sections),
+        decisions=tuple(map(_describe, prompt.entries)),
+        summary_id="" if used is None else used.id,
+        summary_kind="" if used is None else used.kind,
+        summary_messages=0 if used is None else used.messages,
+        is_client_compaction=report.is_client_compaction,
+    )
+
+
+def _describe(entry: Entry) -> EventDecision:
+    one = entry.decision
+    sizes = one.tokens_before, one.tokens_after, one.messages, one.first_changed
+    return EventDecision(one.rule, one.reason, entry.attempt, entry.limit_tokens, *sizes)
+
+
+def _add_answer(event: Event, report: Report, journey: Journey) -> Event:
+    answered, bill, pace = report.answered, report.bill, report.pace
+    started_at = report.arrival.started_at
+    return replace(
+        event,
+        prompt_tokens=answered.prompt_tokens,
+        cached_tokens=answered.cached_tokens,
+        written_tokens=answered.written_tokens,
+        completion_tokens=answered.completion_tokens,
+        is_estimated=answered.is_estimated,
+        prefix_kept=report.prefix_kept,
+        cache_miss=report.cache_miss,
+        idle_seconds=report.idle_seconds,
+        retry=report.retry,
+        overhead_seconds=(journey.sent_at or started_at + report.seconds) - started_at,
+        first_token_seconds=pace.first_at - started_at if pace.chars else None,
+        cost=None if bill is None or bill.cost is None else bill.cost.total,
+        without_cost=None if bill is None or bill.without_cost is None else bill.without_cost.total,
+    )
+
+
+def _add_session(event: Event, attempt: Attempt, report: Report) -> Event:
+    """The event with the session and its window, if the request was planned."""
+    if attempt.chosen is None:
+        return event
+    planned = attempt.chosen.planned
+    hashes, plan = planned.plan.hashes, planned.plan
+    name = sha256(b"session\0" + report.arrival.tenant.id.encode() + hashes[min(1, len(hashes) - 1)])
+    return replace(
+        event,
+        session=name.hexdigest()[:SESSION_CHARS],
+        messages=len(planned.original.messages),
+        window=_draw_window(plan, planned.policy),
+    )
+
+
+def _draw_window(plan: Plan, policy: Policy) -> EventWindow:
+    """The window, in the model's own tokens. The waters are shares of the room that the head leaves."""
+    messages, window = plan.conversation.messages, plan.window
+    head = {*range(count_leading(messages)), window.task} - {None}
+    head_tokens = plan.conversation.fixed_tokens + sum(messages[index].tokens for index in head if index is not None)
+    room_tokens = max(plan.limit - head_tokens, 0)
+    high, low = (
+        round((head_tokens + room_tokens * share) * policy.token_ratio)
+        for share in (policy.high_water, policy.low_water)
+    )
+    cuts = tuple(EventCut(str(cut.kind), cut.at, cut.made_at) for cut in window.cuts)
+    return EventWindow(high, low, window.prune_stop, cuts)

@@ -1,0 +1,27 @@
+"""Every request that is over is told to the history."""
+
+import pytest
+from support.client import CHAT, SMALL, post
+from support.sessions import make_session
+
+
+async def test_each_request_is_told_once(client, start_proxy, log):
+    """Its figures are those of its log line."""
+    proxy = await start_proxy(*SMALL)
+    for body in (CHAT, {"model": "m", **make_session(40)}):
+        await post(client, f"{proxy.url}/v1/chat/completions", body)
+    await proxy.services.lifecycle.idle.wait()
+
+    events = proxy.services.history.events
+    lines = [line for line in log.lines if line["event"] == "request"]
+    assert [event.request_id for event in events] == [line["request_id"] for line in lines]
+    for event, line in zip(events, lines, strict=True):
+        assert (event.original_tokens, event.sent_tokens) == (line["original_tokens"], line["sent_tokens"])
+        assert [one.rule for one in event.decisions] == [one["rule"] for one in line["decisions"]]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_without_a_dashboard_nothing_is_told(enabled, client, start_proxy):
+    proxy = await start_proxy(f"dashboard.enabled={str(enabled).lower()}")
+    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+    assert (proxy.services.history is not None) is enabled
