@@ -76,9 +76,9 @@ def forbid_writing(place: Place) -> Iterator[None]:
 
     def allow(value: str) -> None:
         def work() -> None:
-            place.durable._file._connect().execute(f"PRAGMA query_only = {value}")
+            place.durable._thread._file._connect().execute(f"PRAGMA query_only = {value}")
 
-        place.durable._thread.submit(work).result()
+        place.durable._thread._thread.submit(work).result()
 
     allow("ON")
     yield

@@ -3,21 +3,15 @@
 Law: the event loop never waits for the disk. A batch is added in one transaction, or not at all.
 """
 
-import asyncio
 import sqlite3
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from proxy.state.statistics.store import Batch
 from proxy.state.statistics.sums import NAMES, Place, Sums, go_back
-from proxy.state.stores.sqlite import OPERATION_SECONDS, describe_error
 from proxy.state.stores.sqlite_file import FileForm, SqliteFile
-from proxy.state.stores.store import StoreError, describe_fault
-
-T = TypeVar("T")
+from proxy.state.stores.sqlite_thread import SqliteThread
 
 APPLICATION_ID = 0x7472696E
 """The letters `trin`: the number after that of the summaries' file."""
@@ -48,37 +42,22 @@ class SqliteStatistics:
 
     def __init__(self, path: Path, *, log: Any) -> None:
         self._path = path
-        self._file = SqliteFile(path, lambda _: None, log, FORM)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="statistics")
+        self._thread = SqliteThread(self.name, SqliteFile(path, lambda _: None, log, FORM))
 
     async def add(self, batch: Batch) -> None:
         """Add a batch, unless it was added before, and delete what is too old."""
-        await self._run(partial(self._file.use, partial(_add, batch=batch)))
+        await self._thread.use(partial(_add, batch=batch))
 
     async def read(self, first_day: str, today: str) -> dict[Place, Sums]:
         """The sums of these days; none if there is no file yet."""
         if not self._path.exists():
             return {}
-        rows = await self._run(
-            partial(self._file.use, lambda connection: connection.execute(_READ, (first_day, today)).fetchall())
-        )
+        rows = await self._thread.use(lambda connection: connection.execute(_READ, (first_day, today)).fetchall())
         return {Place(*row[:3]): Sums(*row[3:]) for row in rows}
 
     async def close(self) -> None:
         """Close the file and end the thread."""
-        try:
-            await self._run(self._file.close)
-        finally:
-            self._thread.shutdown(wait=False)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            async with asyncio.timeout(OPERATION_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
-            raise StoreError(self.name, describe_error(error)) from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(self.name, describe_fault(error)) from error
+        await self._thread.close()
 
 
 def _add(connection: sqlite3.Connection, batch: Batch) -> None:

@@ -4,25 +4,21 @@ Law: the event loop never waits for the disk. A caller that leaves never leaves 
 operation is one function that runs to its end in the store's own thread.
 """
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from proxy.state.stores.sqlite_file import ForeignFileError, SqliteFile
-from proxy.state.stores.store import StoreError, describe_fault
+from proxy.state.stores.sqlite_file import SqliteFile
+from proxy.state.stores.sqlite_thread import SqliteThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_BYTES = 256 * 1024 * 1024
 """The most bytes of encrypted summaries; the file is a little larger. Chosen: it suits any disk."""
-OPERATION_SECONDS = 2.0
-"""The longest wait of a caller; a slower disk counts as gone. Chosen: longer than BUSY_SECONDS of sqlite_file.py."""
 MAX_LEASE_SECONDS = 3600.0
 """A lease that ends later than this is void: it was granted before the clock was set back.
 
@@ -30,19 +26,6 @@ Chosen: far longer than any lease that is asked for.
 """
 TOUCHES_PER_TTL = 16
 """How often, at most, reads renew a summary's lifetime within that time. Chosen: each renewal writes to the disk."""
-PRIMARY_CODE = 0xFF
-"""The bits of the primary code in an extended result code. Source: SQLite, Result and Error Codes."""
-_FAULTS = {
-    sqlite3.SQLITE_BUSY: "another process has locked the file",
-    sqlite3.SQLITE_LOCKED: "another process has locked the file",
-    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged",
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
-    sqlite3.SQLITE_PERM: "there is no permission to open the file",
-    sqlite3.SQLITE_READONLY: "the file cannot be written",
-}
 
 
 class SqliteStore:
@@ -62,8 +45,7 @@ class SqliteStore:
         self._ttl_seconds = ttl_seconds
         self._max_bytes = max_bytes
         self._clock = clock
-        self._file = SqliteFile(path, self._sweep, log)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="summaries")
+        self._thread = SqliteThread(self.name, SqliteFile(path, self._sweep, log))
 
     async def get(self, summary_id: str) -> bytes | None:
         """The summary under an id, if it is there."""
@@ -88,22 +70,10 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Close the file and end the thread."""
-        try:
-            await self._run(self._file.close)
-        finally:
-            self._thread.shutdown(wait=False)
+        await self._thread.close()
 
     async def _do(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(lambda: self._file.use(lambda connection: work(connection, *args, **kwargs)))
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            async with asyncio.timeout(OPERATION_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
-            raise StoreError(self.name, describe_error(error)) from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(self.name, describe_fault(error)) from error
+        return await self._thread.use(lambda connection: work(connection, *args, **kwargs))
 
     def _read(self, connection: sqlite3.Connection, summary_id: str) -> bytes | None:
         now = self._clock()
@@ -165,14 +135,3 @@ class SqliteStore:
                 " RETURNING size_bytes"
             ).fetchone()
             total_bytes -= size_bytes
-
-
-def describe_error(error: sqlite3.Error) -> str:
-    """SQLite's kind of fault in our words."""
-    if isinstance(error, ForeignFileError):
-        return "the file is another program's, or another version's"
-    name: str | None = getattr(error, "sqlite_errorname", None)
-    if name is None:
-        return "SQLite refuses the operation"
-    words = _FAULTS.get(error.sqlite_errorcode & PRIMARY_CODE)
-    return f"{words} ({name})" if words else name

@@ -17,6 +17,7 @@ from proxy.state.stores.memory import MemoryStore
 from proxy.state.stores.redis import RedisStore
 from proxy.state.stores.sqlite import SqliteStore
 
+OpenStore = Callable[..., SqliteStore]
 TTL_SECONDS = 1000.0
 
 
@@ -172,3 +173,22 @@ def _make_redis_age(*servers: RedisServer):
                         await client.pexpire(key, remaining - round(seconds * 1000))
 
     return age
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """The path of the file, in a directory that does not exist yet."""
+    return tmp_path / "data" / "summaries.sqlite3"
+
+
+@pytest.fixture
+async def open_sqlite(path, clock, log) -> AsyncIterator[OpenStore]:
+    """Open the file once more. It is closed at the end."""
+    async with AsyncExitStack() as stack:
+
+        def open_it(**settings) -> SqliteStore:
+            store = SqliteStore(**{"path": path, "ttl_seconds": 1600, "clock": clock, "log": log, **settings})
+            stack.push_async_callback(store.close)
+            return store
+
+        yield open_it

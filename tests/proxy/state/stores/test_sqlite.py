@@ -4,38 +4,15 @@ import asyncio
 import os
 import sqlite3
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from proxy.state.stores import StoreError, sqlite, sqlite_file
+from proxy.state.stores import StoreError
 from proxy.state.stores.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[4]
-OpenStore = Callable[..., SqliteStore]
-
-
-@pytest.fixture
-def path(tmp_path) -> Path:
-    """The path of the file, in a directory that does not exist yet."""
-    return tmp_path / "data" / "summaries.sqlite3"
-
-
-@pytest.fixture
-async def open_sqlite(path, clock, log) -> AsyncIterator[OpenStore]:
-    """Open the file once more. It is closed at the end."""
-    async with AsyncExitStack() as stack:
-
-        def open_it(**settings) -> SqliteStore:
-            store = SqliteStore(**{"path": path, "ttl_seconds": 1600, "clock": clock, "log": log, **settings})
-            stack.push_async_callback(store.close)
-            return store
-
-        yield open_it
 
 
 async def test_a_restarted_process_finds_what_was_kept(open_sqlite, path, log) -> None:
@@ -125,50 +102,6 @@ async def test_a_clock_that_goes_back_ends_no_lease_that_is_renewed(open_sqlite,
     assert await store.claim("id", 60) is None
     clock.seconds += 3601
     assert await store.claim("id", 60) is not None
-
-
-async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(open_sqlite, path) -> None:
-    """A caller that has left keeps no transaction open, so others can write at once."""
-    is_writing = threading.Event()
-    await open_sqlite().get("id")
-    store = open_sqlite(clock=lambda: is_writing.set() or 1.0)
-    await store.get("id")
-    is_writing.clear()
-    with closing(_lock(path)) as other:
-        writing = asyncio.get_running_loop().create_task(store.put("id", b"sealed"))
-        await asyncio.to_thread(is_writing.wait)
-        writing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await writing
-        other.execute("ROLLBACK")
-        assert await store.get("id") == b"sealed"
-        other.execute("BEGIN IMMEDIATE")
-
-
-async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path, monkeypatch) -> None:
-    """The error has SQLite's own name for it."""
-    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.0)
-    store = open_sqlite()
-    await store.get("id")
-    with (
-        closing(_lock(path)),
-        pytest.raises(
-            StoreError, match=r"^the sqlite store failed: another process has locked the file \(SQLITE_BUSY\)$"
-        ),
-    ):
-        await store.put("id", b"sealed")
-
-
-async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, path) -> None:
-    """The wait is bounded."""
-    store = open_sqlite()
-    await store.get("id")
-    with closing(_lock(path)) as other:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sqlite, "OPERATION_SECONDS", 0.01)
-            with pytest.raises(StoreError, match="it does not answer in time"):
-                await store.put("id", b"sealed")
-        other.execute("ROLLBACK")
 
 
 async def test_a_full_disk_is_an_error_of_the_store(open_sqlite) -> None:
