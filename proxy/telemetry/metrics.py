@@ -65,7 +65,8 @@ class _Registry(CollectorRegistry):
             yield family
 
 
-def _read_version() -> str:
+def read_version() -> str:
+    """The version of trimtab that runs."""
     try:
         return version("trimtab")
     except PackageNotFoundError:  # run from its sources, not installed
@@ -233,7 +234,7 @@ class Metrics:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         build = Info("trimtab_build", "The versions of trimtab and Python that run.", registry=self.registry)
-        build.info({"version": _read_version(), "python": platform.python_version()})
+        build.info({"version": read_version(), "python": platform.python_version()})
         for row in vars(Metrics).values():
             if isinstance(row, _Row):
                 row.__get__(self, Metrics)  # so that collectors without a value appear on the page, too

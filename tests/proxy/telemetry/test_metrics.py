@@ -155,7 +155,7 @@ def test_every_help_text_names_its_unit() -> None:
 
 
 def test_both_forms_tell_the_same() -> None:
-    """OpenMetrics names the units, too. Its own parser is strict: names, types, units, order and the end must be right."""
+    """OpenMetrics names the units, too. Its parser is strict about names, types, units, order and the end."""
     metrics = Metrics()
     plain = {
         (sample.name, *sorted(sample.labels.items())): sample.value
