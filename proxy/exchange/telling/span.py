@@ -7,6 +7,7 @@ import time
 
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
+from proxy.state.statistics.costs import NANODOLLARS
 from proxy.telemetry.ledger import Prompt
 from proxy.telemetry.tracing.spans import Attributes
 
@@ -50,7 +51,7 @@ def describe(journey: Journey, report: Report) -> Attributes:
     }
     bill = report.bill
     if bill is not None and bill.cost is not None and bill.without_cost is not None:
-        told |= {"trimtab.cost_usd": bill.cost.total, "trimtab.cost_without_usd": bill.without_cost.total}
+        told |= {"trimtab.cost_usd": bill.cost.total / NANODOLLARS, "trimtab.cost_without_usd": bill.without_cost.total / NANODOLLARS}
     known = {name: value for name, value in told.items() if value is not None and value != ""}
     return known if report.prompt is None else {**known, **_describe_prompt(report.prompt)}
 

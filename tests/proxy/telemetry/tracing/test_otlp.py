@@ -5,10 +5,11 @@ import logging
 import socket
 import time
 
+import aiohttp
 import pytest
 from support.client import CHAT, SMALL, post, settle
 from support.collector import Collector, run_collector
-from support.sessions import make_session
+from support.sessions import make_session, requests_of
 from upstreams.recording import break_off, completion, error, event, hold_summaries
 
 from proxy.telemetry.tracing import otlp
@@ -49,6 +50,13 @@ def start(start_proxy, collector: Collector):
         return f"{proxy.url}/v1/chat/completions"
 
     return begin
+
+
+def name_parents(request) -> list[tuple[str, str]]:
+    """Trace and span in each `traceparent` of a request that is sampled."""
+    parts = [value.split("-") for value in request.header("traceparent")]
+    assert all(int(flags, 16) & 1 for *_, flags in parts)
+    return [(trace, span) for _, trace, span, _ in parts]
 
 
 async def test_a_call_is_one_span(client, start, collector, upstream):
@@ -126,7 +134,7 @@ async def test_a_parent_that_cannot_be_read_begins_a_new_trace(given, client, st
     (request,) = upstream.requests
 
     assert (span.parent, span.trace != TRACE) == ("", True)
-    assert request.header("traceparent") == [f"00-{span.trace}-{span.id}-01"]
+    assert name_parents(request) == [(span.trace, span.id)]
     assert request.header("tracestate") == []
 
 
@@ -203,16 +211,18 @@ async def test_a_summary_is_a_child(client, start, collector, upstream):
     """Its span lies within that of the request that waits for it, and its call names it as its parent."""
     url = await start()
     response, _ = await post(client, url, LONG, traceparent=TRACEPARENT)
-    spans = await collector.wait_for(2)
-    summary = next(span for span in spans if span.is_summary)
-    request = next(span for span in spans if not span.is_summary)
-    (asked,) = upstream.summaries
+    await collector.wait_until(lambda: not all(span.is_summary for span in collector.spans))
+    (request,) = [span for span in collector.spans if not span.is_summary]
+    summary, *others = [span for span in collector.spans if span.is_summary]
+    asked, *_ = upstream.summaries
     (sent,) = upstream.chats
 
     assert (request.trace, request.parent, summary.trace, summary.parent) == (TRACE, PARENT, TRACE, request.id)
     assert request.start <= summary.start <= summary.end <= request.events["trimtab.sent"] <= request.end
     assert asked.header("traceparent") == [f"00-{TRACE}-{summary.id}-01"]
     assert sent.header("traceparent") == [f"00-{TRACE}-{request.id}-01"]
+    assert all(other.parent == request.id for other in others)
+    assert len(others) + 1 == len(upstream.summaries)
     assert summary.kind == CLIENT
     assert summary.attributes["trimtab.summary.result"] == "written"
     assert summary.attributes["gen_ai.usage.output_tokens"] == 7
@@ -229,15 +239,20 @@ async def test_a_summary_is_a_child(client, start, collector, upstream):
 
 async def test_a_summary_that_nobody_waits_for_is_a_child_too(client, start, collector, upstream):
     """It may end after the request that began it."""
-    url = await start("defaults.summary.wait_seconds=0")
+    url, session = await start("defaults.summary.max_tokens=300"), make_session(60, result_words=120)
     release = hold_summaries(upstream)
-    await post(client, url, LONG)
+    for messages in requests_of(session):
+        await post(client, url, {"model": "m", "messages": messages, "tools": session["tools"]})
+        if start.proxy.services.summaries._under_way:
+            break
+    (last,) = upstream.chats[-1].header("traceparent")
     release.set()
     await settle(start.proxy)
-    spans = await collector.wait_for(2)
-    request, summary = spans
+    await collector.wait_until(lambda: any(span.is_summary for span in collector.spans))
+    await collector.wait_for(len(upstream.requests))
+    request = next(span for span in collector.spans if span.id == last.split("-")[2])
+    summary = next(span for span in collector.spans if span.is_summary)
 
-    assert (request.is_summary, summary.is_summary) == (False, True)
     assert (summary.parent, summary.trace) == (request.id, request.trace)
     assert summary.end > request.end
 
@@ -259,10 +274,10 @@ async def test_each_attempt_is_a_span(traceparent, client, start, collector, ups
     response, _ = await post(client, url, body, **({} if traceparent is None else {"traceparent": traceparent}))
     spans = await collector.wait_for(2)
     first, second = [span for span in spans if not span.is_summary]
-    names = [request.header("traceparent") for request in upstream.chats]
+    names = [name_parents(request) for request in upstream.chats]
 
     assert response.status == 200
-    assert names == [[f"00-{span.trace}-{span.id}-01"] for span in (first, second)]
+    assert names == [[(span.trace, span.id)] for span in (first, second)]
     assert first.trace == second.trace
     assert second.parent == (first.id if traceparent is None else PARENT)
     assert (first.is_error, first.attributes["error.type"]) == (True, "context_length_exceeded")
@@ -283,7 +298,7 @@ async def test_an_error_is_told_by_its_kind(client, start, collector, upstream):
     await post(client, url, CHAT)
     await collector.wait_for(1)
     upstream.answer = break_off
-    with pytest.raises(Exception, match=""):
+    with pytest.raises(aiohttp.ClientPayloadError):
         await post(client, url, {**CHAT, "stream": True})
     await collector.wait_for(2)
     with socket.create_server(("127.0.0.1", 0)) as closed:
