@@ -58,26 +58,28 @@ class Collector:
 def read_spans(body: bytes) -> list[Received]:
     """The spans in a request."""
     request = ExportTraceServiceRequest.FromString(body)
-    found = []
-    for group in request.resource_spans:
-        resource = _read_attributes(group.resource.attributes)
-        for span in (span for scope in group.scope_spans for span in scope.spans):
-            found.append(
-                Received(
-                    name=span.name,
-                    trace=span.trace_id.hex(),
-                    id=span.span_id.hex(),
-                    parent=span.parent_span_id.hex(),
-                    kind=span.kind,
-                    is_error=span.status.code == span.status.STATUS_CODE_ERROR,
-                    start=span.start_time_unix_nano,
-                    end=span.end_time_unix_nano,
-                    attributes=_read_attributes(span.attributes),
-                    events={event.name: event.time_unix_nano for event in span.events},
-                    resource=resource,
-                )
-            )
-    return found
+    return [
+        _read_span(span, _read_attributes(group.resource.attributes))
+        for group in request.resource_spans
+        for scope in group.scope_spans
+        for span in scope.spans
+    ]
+
+
+def _read_span(span: Any, resource: dict[str, Any]) -> Received:
+    return Received(
+        name=span.name,
+        trace=span.trace_id.hex(),
+        id=span.span_id.hex(),
+        parent=span.parent_span_id.hex(),
+        kind=span.kind,
+        is_error=span.status.code == span.status.STATUS_CODE_ERROR,
+        start=span.start_time_unix_nano,
+        end=span.end_time_unix_nano,
+        attributes=_read_attributes(span.attributes),
+        events={event.name: event.time_unix_nano for event in span.events},
+        resource=resource,
+    )
 
 
 def _read_attributes(attributes: Any) -> dict[str, Any]:

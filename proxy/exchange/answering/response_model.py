@@ -7,6 +7,7 @@ import msgspec
 from proxy.exchange.answering.observe import SafeTap
 from proxy.exchange.report import Recorder
 from proxy.wire.answers.tap import Tap
+from proxy.wire.json.repair import DECODE_ERRORS
 
 MAX_BYTES = 16 * 1024
 """Bytes of an answer in which the name is sought. Chosen: all dialects write it before the text, or in the first event;
@@ -41,5 +42,5 @@ def find_model(answer: bytes) -> str:
         return ""
     try:
         return msgspec.json.decode(found[1], type=str)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return ""

@@ -51,7 +51,10 @@ def describe(journey: Journey, report: Report) -> Attributes:
     }
     bill = report.bill
     if bill is not None and bill.cost is not None and bill.without_cost is not None:
-        told |= {"trimtab.cost_usd": bill.cost.total / NANODOLLARS, "trimtab.cost_without_usd": bill.without_cost.total / NANODOLLARS}
+        told |= {
+            "trimtab.cost_usd": bill.cost.total / NANODOLLARS,
+            "trimtab.cost_without_usd": bill.without_cost.total / NANODOLLARS,
+        }
     known = {name: value for name, value in told.items() if value is not None and value != ""}
     return known if report.prompt is None else {**known, **_describe_prompt(report.prompt)}
 

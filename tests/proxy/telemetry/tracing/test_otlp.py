@@ -7,19 +7,23 @@ import time
 
 import aiohttp
 import pytest
+from aiohttp import web
 from support.client import CHAT, SMALL, post, settle
 from support.collector import Collector, run_collector
 from support.sessions import make_session, requests_of
-from upstreams.recording import break_off, completion, error, event, hold_summaries
+from upstreams.recording import break_off, error, event, hold_summaries
 
 from proxy.telemetry.tracing import otlp
 from proxy.telemetry.tracing.otlp import OtlpSpans
-from proxy.telemetry.tracing.spans import NO_SPAN
 
 CLIENT = 3
 """The kind of a span that is a client's. Source: opentelemetry/proto/trace/v1/trace.proto."""
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
+ANSWER = (
+    b'{"id":"c","model":"m-2026","choices":[{"message":{"role":"assistant","content":"\\"model\\": \\"no\\""}}],'
+    b'"usage":{"prompt_tokens":11,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}}'
+)
 LONG = {"model": "m", **make_session(40)}
 TOO_LONG = "This model's maximum context length is 5000 tokens. However, your messages resulted in 7000 tokens."
 
@@ -62,13 +66,11 @@ def name_parents(request) -> list[tuple[str, str]]:
 async def test_a_call_is_one_span(client, start, collector, upstream):
     """It has the names of the conventions, and trimtab's own figures."""
     url = await start("tracing.service_name=here", "models=[{match: 'm*'}]")
-    upstream.answer = lambda *_: _wait(
-        completion(prompt_tokens=11, completion_tokens=3).__class__(
-            body=b'{"id":"c","model":"m-2026","choices":[{"message":{"role":"assistant","content":"\\"model\\": \\"no\\""}}],'
-            b'"usage":{"prompt_tokens":11,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}}',
-            content_type="application/json",
-        )
-    )
+
+    async def answer(*_):
+        return web.Response(body=ANSWER, content_type="application/json")
+
+    upstream.answer = answer
     before = time.time_ns()
     response, _ = await post(client, url, {**CHAT, "max_tokens": 77})
     (span,) = await collector.wait_for(1)
@@ -103,10 +105,6 @@ async def test_a_call_is_one_span(client, start, collector, upstream):
         "trimtab.tokens.saved": 0,
     } | {name: told[name] for name in told if name.startswith("trimtab.cost")}
     assert collector.paths == ["/v1/traces"]
-
-
-async def _wait(answer):
-    return answer
 
 
 async def test_the_trace_of_the_client_goes_on(client, start, collector, upstream):
@@ -177,7 +175,7 @@ async def test_a_stream_ends_its_span_at_its_last_byte(client, start, collector,
     release, times = asyncio.Event(), []
 
     async def hold(_recorded, request):
-        response = _stream_response()
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await response.write(event("one two three"))
         await release.wait()
@@ -199,12 +197,6 @@ async def test_a_stream_ends_its_span_at_its_last_byte(client, start, collector,
     assert span.attributes["gen_ai.usage.output_tokens"] > 0
     first_seconds = span.attributes["gen_ai.response.time_to_first_chunk"]
     assert 0 < first_seconds <= (span.end - span.events["trimtab.sent"]) / 1e9
-
-
-def _stream_response():
-    from aiohttp import web  # noqa: PLC0415
-
-    return web.StreamResponse(headers={"Content-Type": "text/event-stream"})
 
 
 async def test_a_summary_is_a_child(client, start, collector, upstream):
@@ -426,13 +418,3 @@ async def test_no_key_and_no_text_is_in_a_span(client, start, collector, upstrea
 
     assert any(b"PLANTED" in request.body for request in upstream.requests)
     assert not any(b"PLANTED" in body for body in collector.bodies)
-
-
-def test_spans_that_are_not_traced_have_no_effect():
-    """The null span does nothing, whatever is asked of it."""
-    headers = {"traceparent": "x"}
-    NO_SPAN.write_into(headers)
-    NO_SPAN.note({"a": 1})
-    NO_SPAN.note_moment("b")
-    NO_SPAN.end(error="c")
-    assert headers == {"traceparent": "x"}
