@@ -166,7 +166,7 @@ class AllWorkers(Collector):
         yield from self._collect_processes()
 
     def _collect_roster(self) -> Iterable[Metric]:
-        up = GaugeMetricFamily("trimtab_worker_up", "Whether this worker runs.", labels=["worker"])
+        up = GaugeMetricFamily("trimtab_worker_up", "Whether this worker runs: 1 or 0.", labels=["worker"])
         restarts = CounterMetricFamily(
             "trimtab_worker_restarts", "How often this worker was started again.", labels=["worker"]
         )
