@@ -4,7 +4,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy proxy
 COPY rules rules
-RUN python -m venv /opt/trimtab && /opt/trimtab/bin/pip install --no-cache-dir '.[redis]'
+RUN python -m venv /opt/trimtab && /opt/trimtab/bin/pip install --no-cache-dir '.[otel,redis]'
 
 FROM python:3.13-slim
 RUN groupadd --system --gid 10001 trimtab && useradd --system --create-home --uid 10001 --gid 10001 trimtab

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from proxy.exchange.answering.observe import Observed
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.trace import NO_TRACE, Trace
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import Answered, Report, Target
 from proxy.http.errors import ProxyError
@@ -37,6 +38,7 @@ class Journey:
     is_hopeless: the client gets the refusal, because nothing shorter could be sent.
     is_count: the upstream only counts the prompt's tokens.
     is_over: the request got its answer, or its client left. If false at the end, an unexpected error stopped it.
+    trace: its spans. response_model: the model that has answered, in the form for the log; only known if it is traced.
     """
 
     arrival: Arrival
@@ -55,6 +57,8 @@ class Journey:
     is_hopeless: bool = False
     is_count: bool = False
     is_over: bool = False
+    trace: Trace = NO_TRACE
+    response_model: str = ""
 
     def begin_attempt(self) -> None:
         """Note that the request is sent, or sent again."""

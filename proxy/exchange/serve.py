@@ -17,12 +17,14 @@ from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
 from proxy.exchange.answering.remember import prepare_cold, remember
+from proxy.exchange.answering.response_model import ModelTap
 from proxy.exchange.attempts.cache_help import drop_refused, help_cache, learn_refused
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
 from proxy.exchange.attempts.compact import Attempt, compact
 from proxy.exchange.attempts.provider_cache import find_help
 from proxy.exchange.attempts.recover import learn_from_retry, recover
+from proxy.exchange.attempts.trace import begin_trace
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.journey import MAX_ATTEMPTS, Journey
 from proxy.exchange.report import fail_open
@@ -55,6 +57,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         model = model or find_deployment(journey.arrival.target)
         route = _route(services, journey, model)
         place(route.upstream, codec, journey.arrival.target)  # a path that must not get our key is refused first
+        journey.trace = begin_trace(services.spans, journey.arrival, route, codec)
         if request is None:
             journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
         else:
@@ -66,6 +69,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         journey.begin_attempt()
         async with _send(services, journey, route, codec, received) as answer:
             opening = journey.opening = await _open(journey, codec, answer)
+            journey.trace.hear(opening)
             learn_refused(services, journey.attempt, opening, route)
             plain = drop_refused(journey.attempt, opening)
             if plain is not None:
@@ -143,6 +147,7 @@ def _send(
     attempt = journey.attempt
     if attempt.body is not None and attempt.compacted is not None:
         add_to_lists(headers, attempt.compacted.headers)
+    journey.trace.send(headers)
     outgoing = received.write(attempt.body, headers)
     return services.client.send("POST", url, headers, outgoing, upstream)
 
@@ -178,6 +183,8 @@ async def _finish(
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, call, chosen, compacted)
     response, tap = await _relay(services, journey, codec, answer)
+    if isinstance(tap, ModelTap):
+        journey.response_model, _ = journey.arrival.tell_name(tap.model)
     await _learn(services, journey, route, tap, is_answered=is_answered)
     return response
 
@@ -217,7 +224,8 @@ async def _relay(
     request_id, tap = journey.arrival.request_id, None
     if answer.status == 200 and not journey.is_count:
         read_along = codec.tap(is_stream=is_stream, asks_usage=journey.asks_usage)
-        tap = SafeTap(read_along, services.recorder, request_id)
+        made = SafeTap if not journey.trace.is_on else ModelTap
+        tap = made(read_along, services.recorder, request_id)
     added = () if reply.response is not None else journey.write_headers()
     response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
     return response, tap

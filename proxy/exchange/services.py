@@ -22,6 +22,7 @@ from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.tenancy import Tenancy, Tenant
+from proxy.telemetry.tracing.spans import NO_SPANS, Spans
 from proxy.wire.codec import Codec
 
 
@@ -114,6 +115,7 @@ class Services:
     refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     history: History | None = None
+    spans: Spans = NO_SPANS
 
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""

@@ -37,6 +37,7 @@ from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
 from proxy.state.tenancy import Tenancy
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.tracing.opening import open_spans
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import CODECS, by_ending
 
@@ -112,8 +113,9 @@ async def _open_services(
     on_error = partial(_count_fault, metrics)
     books = Books(open_statistics(config, log), on_error=on_error, log=log)
     till = Till(metrics, books)
+    spans = open_spans(config, log)
     client = UpstreamClient()
-    summaries = Summaries(store, client, SummaryCalls(metrics, log, till))
+    summaries = Summaries(store, client, SummaryCalls(metrics, log, till, spans))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log, till)
     uploads, memory = _bound_bodies(config.limits)
@@ -121,7 +123,7 @@ async def _open_services(
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     try:
         history = History(keeps_text=config.dashboard.keep_text) if config.dashboard.enabled else None
-        services = Services(config, client, *shared, lifecycle=lifecycle, history=history)
+        services = Services(config, client, *shared, lifecycle=lifecycle, history=history, spans=spans)
         books.start()
         yield services
     finally:
@@ -131,6 +133,7 @@ async def _open_services(
         await books.close()
         await store.close()
         await client.close()
+        await spans.close()
 
 
 def _bound_bodies(limits: LimitsConfig) -> tuple[Uploads, Memory]:

@@ -4,6 +4,7 @@ Law: an invalid file changes nothing and is logged. A request keeps the configur
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,9 @@ from proxy.config.schema import Config
 from proxy.server.router import Current
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
+from proxy.telemetry.metrics import Metrics
 
-FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
+FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "tracing")
 """Keys that change only with a restart."""
 
 
@@ -85,7 +87,8 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
     `load` reads it, blocking, and raises ConfigError; None if there is no file. The log names wrong keys, and no value
     that may be a secret. After any other failure, the next event tries again.
     """
-    tasks = Tasks(lambda error: _tell_fault(log, error))
+    metrics = current.services.recorder.metrics
+    tasks = Tasks(lambda error: _tell_fault(metrics, log, error))
     try:
         while True:
             await told.wait()
@@ -98,14 +101,17 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
         await tasks.close()
 
 
-def _tell_fault(log: Any, error: BaseException) -> None:
+def _tell_fault(metrics: Metrics, log: Any, error: BaseException) -> None:
     """Log the error's type only: its text may quote a key."""
+    metrics.note_reload(at=None)
     log.error("reload_failed", error=type(error).__name__, meaning="the previous configuration stays in force")
 
 
 async def _reload(current: Current, load: Callable[[], Config], log: Any) -> None:
     config = await asyncio.to_thread(_read, load)
+    metrics = current.services.recorder.metrics
     if isinstance(config, ConfigError):
+        metrics.note_reload(at=None)
         for problem in str(config).splitlines():
             log.error("configuration_invalid", problem=problem, meaning="the previous configuration stays in force")
         return
@@ -113,6 +119,7 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
         log.warning(
             "reload_incomplete", key=key, meaning="it changes only with a restart; the old value stays in force"
         )
+    metrics.note_reload(at=time.time())
     warn_of_open_addresses(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.tell_modes(), models=len(config.models))
     tell_proxies(config, log)

@@ -5,6 +5,7 @@ for it with success.
 """
 
 import platform
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -22,6 +23,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
 from prometheus_client.registry import Collector
 
 from proxy.telemetry.shared import AllWorkers, SharedMetrics
@@ -32,6 +34,10 @@ MAX_MODEL_LABELS = 50  # chosen: bounds the number of series
 MAX_LABEL_CHARS = 128  # chosen: longer than real model names
 MAX_CHILDREN = 1024  # label combinations of one collector that are cached; chosen above what MAX_MODEL_LABELS allows
 OTHER = "other"
+LAST_RELOAD_SUCCESSFUL = "config_last_reload_successful"
+LAST_RELOAD_SUCCESS_TIMESTAMP = "config_last_reload_success_timestamp_seconds"
+"""Source of both: the names that Prometheus and Alertmanager use for their own."""
+_OF_RELOADS = (f"trimtab_{LAST_RELOAD_SUCCESSFUL}", f"trimtab_{LAST_RELOAD_SUCCESS_TIMESTAMP}")
 
 _OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 5, 30)
 _SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -39,6 +45,9 @@ _RATE_BUCKETS = (1, 5, 10, 20, 40, 80, 160, 320, 640)
 _RATIO_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.5)
 _ERROR_BUCKETS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 4, 8)
 _PREFIX_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+
+_UNITS = ("seconds", "ratio", "usd", "tokens")
+"""Units that OpenMetrics names: that with which a metric's name ends."""
 
 C = TypeVar("C", Counter, Gauge, Histogram)
 
@@ -56,7 +65,8 @@ class _Registry(CollectorRegistry):
             yield family
 
 
-def _read_version() -> str:
+def read_version() -> str:
+    """The version of trimtab that runs."""
     try:
         return version("trimtab")
     except PackageNotFoundError:  # run from its sources, not installed
@@ -70,14 +80,15 @@ class _Row(Generic[C]):
     """
 
     def __init__(self, kind: type[C], documentation: str, labels: str = "", *, name: str = "", **options: Any) -> None:
-        self._name, self._attribute = name, ""
+        self._name, self._attribute, self._unit = name, "", ""
         self._make: Callable[..., C] = partial(kind, documentation=documentation, labelnames=labels.split(), **options)
 
     def __set_name__(self, _: type, name: str) -> None:
         self._name, self._attribute = f"trimtab_{self._name or name}", name
+        self._unit = next((unit for unit in _UNITS if self._name.endswith(f"_{unit}")), "")
 
     def __get__(self, metrics: "Metrics", _: type) -> C:
-        collector = self._make(self._name, registry=metrics.registry)
+        collector = self._make(self._name, unit=self._unit, registry=metrics.registry)
         # Cached, because the library takes a lock and builds strings at each look-up of labels.
         collector.labels = lru_cache(MAX_CHILDREN)(collector.labels)  # type: ignore[method-assign]
         vars(metrics)[self._attribute] = collector
@@ -98,6 +109,16 @@ class Metrics:
         "client stage",
     )
     in_flight = _Row(Gauge, "Requests in flight.", name="requests_in_flight", multiprocess_mode="livesum")
+    config_is_current = _Row(
+        Gauge,
+        "Whether the configuration was valid when it was last read: 1 or 0. After 0, the one before stays in force.",
+        name=LAST_RELOAD_SUCCESSFUL,
+    )
+    config_read_at = _Row(
+        Gauge,
+        "Time of the last successful reading of the configuration, in seconds since 1970.",
+        name=LAST_RELOAD_SUCCESS_TIMESTAMP,
+    )
     prompt_tokens = _Row(
         Counter, "Prompt tokens: as the client sent them (original) and as forwarded (sent).", "model stage"
     )
@@ -113,14 +134,14 @@ class Metrics:
     completion_tokens = _Row(Counter, "Completion tokens, as reported by the upstream or estimated.", "model source")
     context_used = _Row(
         Histogram,
-        "Forwarded prompt tokens, divided by the limit.",
+        "Ratio of the forwarded prompt tokens to the limit.",
         "model",
         name="context_used_ratio",
         buckets=_RATIO_BUCKETS,
     )
     estimate_error = _Row(
         Histogram,
-        "Prompt tokens reported by the upstream, divided by trimtab's estimate.",
+        "Ratio of the prompt tokens reported by the upstream to trimtab's estimate.",
         "model",
         name="estimate_error_ratio",
         buckets=_ERROR_BUCKETS,
@@ -150,12 +171,15 @@ class Metrics:
         Counter, "What the same requests would have cost in US dollars if they had passed unchanged.", "model"
     )
     summary_seconds = _Row(
-        Histogram, "Duration of calls for summaries, by their result.", "model result", buckets=_SECONDS_BUCKETS
+        Histogram,
+        "Duration of calls for summaries in seconds, by their result.",
+        "model result",
+        buckets=_SECONDS_BUCKETS,
     )
     store_errors = _Row(Counter, "Operations of the store that failed.", "store")
     prefix_kept = _Row(
         Histogram,
-        "Share of the forwarded prompt tokens that equal the previous request of the session, byte for byte.",
+        "Ratio of forwarded prompt tokens that equal the previous request of the session, byte for byte, to all.",
         "model",
         name="prefix_kept_ratio",
         buckets=_PREFIX_BUCKETS,
@@ -175,20 +199,23 @@ class Metrics:
     repairs = _Row(Counter, "Requests forwarded with repaired tool calls and results.", "model")
     overhead = _Row(
         Histogram,
-        "Time that trimtab adds before it forwards a request, by phase.",
+        "Time in seconds that trimtab adds before it forwards a request, by phase.",
         "phase",
         name="overhead_seconds",
         buckets=_OVERHEAD_BUCKETS,
     )
     time_to_first_token = _Row(
         Histogram,
-        "Time from a request's arrival to the first text of its stream. Reasoning and tool calls count as text.",
+        "Seconds from a request's arrival to the first text of its stream. Reasoning and tool calls count as text.",
         "model",
         name="time_to_first_token_seconds",
         buckets=_SECONDS_BUCKETS,
     )
     upstream_seconds = _Row(
-        Histogram, "Time from forwarding a request to the last byte of the answer.", "model", buckets=_SECONDS_BUCKETS
+        Histogram,
+        "Seconds from forwarding a request to the last byte of the answer.",
+        "model",
+        buckets=_SECONDS_BUCKETS,
     )
     output_rate = _Row(
         Histogram,
@@ -201,16 +228,31 @@ class Metrics:
     def __init__(self, shared: SharedMetrics | None = None) -> None:
         self.registry: CollectorRegistry = _Registry()
         self.is_shared = shared is not None
-        self._page: Collector = self.registry if shared is None else AllWorkers(self.registry, shared)
+        self._page: Collector = self.registry if shared is None else AllWorkers(self.registry, shared, _OF_RELOADS)
         self._models: set[str] = set()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         build = Info("trimtab_build", "The versions of trimtab and Python that run.", registry=self.registry)
-        build.info({"version": _read_version(), "python": platform.python_version()})
+        build.info({"version": read_version(), "python": platform.python_version()})
         for row in vars(Metrics).values():
             if isinstance(row, _Row):
                 row.__get__(self, Metrics)  # so that collectors without a value appear on the page, too
+        self._reloads = None if shared is None else shared.reloads
+        if shared is None:
+            self.note_reload(at=time.time())
+
+    def note_reload(self, *, at: float | None) -> None:
+        """Note that the configuration was read at this time, in seconds since 1970; None if it could not be.
+
+        Several workers share these two values: one that starts later changes nothing.
+        """
+        if self._reloads is not None:
+            self._reloads.write(at)
+            return
+        self.config_is_current.set(at is not None)
+        if at is not None:
+            self.config_read_at.set(at)
 
     def label_model(self, model: str, match: str | None) -> str:
         """The label of a model: the matching glob of the configuration, else a confirmed name, else `other`."""
@@ -251,6 +293,7 @@ class Metrics:
             elif decision.rule == "pairing":
                 self.repairs.labels(model).inc()
 
-    def render(self) -> bytes:
-        """All metrics in Prometheus' text format; those of all workers if the values are shared."""
-        return generate_latest(self._page)
+    def render(self, *, as_open_metrics: bool = False) -> bytes:
+        """All metrics in Prometheus' text format, or as OpenMetrics; those of all workers if the values are shared."""
+        write: Callable[[Collector], bytes] = generate_open_metrics if as_open_metrics else generate_latest
+        return write(self._page)

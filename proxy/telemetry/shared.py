@@ -12,6 +12,7 @@ import os
 import shutil
 import struct
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ SUPERVISOR = "supervisor"
 _OF_ONE_PROCESS = ("process_", "python_gc_")
 """Prefixes of metrics that describe a single process."""
 _ROW = struct.Struct("qq")
+_READING = struct.Struct("dd")
 
 
 class Roster:
@@ -60,6 +62,27 @@ class Roster:
         return range(1, self.workers + 1)
 
 
+class Reloads:
+    """Whether the configuration was valid when it was last read, and when it last was. All processes write and read it.
+
+    It is memory shared with forked processes. Times are in seconds since 1970.
+    """
+
+    def __init__(self, at: float) -> None:
+        self._row = mmap.mmap(-1, _READING.size)
+        self.write(at)
+
+    def write(self, at: float | None) -> None:
+        """Note that it was read at this time; None if it could not be."""
+        last_at = self.read()[1] if at is None else at
+        self._row[:] = _READING.pack(float(at is not None), last_at)
+
+    def read(self) -> tuple[bool, float]:
+        """Whether the last reading succeeded, and when one last did."""
+        is_valid, at = _READING.unpack(self._row[:])
+        return bool(is_valid), at
+
+
 @dataclass(frozen=True, slots=True)
 class SharedMetrics:
     """The folder in which the workers of one supervisor write their values; made before the first fork.
@@ -71,6 +94,7 @@ class SharedMetrics:
     roster: Roster
     lock: int
     supervisor_pid: int = field(default_factory=os.getpid)
+    reloads: Reloads = field(default_factory=lambda: Reloads(time.time()))
 
     @classmethod
     def open(cls, workers: int, places: Sequence[Path] = (MEMORY_FOLDER,)) -> "SharedMetrics":
@@ -118,16 +142,20 @@ class AllWorkers(Collector):
     """The metrics of all workers together, and the process metrics of each.
 
     own: the registry of this process, which knows the kind and help of each metric.
+    of_reloads: the names of the two metrics of `shared.reloads`: whether the last one succeeded, and when one did.
     """
 
-    def __init__(self, own: CollectorRegistry, shared: SharedMetrics) -> None:
+    def __init__(self, own: CollectorRegistry, shared: SharedMetrics, of_reloads: tuple[str, str]) -> None:
         self._own = own
         self._shared = shared
+        self._of_reloads = of_reloads
 
     def collect(self) -> Iterator[Metric]:
         """Every metric. Reads files, which takes some milliseconds for a thousand series."""
         counted = MultiProcessCollector(None, str(self._shared.path)).collect()  # type: ignore[no-untyped-call]
         merged: dict[str, Metric] = {family.name: family for family in counted}
+        for name, value in zip(self._of_reloads, self._shared.reloads.read(), strict=True):
+            merged[name] = GaugeMetricFamily(name, "", float(value))
         for family in self._own.collect():
             if family.name.startswith(_OF_ONE_PROCESS):
                 continue
@@ -138,7 +166,7 @@ class AllWorkers(Collector):
         yield from self._collect_processes()
 
     def _collect_roster(self) -> Iterable[Metric]:
-        up = GaugeMetricFamily("trimtab_worker_up", "Whether this worker runs.", labels=["worker"])
+        up = GaugeMetricFamily("trimtab_worker_up", "Whether this worker runs: 1 or 0.", labels=["worker"])
         restarts = CounterMetricFamily(
             "trimtab_worker_restarts", "How often this worker was started again.", labels=["worker"]
         )

@@ -1,4 +1,5 @@
 """Writes the reference pages that come from the code: configuration, commands, metrics and markers.
+Also writes the Grafana dashboard and the alert rules.
 
 Usage: python scripts/site/generate.py [FOLDER]   (the folder with the pages; docs/ if none is given)
 """
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 from handbook.reference import PAGES, write_page
+from monitoring.files import FOLDER, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,6 +20,9 @@ def main() -> None:
         page = folder / path
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(write_page(path), "utf-8")
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    for name, text in write_files().items():
+        (folder / FOLDER / name).write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from pathlib import Path
@@ -142,6 +143,7 @@ async def test_a_reload_holds_for_all_and_for_those_that_come_later(upstream, tm
 
     write("models: [{match: 'm*', context_window: 40000}]")
     async with serving(*TWO, "--config", str(file), "--set", "defaults.completion_reserve=0") as (process, url):
+        start = time.time()
         write("models: [{match: 'm*', context_window: 30000}]\nstore_ttl_seconds: 60")
         process.send_signal(signal.SIGHUP)
         lines = await read_log(process, "reloaded")
@@ -152,6 +154,9 @@ async def test_a_reload_holds_for_all_and_for_those_that_come_later(upstream, tm
         process.send_signal(signal.SIGHUP)
         (line,) = await read_log(process, "configuration_invalid")
         assert "worker" not in line
+        page = await read_metrics(url.replace("/v1", "/metrics"))
+        assert page["trimtab_config_last_reload_successful"] == 0
+        assert start <= page["trimtab_config_last_reload_success_timestamp_seconds"] <= time.time()
         for pid in find_workers(process):
             os.kill(pid, signal.SIGKILL)
         await read_log(process, "worker_ready")

@@ -4,6 +4,7 @@ Law: what workers only read is loaded before they are forked, so that they share
 """
 
 import gc
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from proxy.server.reload import (
 from proxy.server.workers.ground import Ground
 from proxy.server.workers.supervisor import Program, Supervisor
 from proxy.server.workers.worker import Worker
+from proxy.telemetry.shared import Reloads
 
 Load = Callable[[], Config]
 
@@ -65,20 +67,30 @@ class WorkerLog:
 
 
 class _Told:
-    """The configuration for workers that start later. Logs each event about it once, for all workers together."""
+    """The configuration for workers that start later. Logs each event about it once, for all workers together.
 
-    def __init__(self, config: Config, load: Load | None, log: Any) -> None:
+    reloads: where the metrics of all workers find whether the last reload succeeded.
+    """
+
+    def __init__(self, config: Config, load: Load | None, log: Any, reloads: Reloads) -> None:
         self.config = config
         self._load = load
         self._log = log
+        self._reloads = reloads
 
     def reload(self) -> bool:
         """Read the configuration again. Return whether it is valid, so that workers should read it, too."""
         if self._load is None:
             self._log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
             return False
+        is_valid = self._read(self._load)
+        self._reloads.write(time.time() if is_valid else None)
+        return is_valid
+
+    def _read(self, load: Load) -> bool:
+        """Read the configuration; log why it is not valid, if so."""
         try:
-            config = self._load()
+            config = load()
         except ConfigError as error:
             for problem in str(error).splitlines():
                 self._log.error(
@@ -121,7 +133,8 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any) -> St
     Returns twice: in each worker's process at once, with what the worker starts with; in this process when all workers
     have ended, with the exit status. Raises OSError before the first worker starts if it cannot listen.
     """
-    told, ground = _Told(config, load, log), Ground.open(config, count)
+    ground = Ground.open(config, count)
+    told = _Told(config, load, log, ground.metrics.reloads)
     warn_of_open_addresses(config, log)
     warn_of_unknown_variables(log)
     if config.store == "memory":

@@ -68,7 +68,8 @@ class TracingConfig(Section):
         None,
         examples=["http://127.0.0.1:4318"],
         description="The collector that spans are sent to by OTLP over HTTP; /v1/traces is added. null: no traces, "
-        "whatever the environment says. Spans contain no text of messages and no keys.",
+        "whatever the environment says. Spans contain no text of messages and no keys. Forwarded requests then carry "
+        "the span's traceparent.",
     )
     service_name: str = Field(
         "trimtab",

@@ -9,10 +9,14 @@ from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report, fail_open
 from proxy.exchange.services import Services
 from proxy.exchange.telling.event import make_event
+from proxy.exchange.telling.span import end_trace
 
 
 def tell(services: Services, journey: Journey, report: Report) -> None:
-    """Tell the history of a request."""
+    """Tell traces and the history of a request."""
+    if journey.trace.is_on:
+        with fail_open(services.recorder, report.arrival.request_id, "tell"):
+            end_trace(journey, report)
     history = services.history
     if history is None:
         return

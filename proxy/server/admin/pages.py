@@ -5,7 +5,9 @@ everybody, the other pages to admitted requests only.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import web
 
@@ -19,6 +21,11 @@ from proxy.wire.codec import Codec
 from proxy.wire.dialects import DEFAULT
 
 ROOT = "/trimtab"
+
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+"""Source: the OpenMetrics specification 1.0.0, section "Protocol Negotiation"."""
+_QUALITY = re.compile(r";\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*(?:;|$)")
 
 Page = Callable[[Services], Awaitable[web.Response]]
 
@@ -38,15 +45,15 @@ async def answer_page(services: Services, path: str, headers: Headers, *, of_pag
     try:
         if path not in OPEN_PAGES and not (of_pages and config.admin_token is None):
             admit_admin(config, headers)
-        return await _find_page(config, path, of_pages=of_pages)(services)
+        if path == config.metrics_path and (of_pages or config.metrics_listen is None):
+            return await show_metrics(services, headers)
+        return await _find_page(config, path)(services)
     except ProxyError as error:
         return answer_error(error)
 
 
-def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
+def _find_page(config: Config, path: str) -> Page:
     """The function that answers a path. Raises NoSuchPageError."""
-    if path == config.metrics_path and (of_pages or config.metrics_listen is None):
-        return show_metrics
     if path in PAGES:
         return PAGES[path]
     message = f"trimtab has no such page here; known: {', '.join(PAGES)}; {config.metrics_path} is at "
@@ -78,12 +85,27 @@ async def show_ready(services: Services) -> web.Response:
     return web.Response(body=body, status=200 if ready else 503, content_type="application/json")
 
 
-async def show_metrics(services: Services) -> web.Response:
-    """Metrics for Prometheus."""
-    metrics = services.recorder.metrics
+async def show_metrics(services: Services, headers: Headers) -> web.Response:
+    """Metrics for Prometheus: as OpenMetrics if the headers ask for that, else in its text format."""
+    metrics, asks = services.recorder.metrics, asks_open_metrics(headers)
+    render = partial(metrics.render, as_open_metrics=asks)
     # In a thread, because the metrics of several processes are read from files.
-    body = await asyncio.to_thread(metrics.render) if metrics.is_shared else metrics.render()
-    return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    body = await asyncio.to_thread(render) if metrics.is_shared else render()
+    return web.Response(body=body, headers={"Content-Type": OPEN_METRICS if asks else PROMETHEUS_TEXT})
+
+
+def asks_open_metrics(headers: Headers) -> bool:
+    """Whether `Accept` names OpenMetrics, and does not prefer another form that it names."""
+    accepted = ",".join(value for name, value in headers if name.lower() == "accept").lower().split(",")
+    wishes = {part.partition(";")[0].strip(): _read_quality(part) for part in reversed(accepted)}
+    wished = wishes.pop("application/openmetrics-text", 0.0)
+    return wished > 0 and wished >= max((wishes.get(name, 0.0) for name in ("text/plain", "text/*")), default=0.0)
+
+
+def _read_quality(part: str) -> float:
+    """The weight of one entry of `Accept`; 1 if it has none that can be read. Source: RFC 9110 section 12.4.2."""
+    found = _QUALITY.search(part)
+    return 1.0 if found is None else float(found[1])
 
 
 async def show_models(services: Services) -> web.Response:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from yarl import URL
+
 from proxy.http.errors import ProxyError
 from proxy.state.catalogue.prices import PriceList
 from proxy.state.statistics.costs import Tokens
 from proxy.state.statistics.till import Till
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
 from proxy.wire.answers.usage import Usage
 
 Form = Literal["inline", "transcript"]
@@ -42,8 +45,9 @@ NO_PAYER = Payer()
 class SummaryCalls:
     """Counts and logs the calls of one proxy."""
 
-    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None) -> None:
+    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None, spans: Spans = NO_SPANS) -> None:
         self.metrics = metrics
+        self.spans = spans
         self._till = till or Till(metrics)
         self._log = log
         self._failing: set[str] = set()
@@ -95,9 +99,13 @@ class SummaryCall:
     model: the metrics' label. prompt_tokens: our count, until the upstream reports its own.
     usage: the tokens as the upstream reports them, also those of its prompt cache; all None before the answer.
     charged: what the upstream charges for, and who pays; None without an answer.
+    span: a child of the span of the request that this call is for.
     """
 
-    def __init__(self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int) -> None:
+    def __init__(
+        self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int, place: tuple[URL, str] | None = None
+    ) -> None:
+        """`place`: the URL, and the name of its dialect."""
         self._calls = calls
         self.model = model
         self.form = form
@@ -109,6 +117,29 @@ class SummaryCall:
         self.result: Result = "written"
         self.reason: str | None = None
         self.started = time.monotonic()
+        self.span = self._begin_span(place)
+
+    def _begin_span(self, place: tuple[URL, str] | None) -> Span:
+        if not self._calls.spans.is_on:
+            return NO_SPAN
+        told: dict[str, str | int] = {"gen_ai.operation.name": "chat", "gen_ai.request.model": self.model}
+        if place is not None:
+            url, dialect = place
+            told |= describe_server(url.host, url.port, dialect)
+        told |= {"trimtab.summary.form": self.form}
+        return self._calls.spans.start_within(find_current(), f"chat {self.model}", told)
+
+    def _end_span(self) -> None:
+        told: dict[str, str | int | None] = {
+            "gen_ai.usage.input_tokens": self.usage.prompt_tokens,
+            "gen_ai.usage.output_tokens": self.usage.completion_tokens,
+            "gen_ai.usage.cache_read.input_tokens": self.usage.cached_tokens,
+            "gen_ai.usage.cache_write.input_tokens": self.usage.written_tokens,
+            "http.response.status_code": self.status,
+            "trimtab.summary.result": self.result,
+        }
+        self.span.note({name: value for name, value in told.items() if value is not None})
+        self.span.end(error="" if self.result == "written" else self.result)
 
     def charge(self, cached_tokens: int | None, written_tokens: int | None, payer: Payer) -> None:
         """Note what the upstream charges for. The cached and written tokens are parts of the prompt's."""
@@ -126,3 +157,5 @@ class SummaryCall:
         elif kind is not None and self.result == "written":
             self.result = "cancelled"
         self._calls.end(self)
+        if self.span is not NO_SPAN:
+            self._end_span()

@@ -243,7 +243,8 @@ class _Asking:
         tokens = round(summariser.token_ratio * self._prompt_tokens)
         form: Form = "transcript" if self._forms[0] is None else "inline"
         started = asyncio.get_running_loop().time()
-        with SummaryCall(self._calls, summariser.label, form, tokens) as call:
+        place = summariser.url, summariser.codec.name
+        with SummaryCall(self._calls, summariser.label, form, tokens, place) as call:
             try:
                 answer = await self._send(body, call)
                 return await asyncio.to_thread(self._read_note, answer, call)
@@ -256,10 +257,10 @@ class _Asking:
                 self._slowest_seconds = max(self._slowest_seconds, seconds)
 
     async def _send(self, body: bytes, call: SummaryCall) -> bytes:
-        summariser = self._task.summariser
-        headers = CIMultiDict(summariser.headers)
+        summariser, headers = self._task.summariser, CIMultiDict(self._task.summariser.headers)
         headers["Content-Type"] = "application/json"
         headers["Accept"] = "application/json"
+        call.span.write_into(headers)
         async with self._client.send("POST", summariser.url, headers, body, summariser.upstream) as response:
             call.status = response.status
             return await read_answer(response, summariser.codec)

@@ -105,9 +105,12 @@ async def test_whatever_breaks_while_it_is_read_the_next_time_is_another_attempt
             assert (line["event"], line["error"]) == ("reload_failed", type(fault).__name__)
         assert "PLANTED" not in str(line)
         assert proxy.services is before
+        read = proxy.services.recorder.metrics.registry.get_sample_value
+        assert read("trimtab_config_last_reload_successful") == 0
         told.set()
         assert (await log.next())["event"] == "reloaded"
         assert proxy.services.config.mode == "off"
+        assert read("trimtab_config_last_reload_successful") == 1
 
 
 async def test_a_door_that_a_reload_opens_is_said(start_proxy) -> None:

@@ -4,12 +4,14 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from prometheus_client import Counter, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.telemetry.metrics import MAX_MODEL_LABELS, OTHER, Metrics
@@ -135,6 +137,66 @@ def test_prometheus_own_check_finds_nothing_but_the_word_summary() -> None:
 
     assert [line for line in found if "should not include type 'summary'" not in line] == []
     assert done.stdout == b""
+
+
+def test_every_help_text_names_its_unit() -> None:
+    """A counter without a unit in its name counts what its help text begins with."""
+    units = {"seconds": "seconds", "ratio": "ratio", "usd": "us dollars", "tokens": "tokens", "second": "per second"}
+    told = {one._name: one._documentation.lower() for one in _collectors(Metrics())}
+    missing = [
+        name
+        for name, text in told.items()
+        for end, unit in units.items()
+        if name.endswith(f"_{end}") and unit not in text
+    ]
+
+    assert missing == []
+    assert all("tokens" in text for name, text in told.items() if "tokens" in name)
+
+
+def test_both_forms_tell_the_same() -> None:
+    """OpenMetrics names the units, too. Its parser is strict about names, types, units, order and the end."""
+    metrics = Metrics()
+    plain = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(_fill(metrics).decode())
+        for sample in family.samples
+    }
+    text = metrics.render(as_open_metrics=True).decode()
+    families = list(open_metrics.text_string_to_metric_families(text))
+    changing = ("process_", "python_gc_")
+
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples
+    }
+    assert text.endswith("# EOF\n")
+    assert {key for key in plain if not key[0].startswith(changing)} <= found.keys()
+    assert all(found[key] == value for key, value in plain.items() if not key[0].startswith(changing))
+    assert {family.name: family.unit for family in families if family.unit}.items() >= {
+        ("trimtab_prompt_tokens", "tokens"),
+        ("trimtab_cost_usd", "usd"),
+        ("trimtab_overhead_seconds", "seconds"),
+        ("trimtab_prefix_kept_ratio", "ratio"),
+        ("trimtab_config_last_reload_success_timestamp_seconds", "seconds"),
+    }
+
+
+def test_the_last_reload_is_told_from_the_start() -> None:
+    """The start counts as the first success. A failure keeps the time of the last success."""
+    before = time.time()
+    metrics = Metrics()
+    at = metrics.registry.get_sample_value("trimtab_config_last_reload_success_timestamp_seconds")
+    told = [metrics.registry.get_sample_value("trimtab_config_last_reload_successful")]
+    metrics.note_reload(at=None)
+    told.append(metrics.registry.get_sample_value("trimtab_config_last_reload_successful"))
+
+    assert at is not None
+    assert before <= at <= time.time()
+    assert metrics.registry.get_sample_value("trimtab_config_last_reload_success_timestamp_seconds") == at
+    metrics.note_reload(at=5.0)
+    told.append(metrics.registry.get_sample_value("trimtab_config_last_reload_successful"))
+    assert told == [1, 0, 1]
+    assert metrics.registry.get_sample_value("trimtab_config_last_reload_success_timestamp_seconds") == 5
 
 
 def test_two_proxies_do_not_share_their_figures() -> None:

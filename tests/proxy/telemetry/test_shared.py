@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import values
+from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.telemetry.metrics import Metrics
@@ -104,6 +105,48 @@ def test_a_page_says_the_kind_and_help_of_each_metric(shared: SharedMetrics) -> 
     told = [line for line in page.splitlines() if line.startswith("# TYPE")]
     assert {line for line in alone.splitlines() if line.startswith("# TYPE trimtab")} <= set(told)
     assert len(told) == len(set(told))
+
+
+def test_open_metrics_of_all_workers_are_valid(shared: SharedMetrics) -> None:
+    """Its own parser accepts the page, and the sums are those of the other form."""
+    first, second = make_worker(shared, 1), make_worker(shared, 2)
+    for number, metrics in enumerate((first, second), 1):
+        shared.write_as(number)
+        metrics.requests.labels("m", "chat", "200", "unchanged").inc(number)
+        metrics.cost_usd.labels("m", "fresh").inc(0.5)
+        metrics.overhead.labels("plan").observe(0.003)
+        metrics.overhead.labels("apply").observe(5)
+        metrics.in_flight.set(number)
+        metrics.estimate_error.labels("m").observe(1.0)
+    shared.roster.write(1, os.getpid(), 3)
+    text = second.render(as_open_metrics=True).decode()
+    families = {family.name: family for family in open_metrics.text_string_to_metric_families(text)}
+    sums = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+
+    assert text.endswith("# EOF\n")
+    assert sums["trimtab_requests_total", "200", "chat", "m", "unchanged"] == 3
+    assert (sums["trimtab_overhead_seconds_count", "plan"], sums["trimtab_requests_in_flight",]) == (2, 3)
+    assert sums["trimtab_worker_restarts_total", "1"] == 3
+    assert families["trimtab_cost_usd"].unit == "usd"
+    assert set(read(second)) >= {"trimtab_cost_usd_total", "trimtab_requests_in_flight"}
+
+
+def test_all_workers_tell_the_same_of_the_last_reload(shared: SharedMetrics) -> None:
+    """A worker that starts after a failure does not hide it."""
+    first = make_worker(shared, 1)
+    at = read(first)["trimtab_config_last_reload_success_timestamp_seconds"]
+    shared.reloads.write(None)
+    later = make_worker(shared, 2)
+
+    assert [read(one)["trimtab_config_last_reload_successful"] for one in (first, later)] == [0, 0]
+    assert read(later)["trimtab_config_last_reload_success_timestamp_seconds"] == at
+    later.note_reload(at=7.0)
+    assert [read(one)["trimtab_config_last_reload_successful"] for one in (first, later)] == [1, 1]
+    assert read(first)["trimtab_config_last_reload_success_timestamp_seconds"] == 7
 
 
 def test_a_folder_is_the_owners_alone_and_goes_in_the_end(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from proxy.telemetry.metrics import Metrics
 INTRODUCTION = """\
 # Metrics
 
-This page lists every metric that trimtab reports at `/metrics` in Prometheus' text format.
+This page lists every metric that trimtab reports at `/metrics`: in Prometheus' text format, or as OpenMetrics
+if the request's `Accept` names `application/openmetrics-text`.
 
 The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 [`metrics_listen`](configuration.md#metrics_listen) another address. A histogram `NAME` has the series `NAME_bucket`,
@@ -20,7 +21,14 @@ The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 
 ## trimtab's own metrics
 """
-UNITS = {"_seconds": "seconds", "_ratio": "ratio", "_tokens_per_second": "tokens per second"}
+UNITS = {
+    "_timestamp_seconds": "seconds since 1970",
+    "_seconds": "seconds",
+    "_ratio": "ratio",
+    "_tokens_per_second": "tokens per second",
+    "_usd": "US dollars",
+    "_tokens": "tokens",
+}
 """The unit by the end of a metric's name. Other names: tokens if the name contains `tokens`, events for a counter."""
 _TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
 
@@ -37,7 +45,8 @@ class Collector:
     @property
     def unit(self) -> str:
         """The unit of what it counts or measures."""
-        found = next((unit for end, unit in UNITS.items() if self.name.endswith(end)), None)
+        name = self.name.removesuffix("_total")
+        found = next((unit for end, unit in UNITS.items() if name.endswith(end)), None)
         return found or ("tokens" if "tokens" in self.name else "events" if self.kind == "counter" else "number")
 
 

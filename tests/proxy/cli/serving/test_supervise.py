@@ -1,5 +1,6 @@
 """`trimtab serve` with several workers: what the supervisor logs for all. The rest is tested end to end."""
 
+import time
 from collections.abc import Callable
 from unittest.mock import Mock, call
 
@@ -11,6 +12,7 @@ from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.telemetry.logs import LEVELS
+from proxy.telemetry.shared import Reloads
 
 
 def make(*settings: str) -> Config:
@@ -29,8 +31,10 @@ def fail_with(error: Exception) -> Callable[[], Config]:
 
 def test_workers_to_come_begin_with_what_was_reloaded() -> None:
     """Keys that take effect only with a restart keep their old values."""
-    told = _Told(make("workers=2"), lambda: make("workers=3", "mode=off", "limits.drain_seconds=7"), ListLog())
+    again, reloads = make("workers=3", "mode=off", "limits.drain_seconds=7"), Reloads(5.0)
+    told = _Told(make("workers=2"), lambda: again, ListLog(), reloads)
     assert told.reload()
+    assert reloads.read() == (True, pytest.approx(time.time(), abs=60))
     assert (told.config.mode, told.config.workers) == ("off", 2)
     assert told.drain_seconds() == 7
 
@@ -45,9 +49,10 @@ def test_workers_to_come_begin_with_what_was_reloaded() -> None:
 )
 def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
     """The error is logged without text that may be a key, and the previous configuration stays."""
-    log, before = ListLog(), make("mode=off")
-    told = _Told(before, load, log)
+    log, before, reloads = ListLog(), make("mode=off"), Reloads(5.0)
+    told = _Told(before, load, log, reloads)
     assert not told.reload()
+    assert reloads.read() == (load is None, 5.0)
     assert told.config is before
     assert {line["event"] for line in log.lines} == {event}
     assert "PLANTED" not in str(log.lines)

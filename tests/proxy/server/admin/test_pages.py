@@ -2,6 +2,8 @@
 
 import orjson
 import pytest
+from prometheus_client import parser as prometheus_text
+from prometheus_client.openmetrics import parser as open_metrics
 
 from proxy.server.admin.pages import PAGES
 
@@ -25,3 +27,39 @@ async def test_what_only_looks_like_ours_passes(path, client, upstream, start_pr
     async with client.get(proxy.url + path) as response:
         assert response.status == 200
     assert [recorded.path for recorded in upstream.requests] == [path]
+
+
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+"""What Prometheus 2.42 sends."""
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_open"),
+    [
+        (None, False),
+        ("*/*", False),
+        ("text/plain", False),
+        ("application/openmetrics-text", True),
+        ("Application/OpenMetrics-Text; version=1.0.0; charset=utf-8", True),
+        (PROMETHEUS, True),
+        ("text/plain, application/openmetrics-text; q=0.2", False),
+        ("application/openmetrics-text; q=0", False),
+        ("application/openmetrics-text; q=nonsense", True),
+        ("application/openmetrics-textual", False),
+    ],
+)
+async def test_metrics_have_the_form_that_is_asked_for(accept, is_open, client, start_proxy):
+    """Without a wish it is Prometheus' text format."""
+    proxy = await start_proxy()
+    async with client.get(proxy.metrics_url, headers={} if accept is None else {"Accept": accept}) as response:
+        body = await response.text()
+        kind = response.headers["Content-Type"]
+
+    form = "application/openmetrics-text; version=1.0.0" if is_open else "text/plain; version=0.0.4"
+    parser = open_metrics if is_open else prometheus_text
+    names = {family.name for family in parser.text_string_to_metric_families(body)}
+    assert kind == f"{form}; charset=utf-8"
+    assert (body.endswith("# EOF\n"), "trimtab_requests" in names) == (is_open, True)

@@ -1,0 +1,109 @@
+"""The spans of one request: one for each time that it is sent to its upstream.
+
+Law: without tracing, nothing is done. The first span begins before the request is compacted, so that calls for
+summaries are its children.
+"""
+
+from multidict import CIMultiDict
+
+from proxy.exchange.arrival import Arrival
+from proxy.exchange.attempts.call import Route, place
+from proxy.exchange.early_answer import Opening
+from proxy.telemetry.tracing.spans import (
+    NO_SPAN,
+    Attributes,
+    Span,
+    Spans,
+    describe_server,
+    set_current,
+)
+from proxy.wire.codec import Codec
+
+SENT = "trimtab.sent"
+"""The event that ends the time for compaction."""
+
+
+class Trace:
+    """The spans of a request that is not traced."""
+
+    __slots__ = ()
+    is_on = False
+
+    def send(self, headers: CIMultiDict[str]) -> None:
+        """Note that the request is sent with these headers, which get the span's `traceparent`."""
+
+    def hear(self, opening: Opening) -> None:
+        """Note how the answer begins."""
+
+    def end(self, attributes: Attributes, *, error: str, seconds_ago: float) -> None:
+        """Note what became of the request. `error`: the kind of error in one word; empty for none."""
+
+
+NO_TRACE = Trace()
+
+
+class _CallTrace(Trace):
+    """The spans of a request that is traced."""
+
+    __slots__ = ("_arrival", "_attempts", "_attributes", "_name", "_opening", "_span", "_spans")
+    is_on = True
+
+    def __init__(self, spans: Spans, arrival: Arrival, name: str, attributes: Attributes) -> None:
+        self._spans = spans
+        self._arrival = arrival
+        self._name = name
+        self._attributes = attributes
+        self._attempts = 0
+        self._opening: Opening | None = None
+        self._span: Span = NO_SPAN
+        self._begin({})
+
+    def _begin(self, attributes: Attributes) -> None:
+        told = {**self._attributes, **attributes}
+        self._span = self._spans.start(self._name, told, self._arrival.headers, after=self._span)
+        set_current(self._span)
+
+    def send(self, headers: CIMultiDict[str]) -> None:
+        if self._attempts:
+            self._span.end(error=_name_error(self._opening) or "refused")
+            self._begin({"http.request.resend_count": self._attempts})
+        self._attempts += 1
+        self._opening = None
+        self._span.note_moment(SENT)
+        self._span.write_into(headers)
+
+    def hear(self, opening: Opening) -> None:
+        self._opening = opening
+        self._span.note({"http.response.status_code": opening.status})
+
+    def end(self, attributes: Attributes, *, error: str, seconds_ago: float) -> None:
+        set_current(NO_SPAN)
+        if not self._attempts and not self._span.has_children:
+            return  # there was no call
+        self._span.note(attributes)
+        self._span.end(error=error or _name_error(self._opening), seconds_ago=seconds_ago)
+
+
+def _name_error(opening: Opening | None) -> str:
+    if opening is None:
+        return ""
+    if opening.overflow is not None:
+        return "context_length_exceeded"
+    return str(opening.status) if opening.status >= 400 else ""
+
+
+def begin_trace(spans: Spans, arrival: Arrival, route: Route, codec: Codec) -> Trace:
+    """Begin the spans of a request that is about to be compacted and sent."""
+    if not spans.is_on:
+        return NO_TRACE
+    operation, model = "count_tokens" if codec.is_count else "chat", route.target.shown_model
+    url = place(route.upstream, codec, arrival.target)
+    attributes = {
+        "gen_ai.operation.name": operation,
+        **describe_server(url.host, url.port, codec.name),
+        "trimtab.request_id": arrival.request_id,
+        "trimtab.endpoint": arrival.endpoint,
+    }
+    if model:
+        attributes["gen_ai.request.model"] = model
+    return _CallTrace(spans, arrival, f"{operation} {model}".rstrip(), attributes)

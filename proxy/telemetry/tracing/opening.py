@@ -1,0 +1,21 @@
+"""Opens what the configuration says about traces."""
+
+from typing import Any
+
+from proxy.config.errors import ConfigError
+from proxy.config.schema import Config
+from proxy.telemetry.metrics import read_version
+from proxy.telemetry.tracing.spans import NO_SPANS, Spans
+
+
+def open_spans(config: Config, log: Any) -> Spans:
+    """The spans of this process; none without `tracing.otlp_endpoint`. Raises ConfigError if a package is missing."""
+    endpoint = config.tracing.otlp_endpoint
+    if endpoint is None:
+        return NO_SPANS
+    try:
+        from proxy.telemetry.tracing.otlp import OtlpSpans  # noqa: PLC0415 - optional packages, and slow to import
+    except ImportError as error:
+        message = "tracing.otlp_endpoint: traces need packages that are not installed: pip install 'trimtab[otel]'"
+        raise ConfigError(message) from error
+    return OtlpSpans(endpoint, config.tracing.service_name, read_version(), log)

@@ -1,0 +1,185 @@
+"""Spans that are sent to a collector by OTLP over HTTP: the edge to OpenTelemetry's library.
+
+Law: a thread of the library's sends them. It holds a bounded number of spans; further ones are dropped. Whatever the
+collector answers, also if there is none, changes only the log.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from proxy.telemetry.tracing.spans import NO_SPAN, Attributes, Headers, Span, Spans
+
+MAX_WAITING_SPANS = 2048
+"""Spans that wait to be sent. Source: the default of OTEL_BSP_MAX_QUEUE_SIZE."""
+MAX_BATCH_SPANS = 512
+"""Spans in one request to the collector. Source: the default of OTEL_BSP_MAX_EXPORT_BATCH_SIZE."""
+DELAY_MILLISECONDS = 1000
+"""Time that a span waits for others. Chosen: shorter than the default of 5 seconds, so that a trace is soon seen."""
+EXPORT_SECONDS = 5
+"""Time for one request to the collector, with the library's own further attempts. Chosen: a collector is near."""
+FLUSH_SECONDS = 2.0
+"""Time for the last spans at the end of the process. Chosen: far less than the time that a worker gets to end."""
+TRACE_HEADERS = ("traceparent", "tracestate")
+"""Source: W3C Trace Context, level 1."""
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class _OtlpSpan(Span):
+    """A span of a call."""
+
+    __slots__ = ("_is_parent", "_span")
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+        self._is_parent = False
+
+    @property
+    def has_children(self) -> bool:
+        return self._is_parent
+
+    @property
+    def context(self) -> Context:
+        """The context in which children start."""
+        return trace.set_span_in_context(self._span)
+
+    def adopt(self) -> Context:
+        """The context for a child that starts now."""
+        self._is_parent = True
+        return self.context
+
+    def write_into(self, headers: MutableMapping[str, str]) -> None:
+        for name in TRACE_HEADERS:
+            if name in headers:
+                del headers[name]
+        _PROPAGATOR.inject(headers, self.context)
+
+    def note(self, attributes: Attributes) -> None:
+        self._span.set_attributes(dict(attributes))
+
+    def note_moment(self, name: str) -> None:
+        self._span.add_event(name)
+
+    def end(self, *, error: str = "", seconds_ago: float = 0.0) -> None:
+        if error:
+            self._span.set_attribute("error.type", error)
+            self._span.set_status(trace.StatusCode.ERROR)
+        self._span.end(time.time_ns() - int(seconds_ago * 1e9))
+
+
+class OtlpSpans(Spans):
+    """Starts spans that are sent to a collector. Must be made after the fork of a worker: it starts a thread."""
+
+    is_on = True
+
+    def __init__(self, endpoint: str, service_name: str, version: str, log: Any) -> None:
+        library = logging.getLogger("opentelemetry")
+        # Its lines would come with each attempt, and may quote what could not be sent.
+        library.handlers, library.propagate = [_Dropped(log)], False
+        exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_SECONDS)
+        self._processor = BatchSpanProcessor(
+            _Told(exporter, log),
+            max_queue_size=MAX_WAITING_SPANS,
+            schedule_delay_millis=DELAY_MILLISECONDS,
+            max_export_batch_size=MAX_BATCH_SPANS,
+        )
+        resource = Resource.create({"service.name": service_name, "service.version": version})
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(self._processor)
+        self._tracer = provider.get_tracer("trimtab", version)
+
+    def start(self, name: str, attributes: Attributes, headers: Headers = (), after: Span = NO_SPAN) -> Span:
+        """See Spans."""
+        context = _read_parent(headers)
+        if context is None:
+            return self.start_within(after, name, attributes)
+        return self._start(name, attributes, context)
+
+    def start_within(self, parent: Span, name: str, attributes: Attributes) -> Span:
+        """See Spans."""
+        # Not the library's own current span: that of another program in this process must not become the parent.
+        context = parent.adopt() if isinstance(parent, _OtlpSpan) else Context()
+        return self._start(name, attributes, context)
+
+    def _start(self, name: str, attributes: Attributes, context: Context) -> Span:
+        kind = trace.SpanKind.CLIENT
+        return _OtlpSpan(self._tracer.start_span(name, context=context, kind=kind, attributes=dict(attributes)))
+
+    async def close(self) -> None:
+        """Send the last spans, within FLUSH_SECONDS."""
+        loop, is_flushed = asyncio.get_running_loop(), asyncio.Event()
+
+        def flush() -> None:
+            self._processor.shutdown()  # type: ignore[no-untyped-call]
+            with suppress(RuntimeError):  # the loop has ended by now
+                loop.call_soon_threadsafe(is_flushed.set)
+
+        # Not a thread of the loop's pool: the process would wait for it at its end.
+        threading.Thread(target=flush, name="trimtab-last-spans", daemon=True).start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await is_flushed.wait()
+
+
+def _read_parent(headers: Headers) -> Context | None:
+    """The context of the client's span; None if its headers name none, or more than one."""
+    carrier = {name: [value for key, value in headers if key.lower() == name] for name in TRACE_HEADERS}
+    if len(carrier["traceparent"]) != 1:
+        return None
+    context = _PROPAGATOR.extract({name: values for name, values in carrier.items() if values}, Context())
+    return context if trace.get_current_span(context).get_span_context().is_valid else None
+
+
+class _Told(SpanExporter):
+    """Sends spans by another exporter, and logs the first failure and the first success after it."""
+
+    def __init__(self, exporter: SpanExporter, log: Any) -> None:
+        self._exporter = exporter
+        self._log = log
+        self._is_failing = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        is_failing = result is not SpanExportResult.SUCCESS
+        if is_failing and not self._is_failing:
+            meaning = "the collector does not take the spans; requests go on without traces"
+            self._log.warning("traces_not_sent", meaning=meaning)
+        if self._is_failing and not is_failing:
+            self._log.info("traces_sent_again")
+        self._is_failing = is_failing
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+class _Dropped(logging.Handler):
+    """Logs, once, that spans were dropped because too many waited. Other lines of the library are left out."""
+
+    def __init__(self, log: Any) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+        self._is_told = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Read a line of the library."""
+        if not self._is_told and str(record.msg).startswith("Queue full"):
+            self._is_told = True
+            meaning = "more spans ended than the collector took in time; requests are not affected"
+            self._log.warning("traces_incomplete", most_waiting=MAX_WAITING_SPANS, meaning=meaning)

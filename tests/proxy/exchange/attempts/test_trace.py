@@ -1,0 +1,98 @@
+"""The spans of one request, without a collector. tests/proxy/telemetry/tracing has those that reach one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from multidict import CIMultiDict
+from support.journeys import arrive
+
+from proxy.config.load import load_config
+from proxy.exchange.attempts.call import choose_route
+from proxy.exchange.attempts.trace import NO_TRACE, begin_trace
+from proxy.exchange.early_answer import Opening
+from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, find_current
+from proxy.wire.chat.codec import CHAT
+
+
+@dataclass
+class _Noted(Span):
+    """A span that keeps what it is told."""
+
+    told: dict[str, Any]
+    after: Span
+    moments: list[str] = field(default_factory=list)
+    error: str | None = None
+    is_parent: bool = False
+
+    @property
+    def has_children(self) -> bool:
+        return self.is_parent
+
+    def write_into(self, headers) -> None:
+        headers["traceparent"] = "ours"
+
+    def note(self, attributes) -> None:
+        self.told |= attributes
+
+    def note_moment(self, name) -> None:
+        self.moments.append(name)
+
+    def end(self, *, error="", seconds_ago=0.0) -> None:
+        self.error = error
+
+
+class _Noting(Spans):
+    is_on = True
+
+    def __init__(self) -> None:
+        self.spans: list[_Noted] = []
+
+    def start(self, name, attributes, headers=(), after=NO_SPAN) -> Span:
+        self.spans.append(_Noted({"name": name, **attributes}, after))
+        return self.spans[-1]
+
+
+def _begin(spans: Spans) -> Any:
+    config, arrival = load_config(settings=["upstream.base_url=https://api.x.ai/v1"], environment={}), arrive()
+    return begin_trace(spans, arrival, choose_route(config, arrival, CIMultiDict(), "m"), CHAT)
+
+
+def test_without_tracing_headers_stay() -> None:
+    headers = CIMultiDict({"traceparent": "theirs"})
+    trace = _begin(NO_SPANS)
+    trace.send(headers)
+    trace.hear(Opening(200))
+    trace.end({}, error="", seconds_ago=0.0)
+    assert (trace is NO_TRACE, trace.is_on, headers["traceparent"]) == (True, False, "theirs")
+
+
+def test_what_is_sent_again_has_a_span_of_its_own() -> None:
+    """The first one ends with the refusal, and the second one comes after it."""
+    spans = _Noting()
+    trace = _begin(spans)
+    trace.send(CIMultiDict())
+    trace.hear(Opening(400))
+    headers = CIMultiDict({"traceparent": "theirs"})
+    trace.send(headers)
+    trace.hear(Opening(200))
+    first, second = spans.spans
+    assert find_current() is second
+    trace.end({"a": 1}, error="", seconds_ago=0.0)
+
+    assert (first.error, second.error, second.after, headers["traceparent"]) == ("400", "", first, "ours")
+    assert (first.told["name"], first.told["server.address"], first.told["gen_ai.provider.name"]) == (
+        "chat m",
+        "api.x.ai",
+        "x_ai",
+    )
+    assert (second.told["http.request.resend_count"], second.told["a"]) == (1, 1)
+    assert find_current() is NO_SPAN
+
+
+def test_a_request_that_was_not_sent_has_no_span_unless_a_summary_was_asked_for() -> None:
+    for is_parent, error in ((False, None), (True, "context_length_exceeded")):
+        spans = _Noting()
+        trace = _begin(spans)
+        spans.spans[0].is_parent = is_parent
+        trace.end({}, error="context_length_exceeded", seconds_ago=0.0)
+        assert spans.spans[0].error == error

@@ -1,0 +1,45 @@
+"""What the configuration says about traces."""
+
+import subprocess
+import sys
+
+import pytest
+
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+from proxy.telemetry.tracing.opening import open_spans
+from proxy.telemetry.tracing.spans import NO_SPANS
+
+MODULES = "[name for name in sys.modules if name.partition('.')[0] in ('opentelemetry', 'requests')]"
+
+
+def test_without_a_collector_no_library_is_loaded() -> None:
+    """Whatever OpenTelemetry's own variables say."""
+    program = f"""
+import sys
+from proxy.config.load import load_config
+from proxy.server.app import run_proxy
+from proxy.telemetry.tracing.opening import open_spans
+spans = open_spans(load_config(settings=[], environment={{}}), None)
+print(spans.is_on, {MODULES})
+"""
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "otlp"}
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False []"
+
+
+@pytest.mark.parametrize(
+    "missing", ["opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter"]
+)
+def test_a_missing_package_is_told_with_what_to_install(missing, monkeypatch, log) -> None:
+    """The error names the key and the extra."""
+    config = load_config(settings=["tracing.otlp_endpoint=http://127.0.0.1:9"], environment={})
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "proxy.telemetry.tracing.otlp", raising=False)
+    with pytest.raises(ConfigError, match=r"^tracing\.otlp_endpoint: .*pip install 'trimtab\[otel\]'$"):
+        open_spans(config, log)
+
+
+def test_null_means_no_traces(log) -> None:
+    """That is the default."""
+    assert open_spans(load_config(settings=[], environment={}), log) is NO_SPANS

@@ -1,0 +1,420 @@
+"""Spans that reach a collector: requests go through a real proxy."""
+
+import asyncio
+import logging
+import socket
+import time
+
+import aiohttp
+import pytest
+from aiohttp import web
+from support.client import CHAT, SMALL, post, settle
+from support.collector import Collector, run_collector
+from support.sessions import make_session, requests_of
+from upstreams.recording import break_off, error, event, hold_summaries
+
+from proxy.telemetry.tracing import otlp
+from proxy.telemetry.tracing.otlp import OtlpSpans
+
+CLIENT = 3
+"""The kind of a span that is a client's. Source: opentelemetry/proto/trace/v1/trace.proto."""
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
+ANSWER = (
+    b'{"id":"c","model":"m-2026","choices":[{"message":{"role":"assistant","content":"\\"model\\": \\"no\\""}}],'
+    b'"usage":{"prompt_tokens":11,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}}'
+)
+LONG = {"model": "m", **make_session(40)}
+TOO_LONG = "This model's maximum context length is 5000 tokens. However, your messages resulted in 7000 tokens."
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Spans are sent soon, and the library's loggers are as before afterwards."""
+    monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 10)
+    library = logging.getLogger("opentelemetry")
+    monkeypatch.setattr(library, "handlers", library.handlers)
+    monkeypatch.setattr(library, "propagate", library.propagate)
+
+
+@pytest.fixture
+async def collector():
+    """A collector."""
+    async with run_collector() as running:
+        yield running
+
+
+@pytest.fixture
+def start(start_proxy, collector: Collector):
+    """A function that starts a proxy that sends its spans to the collector; returns the URL for chats."""
+
+    async def begin(*settings: str) -> str:
+        proxy = await start_proxy(*SMALL, f"tracing.otlp_endpoint={collector.url}", *settings)
+        begin.proxy = proxy
+        return f"{proxy.url}/v1/chat/completions"
+
+    return begin
+
+
+def name_parents(request) -> list[tuple[str, str]]:
+    """Trace and span in each `traceparent` of a request that is sampled."""
+    parts = [value.split("-") for value in request.header("traceparent")]
+    assert all(int(flags, 16) & 1 for *_, flags in parts)
+    return [(trace, span) for _, trace, span, _ in parts]
+
+
+async def test_a_call_is_one_span(client, start, collector, upstream):
+    """It has the names of the conventions, and trimtab's own figures."""
+    url = await start("tracing.service_name=here", "models=[{match: 'm*'}]")
+
+    async def answer(*_):
+        return web.Response(body=ANSWER, content_type="application/json")
+
+    upstream.answer = answer
+    before = time.time_ns()
+    response, _ = await post(client, url, {**CHAT, "max_tokens": 77})
+    (span,) = await collector.wait_for(1)
+    port = int(upstream.url.rpartition(":")[2].partition("/")[0])
+
+    assert (span.name, span.kind, span.parent, span.is_error) == ("chat m", CLIENT, "", False)
+    assert before <= span.start <= span.events["trimtab.sent"] <= span.end <= time.time_ns()
+    assert span.resource["service.name"] == "here"
+    told = span.attributes
+    assert told.pop("trimtab.overhead_seconds") > 0
+    assert told.pop("trimtab.request_id") == response.headers["x-trimtab-request-id"]
+    assert told.pop("trimtab.upstream") == f"127.0.0.1:{port}"
+    assert told.pop("trimtab.tokens.limit") > 1000
+    tokens = told.pop("trimtab.tokens.original")
+    assert told == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "m",
+        "gen_ai.request.max_tokens": 77,
+        "gen_ai.response.model": "m-2026",
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 3,
+        "gen_ai.usage.cache_read.input_tokens": 4,
+        "http.response.status_code": 200,
+        "server.address": "127.0.0.1",
+        "server.port": port,
+        "trimtab.endpoint": "chat",
+        "trimtab.mode": "enforce",
+        "trimtab.outcome": "unchanged",
+        "trimtab.rules": [],
+        "trimtab.tokens.sent": tokens,
+        "trimtab.tokens.saved": 0,
+    } | {name: told[name] for name in told if name.startswith("trimtab.cost")}
+    assert collector.paths == ["/v1/traces"]
+
+
+async def test_the_trace_of_the_client_goes_on(client, start, collector, upstream):
+    """The span is a child of the client's, and the forwarded request names the span. Other headers are unchanged."""
+    url = await start()
+    sent = {"traceparent": TRACEPARENT, "tracestate": "a=1,b=2", "baggage": "k=v"}
+    await post(client, url, CHAT, **sent)
+    (span,) = await collector.wait_for(1)
+    (request,) = upstream.requests
+
+    assert (span.trace, span.parent) == (TRACE, PARENT)
+    assert request.header("traceparent") == [f"00-{TRACE}-{span.id}-01"]
+    assert request.header("tracestate") == ["a=1,b=2"]
+    assert request.header("baggage") == ["k=v"]
+
+
+@pytest.mark.parametrize(
+    "given", ["nonsense", f"00-{'0' * 32}-{PARENT}-01", f"ff-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-01-x", ""]
+)
+async def test_a_parent_that_cannot_be_read_begins_a_new_trace(given, client, start, collector, upstream):
+    """Its state goes, too, since it belongs to that parent."""
+    url = await start()
+    await post(client, url, CHAT, traceparent=given, tracestate="a=1")
+    (span,) = await collector.wait_for(1)
+    (request,) = upstream.requests
+
+    assert (span.parent, span.trace != TRACE) == ("", True)
+    assert name_parents(request) == [(span.trace, span.id)]
+    assert request.header("tracestate") == []
+
+
+async def test_what_the_client_does_not_sample_is_not_sent(client, start, collector, upstream):
+    """The forwarded request still belongs to its trace, unsampled."""
+    url = await start()
+    await post(client, url, CHAT, traceparent=f"00-{TRACE}-{PARENT}-00")
+    await post(client, url, CHAT)
+    spans = await collector.wait_for(1)
+
+    assert [span.parent for span in spans] == [""]
+    (first,) = upstream.requests[0].header("traceparent")
+    assert (first[:36], first[-3:], first == f"00-{TRACE}-{PARENT}-00") == (f"00-{TRACE}-", "-00", False)
+
+
+async def test_without_tracing_headers_pass_unchanged(client, start_proxy, collector, upstream):
+    """Even an invalid parent. No span is made."""
+    proxy = await start_proxy()
+    for given in (TRACEPARENT, "nonsense"):
+        await post(client, f"{proxy.url}/v1/chat/completions", CHAT, traceparent=given, tracestate="a=1")
+    assert [request.header("traceparent") for request in upstream.requests] == [[TRACEPARENT], ["nonsense"]]
+    assert [request.header("tracestate") for request in upstream.requests] == [["a=1"]] * 2
+    assert collector.bodies == []
+
+
+async def test_what_no_dialect_claims_is_not_traced(client, start, collector, upstream):
+    """Its headers pass unchanged."""
+    url = await start()
+    await post(client, url.replace("chat/completions", "embeddings"), CHAT, traceparent=TRACEPARENT)
+    await post(client, url, CHAT)
+    (span,) = await collector.wait_for(1)
+
+    assert upstream.requests[0].header("traceparent") == [TRACEPARENT]
+    assert span.attributes["trimtab.endpoint"] == "chat"
+
+
+async def test_a_stream_ends_its_span_at_its_last_byte(client, start, collector, upstream):
+    """The span tells when the first text came, and the figures of the whole stream."""
+    url = await start()
+    release, times = asyncio.Event(), []
+
+    async def hold(_recorded, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("one two three"))
+        await release.wait()
+        times.append(time.time_ns())
+        await response.write(event("four five six"))
+        await response.write_eof()
+        return response
+
+    upstream.answer = hold
+    asking = asyncio.ensure_future(post(client, url, {**CHAT, "stream": True}))
+    await upstream.arrived.wait()
+    assert collector.spans == []
+    release.set()
+    await asking
+    (span,) = await collector.wait_for(1)
+
+    assert span.end >= times[0] > span.events["trimtab.sent"]
+    assert span.attributes["gen_ai.request.stream"] is True
+    assert span.attributes["gen_ai.usage.output_tokens"] > 0
+    first_seconds = span.attributes["gen_ai.response.time_to_first_chunk"]
+    assert 0 < first_seconds <= (span.end - span.events["trimtab.sent"]) / 1e9
+
+
+async def test_a_summary_is_a_child(client, start, collector, upstream):
+    """Its span lies within that of the request that waits for it, and its call names it as its parent."""
+    url = await start()
+    response, _ = await post(client, url, LONG, traceparent=TRACEPARENT)
+    await collector.wait_until(lambda: not all(span.is_summary for span in collector.spans))
+    (request,) = [span for span in collector.spans if not span.is_summary]
+    summary, *others = [span for span in collector.spans if span.is_summary]
+    asked, *_ = upstream.summaries
+    (sent,) = upstream.chats
+
+    assert (request.trace, request.parent, summary.trace, summary.parent) == (TRACE, PARENT, TRACE, request.id)
+    assert request.start <= summary.start <= summary.end <= request.events["trimtab.sent"] <= request.end
+    assert asked.header("traceparent") == [f"00-{TRACE}-{summary.id}-01"]
+    assert sent.header("traceparent") == [f"00-{TRACE}-{request.id}-01"]
+    assert all(other.parent == request.id for other in others)
+    assert len(others) + 1 == len(upstream.summaries)
+    assert summary.kind == CLIENT
+    assert summary.attributes["trimtab.summary.result"] == "written"
+    assert summary.attributes["gen_ai.usage.output_tokens"] == 7
+    assert summary.attributes["http.response.status_code"] == 200
+    told = request.attributes
+    assert told["gen_ai.conversation.compacted"] is True
+    assert told["trimtab.summary.kind"] == "summarise"
+    assert "summarise" in told["trimtab.rules"]
+    tokens = dict(part.strip().split("=") for part in response.headers["x-trimtab-tokens"].split(",") if "=" in part)
+    assert told["trimtab.tokens.original"] == int(tokens["original"])
+    assert told["trimtab.tokens.sent"] == int(tokens["sent"])
+    assert told["trimtab.tokens.saved"] == int(tokens["original"]) - int(tokens["sent"])
+
+
+async def test_a_summary_that_nobody_waits_for_is_a_child_too(client, start, collector, upstream):
+    """It may end after the request that began it."""
+    url, session = await start("defaults.summary.max_tokens=300"), make_session(60, result_words=120)
+    release = hold_summaries(upstream)
+    for messages in requests_of(session):
+        await post(client, url, {"model": "m", "messages": messages, "tools": session["tools"]})
+        if start.proxy.services.summaries._under_way:
+            break
+    (last,) = upstream.chats[-1].header("traceparent")
+    release.set()
+    await settle(start.proxy)
+    await collector.wait_until(lambda: any(span.is_summary for span in collector.spans))
+    await collector.wait_for(len(upstream.requests))
+    request = next(span for span in collector.spans if span.id == last.split("-")[2])
+    summary = next(span for span in collector.spans if span.is_summary)
+
+    assert (summary.parent, summary.trace) == (request.id, request.trace)
+    assert summary.end > request.end
+
+
+@pytest.mark.parametrize("traceparent", [None, TRACEPARENT])
+async def test_each_attempt_is_a_span(traceparent, client, start, collector, upstream):
+    """The second one is a sibling of the first; without a parent from the client, its child."""
+    url = await start("defaults.context_window=20000")
+    plain, refused = upstream.answer, []
+
+    async def refuse(recorded, request):
+        if not recorded.asks_for_summary and not refused:
+            refused.append(recorded)
+            return error(400, message=TOO_LONG, code="context_length_exceeded", type="invalid_request_error")
+        return await plain(recorded, request)
+
+    upstream.answer = refuse
+    body = {"model": "m", **make_session(14)}
+    response, _ = await post(client, url, body, **({} if traceparent is None else {"traceparent": traceparent}))
+    spans = await collector.wait_for(2)
+    first, second = [span for span in spans if not span.is_summary]
+    names = [name_parents(request) for request in upstream.chats]
+
+    assert response.status == 200
+    assert names == [[(span.trace, span.id)] for span in (first, second)]
+    assert first.trace == second.trace
+    assert second.parent == (first.id if traceparent is None else PARENT)
+    assert (first.is_error, first.attributes["error.type"]) == (True, "context_length_exceeded")
+    assert first.attributes["http.response.status_code"] == 400
+    assert (second.is_error, second.attributes["http.request.resend_count"]) == (False, 1)
+    assert second.attributes["trimtab.retry"] == "recovered"
+    assert first.end <= second.start
+
+
+async def test_an_error_is_told_by_its_kind(client, start, collector, upstream):
+    """The upstream's status, our own code for an upstream that cannot be reached, an answer that broke off."""
+    url = await start()
+
+    async def fail(*_):
+        return error(429, message="slow down")
+
+    upstream.answer = fail
+    await post(client, url, CHAT)
+    await collector.wait_for(1)
+    upstream.answer = break_off
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await post(client, url, {**CHAT, "stream": True})
+    await collector.wait_for(2)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = await start(f"upstream.base_url=http://127.0.0.1:{port}/v1")
+    await post(client, url, CHAT)
+    spans = await collector.wait_for(3)
+
+    assert [span.is_error for span in spans] == [True] * 3
+    assert [span.attributes["error.type"] for span in spans] == ["429", "broken", "upstream_unreachable"]
+    assert [span.attributes["http.response.status_code"] for span in spans] == [429, 200, 502]
+
+
+async def test_a_client_that_leaves_ends_its_span(client, start, collector, upstream):
+    """The error is `aborted`."""
+    url = await start()
+
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    upstream.answer = never
+    asking = asyncio.ensure_future(post(client, url, CHAT))
+    await upstream.arrived.wait()
+    asking.cancel()
+    (span,) = await collector.wait_for(1)
+
+    assert (span.is_error, span.attributes["error.type"], span.attributes["trimtab.outcome"]) == (
+        True,
+        "aborted",
+        "aborted",
+    )
+
+
+async def test_what_trimtab_refuses_is_no_call(client, start, collector, upstream):
+    """There is no span of a request that was never sent."""
+    url = await start("defaults.on_exceeded=error", "defaults.overflow_strategy=error")
+    response, _ = await post(client, url, LONG)
+    await post(client, url, CHAT)
+    (span,) = await collector.wait_for(1)
+
+    assert response.status == 400
+    assert span.attributes["trimtab.outcome"] == "unchanged"
+    assert len(upstream.requests) == 1
+
+
+async def test_a_collector_that_is_down_delays_nothing(client, start_proxy, log, upstream):
+    """The log says so once, and once more when spans arrive again. What ended meanwhile is lost."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    proxy = await start_proxy(f"tracing.otlp_endpoint=http://127.0.0.1:{port}")
+    for _ in range(3):
+        response, _ = await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+        assert response.status == 200
+    begun = time.monotonic()
+    await proxy.services.spans.close()
+
+    assert time.monotonic() - begun < otlp.FLUSH_SECONDS + 1
+    assert [line["event"] for line in log.lines].count("traces_not_sent") <= 1
+
+
+async def test_each_change_of_the_collector_is_told_once(client, start, collector, log, monkeypatch):
+    """Not each failure."""
+    monkeypatch.setattr(otlp, "EXPORT_SECONDS", 0.01)
+    url = await start()
+    collector.status = 400
+    for count in range(1, 4):
+        await post(client, url, CHAT)
+        await collector.wait_until(lambda count=count: len(collector.bodies) >= count)
+    collector.status = 200
+    await post(client, url, CHAT)
+    await collector.wait_for(1)
+    await start.proxy.services.spans.close()
+
+    told = [line["event"] for line in log.lines if line["event"].startswith("traces")]
+    assert told == ["traces_not_sent", "traces_sent_again"]
+
+
+async def test_the_last_spans_are_sent_at_the_end(client, start, collector, monkeypatch):
+    """Even if they would have waited for others."""
+    monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 60_000)
+    url = await start()
+    await post(client, url, CHAT)
+    await start.proxy.services.lifecycle.idle.wait()
+    assert collector.spans == []
+    await start.proxy.services.spans.close()
+    assert len(collector.spans) == 1
+
+
+async def test_too_many_spans_are_dropped_and_that_is_told_once(collector, log, monkeypatch):
+    """The memory that they take is bounded."""
+    monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 60_000)
+    monkeypatch.setattr(otlp, "MAX_WAITING_SPANS", 4)
+    monkeypatch.setattr(otlp, "MAX_BATCH_SPANS", 4)
+    spans = OtlpSpans("http://127.0.0.1:9", "x", "1", log)
+    monkeypatch.setattr(spans._processor._batch_processor, "_worker_awaken", asyncio.Event())
+    for _ in range(9):
+        spans.start("chat", {}).end()
+
+    assert [line["event"] for line in log.lines] == ["traces_incomplete"]
+    assert len(spans._processor._batch_processor._queue) == 4
+
+
+async def test_no_key_and_no_text_is_in_a_span(client, start, collector, upstream):
+    """Planted in headers, path, query, model, messages, tools, answers and errors."""
+    url = await start()
+    session = make_session(40)
+    for message in session["messages"]:
+        message["content"] = f"PLANTED TEXT {message['content']}"
+    headers = {
+        "Authorization": "Bearer sk-PLANTED-KEY",
+        "x-odd": "PLANTED TEXT",
+        "Cookie": "a=sk-PLANTED-KEY",
+        "User-Agent": "PLANTED TEXT",
+    }
+    body = {"model": "m sk-PLANTED-KEY", "user": "PLANTED TEXT", **session}
+    await post(client, f"{url}?key=sk-PLANTED-KEY", body, **headers)
+    await collector.wait_for(2)
+
+    async def fail(*_):
+        return error(500, message="PLANTED TEXT sk-PLANTED-KEY", type="PLANTED TEXT")
+
+    upstream.answer = fail
+    await post(client, url, body, **headers)
+    await collector.wait_for(3)
+
+    assert any(b"PLANTED" in request.body for request in upstream.requests)
+    assert not any(b"PLANTED" in body for body in collector.bodies)
