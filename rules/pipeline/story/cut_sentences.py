@@ -38,7 +38,7 @@ def _tell_what(subject: Subject, cut: Cut, ratio: float) -> str:
     if not by_model and cut.kind is CutKind.SUMMARISE:
         why = " No summary of a model was there for it."
     return (
-        f"{what} stands for {say_number(len(gone), 'message')} of {say_number(tokens, 'token')}"
+        f"{what} stands for {say_number(len(list_places(gone)), 'message')} of {say_number(tokens, 'token')}"
         f" ({say_places(list_places(gone))}).{why}"
     )
 
@@ -60,9 +60,8 @@ def _tell_rest(plan: Plan, cut: Cut, traced: Sequence[Traced]) -> str:
         number = say_number(len(cut.kept_steps), "repeated call")
         steps = [index for step in cut.kept_steps for index in range(*step)]
         parts.append(f"{number} with the results ({_say_at(plan, steps)})")
-    newest = len(plan.conversation.messages) - cut.at
-    parts.append(f"the newest {say_number(newest, 'message')}")
     behind = {element for index in range(cut.at, len(plan.conversation.messages)) for element in _list(plan, index)}
+    parts.append(f"the newest {say_number(len(behind), 'message')}")
     kept = behind | _find_kept(plan, cut)
     changed = {Fate.SHORTENED, Fate.PRUNED}
     is_changed = any(one.change.fate in changed and kept & set(one.elements) for one in traced)
@@ -79,10 +78,10 @@ def _tell_when(plan: Plan, cut: Cut) -> str:
     answers = (at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT)
     asked = next(answers, 0)
     if cut.made_at > asked:
-        return "The cut is new with this request: from here on, the prompt cache starts again behind the system prompt."
+        return "The cut is new with this request, so the upstream's prompt cache is valid only up to the task statement."
     behind = _list(plan, cut.made_at - 1)
-    where = f" at message {behind[-1]}" if behind and behind[-1] != OUTSIDE else ""
-    return f"The cut was made earlier{where}, and stays where it is, so that the upstream's prompt cache stays valid."
+    where = f", after message {behind[-1]}" if behind and behind[-1] != OUTSIDE else ""
+    return f"The cut was made earlier{where}; it stays where it is, so that the upstream's prompt cache stays valid."
 
 
 def _find_kept(plan: Plan, cut: Cut) -> set[int]:
