@@ -45,30 +45,37 @@ def _tell_what(subject: Subject, cut: Cut, ratio: float) -> str:
 
 def _tell_rest(plan: Plan, cut: Cut, traced: Sequence[Traced]) -> str:
     """What stays of the part before the cut, and what follows the cut."""
-    leading, task = count_leading(plan.conversation.messages), plan.window.task
-    parts = []
+    leading = count_leading(plan.conversation.messages)
+    parts = ["the system prompt"] if leading else []
+    parts += _list_kept(plan, cut, list_places(one for one in traced if one.change.fate is Fate.REMOVED))
+    behind = {element for index in range(cut.at, len(plan.conversation.messages)) for element in _list(plan, index)}
+    parts.append("the newest message" if len(behind) == 1 else f"the newest {say_number(len(behind), 'message')}")
+    head = {element for index in range(leading) for element in _list(plan, index)}
+    kept, changed = head | behind | _find_kept(plan, cut), {Fate.SHORTENED, Fate.PRUNED}
+    is_changed = any(one.change.fate in changed and kept & set(one.elements) for one in traced)
+    said = say_list(parts)
+    verb = "stay" if len(parts) > 1 or len(behind) > 1 else "stays"
+    unless = ", except for what the other sentences tell" if is_changed else ""
+    return f"{said[:1].upper()}{said[1:]} {verb} word for word{unless}."
+
+
+def _list_kept(plan: Plan, cut: Cut, removed: Sequence[int]) -> list[str]:
+    """What stays of the part before the cut. `removed`: messages that are not forwarded, although the cut keeps them."""
+    task, parts = plan.window.task, []
     if task is not None and task < cut.at:
         parts.append(f"the task statement ({_say_at(plan, [task])})")
     if cut.opening >= 0:
         parts.append(f"the client's own summary of an earlier session ({_say_at(plan, [cut.opening])})")
     if cut.kept:
         parts.append(f"{say_number(len(cut.kept), 'user message')} from before the cut ({_say_at(plan, cut.kept)})")
-    if cut.kept_systems:
-        number = say_number(len(cut.kept_systems), "system message")
-        parts.append(f"{number} from there ({_say_at(plan, cut.kept_systems)})")
+    systems = [index for index in cut.kept_systems if not set(_list(plan, index)) & set(removed)]
+    if systems:
+        parts.append(f"{say_number(len(systems), 'system message')} from there ({_say_at(plan, systems)})")
     if cut.kept_steps:
-        number = say_number(len(cut.kept_steps), "repeated call")
         steps = [index for step in cut.kept_steps for index in range(*step)]
-        parts.append(f"{number} with the results ({_say_at(plan, steps)})")
-    behind = {element for index in range(cut.at, len(plan.conversation.messages)) for element in _list(plan, index)}
-    parts.append(f"the newest {say_number(len(behind), 'message')}")
-    kept = behind | _find_kept(plan, cut)
-    changed = {Fate.SHORTENED, Fate.PRUNED}
-    is_changed = any(one.change.fate in changed and kept & set(one.elements) for one in traced)
-    said = say_list(parts)
-    head = "The system prompt, " if leading else ""
-    first = said if head else f"{said[:1].upper()}{said[1:]}"
-    return f"{head}{first} stay word for word{', but for what the other sentences say' if is_changed else ''}."
+        number = say_number(len(cut.kept_steps), "repeated call")
+        parts.append(f"{number} with their results ({_say_at(plan, steps)})")
+    return parts
 
 
 def _tell_when(plan: Plan, cut: Cut) -> str:

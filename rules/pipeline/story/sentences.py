@@ -72,7 +72,7 @@ def _say_cause(plan: Plan, ratio: float) -> str:
         return "The conversation has reached high water, the size at which trimtab makes room."
     if window.shortens:
         return "The conversation is below high water, but something in it has a limit of its own."
-    return "There is room for more: only what needs no full window was done."
+    return "There is room left; what was done does not wait for a full window."
 
 
 def _tell_decision(subject: Subject) -> Sentence:
