@@ -18,7 +18,9 @@ from rules.pipeline.story.tell import tell_story
 @click.command()
 @takes_requests("one body per line")
 @click.option("--explain", is_flag=True, help="Print on standard error, in sentences, what was done and why.")
-@click.option("--explain-json", is_flag=True, help="The same as one line of JSON per request, with each changed message.")
+@click.option(
+    "--explain-json", is_flag=True, help="The same as one line of JSON per request, with each changed message."
+)
 @click.option("--diff", is_flag=True, help="Print on standard error what was changed in each message, as a diff.")
 @config_option
 @set_option

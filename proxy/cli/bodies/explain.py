@@ -3,13 +3,13 @@
 Law: to standard error. Sentences and JSON have no text of the conversation; a diff is printed only if it is asked for.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from difflib import unified_diff
 from typing import NamedTuple
 
 import click
+import orjson
 from rich.console import Console
 from rich.text import Text
 
@@ -57,7 +57,7 @@ def _print_sentences(story: Story, place: str) -> None:
         console.print(text)
 
 
-def _write_json(story: Story, compacted: Compacted) -> str:
+def _write_json(story: Story, compacted: Compacted) -> bytes:
     told = {
         "original_tokens": compacted.original_tokens,
         "sent_tokens": compacted.sent_tokens,
@@ -79,7 +79,7 @@ def _write_json(story: Story, compacted: Compacted) -> str:
             for change in story.changes
         ],
     }
-    return json.dumps(told)
+    return orjson.dumps(told)
 
 
 def _diff(change: Change) -> Iterator[str]:

@@ -60,7 +60,7 @@ def _tell_rest(plan: Plan, cut: Cut, traced: Sequence[Traced]) -> str:
 
 
 def _list_kept(plan: Plan, cut: Cut, removed: Sequence[int]) -> list[str]:
-    """What stays of the part before the cut. `removed`: messages that are not forwarded, although the cut keeps them."""
+    """What stays of the part before the cut. `removed`: messages that a dialect leaves out in spite of the cut."""
     task, parts = plan.window.task, []
     if task is not None and task < cut.at:
         parts.append(f"the task statement ({_say_at(plan, [task])})")
@@ -85,7 +85,9 @@ def _tell_when(plan: Plan, cut: Cut) -> str:
     answers = (at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT)
     asked = next(answers, 0)
     if cut.made_at > asked:
-        return "The cut is new with this request, so the upstream's prompt cache is valid only up to the task statement."
+        return (
+            "The cut is new with this request, so the upstream's prompt cache is valid only up to the task statement."
+        )
     behind = _list(plan, cut.made_at - 1)
     where = f", after message {behind[-1]}" if behind and behind[-1] != OUTSIDE else ""
     return f"The cut was made earlier{where}; it stays where it is, so that the upstream's prompt cache stays valid."

@@ -4,7 +4,6 @@
 told. 4. Each decision has a sentence. 5. Deterministic, and total. 6. No sentence has a word of the conversation.
 """
 
-import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -190,7 +189,9 @@ def test_the_laws_are_tried_on_every_rule() -> None:
     """Else they would hold of nothing: the session below needs each of them."""
     lists = session(30, result_tokens=150)
     memory = f"<relevant_context>{fill('old', 300)}</relevant_context> Go on."
-    listing = json.dumps([{"number": number, "said": fill(f"row {number}", 20)} for number in range(20)], indent=8)
+    listing = (
+        "[" + ",        ".join(f'{{"number":    {number}, "said":      "row {number}"}}' for number in range(40)) + "]"
+    )
     messages = (
         *lists,
         user(memory),

@@ -1,11 +1,10 @@
 """Which rules changed a message."""
 
-import json
 from dataclasses import replace
 
-from support.builders import conversation, count, fill, result, session, system, user
 from support.builders import assistant as answer
 from support.builders import call as make_call
+from support.builders import conversation, count, fill, result, session, system, user
 from support.policies import POLICY
 
 from rules.conversation import Message
@@ -16,7 +15,9 @@ from rules.pipeline.story.attribution import find_rules
 from rules.policy import OnExceeded, Policy, SectionShares
 from rules.treatment import Budget, Tidying
 
-BLANK_JSON = json.dumps([{"row": number, "text": f"row {number} of all"} for number in range(12)], indent=12)
+BLANK_JSON = (
+    "[" + ",".join(f'{{"row":        {number}, "text":          "row {number}"}}' for number in range(20)) + "]"
+)
 
 
 def blame(messages: tuple[Message, ...], policy: Policy) -> dict[int, tuple[str, ...]]:

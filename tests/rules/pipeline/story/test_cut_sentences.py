@@ -1,5 +1,7 @@
 """The sentences about a cut."""
 
+from itertools import pairwise
+
 import pytest
 from support.builders import conversation, count, session, system, user
 from support.policies import POLICY
@@ -46,7 +48,7 @@ def test_they_tell_whether_the_cut_is_new() -> None:
     told = [tell(SESSION[:stop]) for stop in range(4, len(SESSION)) if SESSION[stop - 1].role is not Role.ASSISTANT]
     cuts = [(sentences[0].messages[-1], sentences[2].text) for sentences in told if sentences]
     assert cuts
-    for before, after in zip(told, told[1:], strict=False):
+    for before, after in pairwise(told):
         if after:
             is_new = not before or before[0].messages[-1] != after[0].messages[-1]
             assert after[2].text.startswith("The cut is new" if is_new else "The cut was made earlier")
