@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy.compaction.compactor import Compacted
-from rules.pipeline.story.values import OUTSIDE, Change, Fate, Story
+from rules.pipeline.story.values import OUTSIDE, Change, Fate, Sentence, Story
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that could change what a terminal shows, or that cannot be written. A diff shows their escapes."""
@@ -45,7 +45,7 @@ def show(story: Story, compacted: Compacted, shown: Shown, place: str) -> None:
 
 
 def _print_sentences(story: Story, place: str) -> None:
-    lines = [f"{place}{f'{one.rule}: ' if one.rule else ''}{one.text}" for one in story.sentences]
+    lines = [place + _begin(one) for one in story.sentences]
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         click.echo("\n".join(lines), err=True)
@@ -55,6 +55,11 @@ def _print_sentences(story: Story, place: str) -> None:
         if one.rule:
             text.stylize("cyan", len(place), len(place) + len(one.rule))
         console.print(text)
+
+
+def _begin(one: Sentence) -> str:
+    """The sentence with its rule before it, so that it can be looked up."""
+    return f"{one.rule}: {one.text}" if one.rule and not one.text.startswith(f"{one.rule}:") else one.text
 
 
 def _write_json(story: Story, compacted: Compacted) -> bytes:

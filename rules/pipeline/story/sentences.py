@@ -113,8 +113,8 @@ def _were(items: Sequence[object]) -> str:
 
 def _tell_tidy(subject: Subject) -> str:
     return (
-        f"{subject.results} {_was(subject)} tidied, {_say_saved(subject.decision)}: colours, progress bars, blanks and"
-        f" repeated lines went, and no words{subject.hidden}."
+        f"{subject.results} {_was(subject)} tidied, {_say_saved(subject.decision)}: colours, old states of progress bars,"
+        f" and blanks and repeated keys in JSON went{subject.hidden}."
     )
 
 

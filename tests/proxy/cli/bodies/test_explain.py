@@ -1,18 +1,25 @@
 """`trimtab compact --explain`, `--explain-json` and `--diff`."""
 
+from collections import Counter
 from io import StringIO
 from typing import Any
 
 import orjson
 import pytest
 from rich.console import Console
-from support.builders import Wire
+from support.builders import Wire, count
 from support.command_line import SMALL, run_trimtab
 from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
+from support.sessions import needs_data, read_rows, recorded_files
 
 from proxy.cli.bodies import explain
+from proxy.compaction.compactor import Compactor
+from proxy.wire.dialects import read_request
+from rules.conversation import Outcome
+from rules.pipeline.story.tell import tell_story
+from rules.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
@@ -134,6 +141,37 @@ def test_each_line_of_several_requests_is_told_apart() -> None:
     assert all(line.startswith("line 2: ") for line in told[1:])
     written = run_trimtab("compact", "--jsonl", "--explain-json", *SMALL, input_bytes=lines).stderr.splitlines()
     assert [bool(orjson.loads(line)["changes"]) for line in written] == [False, True]
+
+
+def test_what_is_no_rule_of_the_plan_is_told_once() -> None:
+    """The name of the rule stands before it either way."""
+    tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("bash", "web")]
+    body = CHAT.write(_session(1), tools)
+    told = _explain(body, CHAT, "--explain", "--set", "defaults.drop_tools=[web]").splitlines()
+    assert told[1:] == ["drop_tools: 1 declarations of tools."]
+
+
+@needs_data
+@each_dialect
+def test_the_stories_of_recorded_sessions_are_true(dialect: Dialect) -> None:
+    """Changes add up, and each rule is named at as many messages as its decision counts."""
+    counted = {"prune", "dedupe", "pin", "tidy", "truncate", "shorten", "exceeded"}
+    seen: Counter[str] = Counter()
+    for file in recorded_files("conversations"):
+        if file.stem == "windowed_orphans" and dialect is not CHAT:
+            continue  # only chat can write results without their calls
+        body = orjson.dumps(dialect.write(next(read_rows(file))["messages"]))
+        compactor = Compactor(count)
+        planned = compactor.plan(read_request(body, dialect.name), Policy(context_window=24_000, pin_instruction=True))
+        compacted = compactor.apply(planned, None)
+        story = tell_story(planned.plan, Outcome(compacted.forwarded, compacted.decisions))
+        saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
+        assert saved == planned.original.tokens - compacted.forwarded.tokens
+        named = Counter(rule for change in story.changes for rule in change.rules)
+        for decision in compacted.decisions:
+            assert decision.rule not in counted or named[decision.rule] == decision.messages, (file.name, decision)
+        seen += named
+    assert {"digest", "tidy", "truncate", "dedupe"} <= seen.keys()
 
 
 def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
