@@ -160,9 +160,10 @@ def _tell_exceeded(subject: Subject) -> str:
 
 
 def _tell_prune(subject: Subject) -> str:
+    became = "a line that tells its size" if _was(subject) == "was" else "one line each that tells the size"
     return (
-        f"{subject.results} {_was(subject)} replaced by a line that says how long it was,"
-        f" {_say_saved(subject.decision)}; the calls stay, and the agent can make them again."
+        f"{subject.results} became {became}, {_say_saved(subject.decision)}; the calls stay, and the agent can make them"
+        " again."
     )
 
 

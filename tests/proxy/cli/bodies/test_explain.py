@@ -157,9 +157,9 @@ def test_the_stories_of_recorded_sessions_are_true(dialect: Dialect) -> None:
     """Changes add up, and each rule is named at as many messages as its decision counts."""
     counted = {"prune", "dedupe", "pin", "tidy", "truncate", "shorten", "exceeded"}
     seen: Counter[str] = Counter()
-    for file in recorded_files("conversations"):
-        if file.stem == "windowed_orphans" and dialect is not CHAT:
-            continue  # only chat can write results without their calls
+    # One has long sessions, which take long; only chat can write another's results without their calls.
+    left_out = {"chained_long"} if dialect is CHAT else {"chained_long", "windowed_orphans"}
+    for file in (file for file in recorded_files("conversations") if file.stem not in left_out):
         body = orjson.dumps(dialect.write(next(read_rows(file))["messages"]))
         compactor = Compactor(count)
         planned = compactor.plan(read_request(body, dialect.name), Policy(context_window=24_000, pin_instruction=True))
