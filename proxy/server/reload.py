@@ -15,7 +15,7 @@ from proxy.server.router import Current
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
 
-FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
+FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "log")
 """Keys that change only with a restart."""
 
 

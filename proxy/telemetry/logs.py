@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
 
 from proxy.telemetry.json_lines import JsonLines
+from proxy.telemetry.screen import CLEAR_LINE
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "json", "text")
@@ -53,19 +54,26 @@ class _Discreet(logging.Handler):
         get_log().warning("library", source=record.name, library_level=record.levelname.lower(), error=name)
 
 
-def configure_log(level: str = "info", form: str = "auto") -> None:
-    """Set up the log of this process: to standard error, from this level on. `form`: one of FORMATS."""
+def configure_log(
+    level: str = "info", form: str = "auto", *, stream: TextIO | None = None, clears_line: bool = False
+) -> None:
+    """Set up the log of this process, from this level on. `form`: one of FORMATS.
+
+    stream: the file that gets the lines; None is standard error.
+    clears_line: whether each line of text first clears what stands in the terminal's line.
+    """
+    stream = stream or sys.stderr
     logging.root.handlers = [_Discreet(logging.WARNING)]
-    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
-    if as_text:
+    if form == "text" or (form == "auto" and stream.isatty()):
+        processors = [*_write_text(stream), *([_clear_line] if clears_line else [])]
         structlog.configure(
-            processors=[structlog.processors.add_log_level, *_write_text()],
+            processors=[structlog.processors.add_log_level, *processors],
             wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+            logger_factory=structlog.WriteLoggerFactory(stream),
             cache_logger_on_first_use=True,
         )
         return
-    lines = JsonLines(sys.stderr.buffer)
+    lines = JsonLines(stream.buffer)
     structlog.configure(
         processors=[],
         wrapper_class=_from_level(level),
@@ -97,9 +105,14 @@ def escape(text: str) -> str:
     )
 
 
-def _write_text() -> list[Processor]:
+def _clear_line(_logger: Any, _method: str, line: Any) -> Any:
+    """The line of text, after a sequence that clears the live line which may stand there."""
+    return f"{CLEAR_LINE}{line}"
+
+
+def _write_text(stream: TextIO) -> list[Processor]:
     """Processors for text. A terminal shows the time of day only; a file is read later, so it gets the date too."""
-    is_terminal = sys.stderr.isatty()
+    is_terminal = stream.isatty()
     times = structlog.processors.TimeStamper(fmt="%H:%M:%S" if is_terminal else "%Y-%m-%dT%H:%M:%S%z", utc=False)
     colours = is_terminal and not os.environ.get("NO_COLOR")
     return [times, _simplify, structlog.dev.ConsoleRenderer(0, colors=colours, sort_keys=False, pad_level=False)]

@@ -251,6 +251,10 @@ class Metrics:
             elif decision.rule == "pairing":
                 self.repairs.labels(model).inc()
 
+    def collect(self) -> Iterator[Metric]:
+        """All metrics; those of all workers if the values are shared, which takes some milliseconds."""
+        yield from self._page.collect()
+
     def render(self) -> bytes:
         """All metrics in Prometheus' text format; those of all workers if the values are shared."""
         return generate_latest(self._page)

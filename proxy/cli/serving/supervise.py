@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.cli.serving.greeting import Screen
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
@@ -67,8 +68,9 @@ class WorkerLog:
 class _Told:
     """The configuration for workers that start later. Logs each event about it once, for all workers together."""
 
-    def __init__(self, config: Config, load: Load | None, log: Any) -> None:
+    def __init__(self, config: Config, load: Load | None, log: Any, screen: Screen) -> None:
         self.config = config
+        self._screen = screen
         self._load = load
         self._log = log
 
@@ -113,15 +115,16 @@ class _Told:
         )
         tell_proxies(config, self._log)
         warn_of_bare_credentials(config, self._log)
+        self._screen.greet(config, url, (ground.pages or ground.requests).url)
 
 
-def start_workers(config: Config, load: Load | None, count: int, log: Any) -> Start | int:
+def start_workers(config: Config, load: Load | None, count: int, log: Any, screen: Screen) -> Start | int:
     """Run `count` workers.
 
     Returns twice: in each worker's process at once, with what the worker starts with; in this process when all workers
     have ended, with the exit status. Raises OSError before the first worker starts if it cannot listen.
     """
-    told, ground = _Told(config, load, log), Ground.open(config, count)
+    told, ground = _Told(config, load, log, screen), Ground.open(config, count)
     warn_of_open_addresses(config, log)
     warn_of_unknown_variables(log)
     if config.store == "memory":

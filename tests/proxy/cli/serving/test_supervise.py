@@ -6,6 +6,7 @@ from unittest.mock import Mock, call
 import pytest
 from support.model_learning import ListLog
 
+from proxy.cli.serving.greeting import Screen
 from proxy.cli.serving.supervise import WorkerLog, _Told
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
@@ -29,7 +30,9 @@ def fail_with(error: Exception) -> Callable[[], Config]:
 
 def test_workers_to_come_begin_with_what_was_reloaded() -> None:
     """Keys that take effect only with a restart keep their old values."""
-    told = _Told(make("workers=2"), lambda: make("workers=3", "mode=off", "limits.drain_seconds=7"), ListLog())
+    told = _Told(
+        make("workers=2"), lambda: make("workers=3", "mode=off", "limits.drain_seconds=7"), ListLog(), Screen()
+    )
     assert told.reload()
     assert (told.config.mode, told.config.workers) == ("off", 2)
     assert told.drain_seconds() == 7
@@ -46,7 +49,7 @@ def test_workers_to_come_begin_with_what_was_reloaded() -> None:
 def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
     """The error is logged without text that may be a key, and the previous configuration stays."""
     log, before = ListLog(), make("mode=off")
-    told = _Told(before, load, log)
+    told = _Told(before, load, log, Screen())
     assert not told.reload()
     assert told.config is before
     assert {line["event"] for line in log.lines} == {event}
