@@ -13,6 +13,7 @@ import click
 
 from proxy.compaction.refusal import RefusedError, describe_excess
 from proxy.config.errors import ConfigError
+from proxy.config.network.providers import OPENAI_HOST
 from proxy.config.schema import Config
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
@@ -61,9 +62,6 @@ log_format_option = click.option(
     envvar="TRIMTAB_LOG_FORMAT",
     help="Format of log lines; also TRIMTAB_LOG_FORMAT. Default: the key log.format.",
 )
-
-OPENAI_HOST = "api.openai.com"
-"""It has no /v1/messages."""
 
 
 def list_exports(config: Config, url: str) -> list[str]:

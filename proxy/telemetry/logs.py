@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -55,25 +55,24 @@ class _Discreet(logging.Handler):
 
 
 def configure_log(
-    level: str = "info", form: str = "auto", *, stream: TextIO | None = None, clears_line: bool = False
+    level: str = "info", form: str = "auto", *, file: BinaryIO | None = None, clears_line: bool = False
 ) -> None:
-    """Set up the log of this process, from this level on. `form`: one of FORMATS.
+    """Set up the log of this process: to standard error, from this level on. `form`: one of FORMATS.
 
-    stream: the file that gets the lines; None is standard error.
+    file: gets the log instead, as JSON.
     clears_line: whether each line of text first clears what stands in the terminal's line.
     """
-    stream = stream or sys.stderr
     logging.root.handlers = [_Discreet(logging.WARNING)]
-    if form == "text" or (form == "auto" and stream.isatty()):
-        processors = [*_write_text(stream), *([_clear_line] if clears_line else [])]
+    if file is None and (form == "text" or (form == "auto" and sys.stderr.isatty())):
+        processors = [*_write_text(), *([_clear_line] if clears_line else [])]
         structlog.configure(
             processors=[structlog.processors.add_log_level, *processors],
             wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-            logger_factory=structlog.WriteLoggerFactory(stream),
+            logger_factory=structlog.WriteLoggerFactory(sys.stderr),
             cache_logger_on_first_use=True,
         )
         return
-    lines = JsonLines(stream.buffer)
+    lines = JsonLines(file or sys.stderr.buffer)
     structlog.configure(
         processors=[],
         wrapper_class=_from_level(level),
@@ -110,9 +109,9 @@ def _clear_line(_logger: Any, _method: str, line: Any) -> Any:
     return f"{CLEAR_LINE}{line}"
 
 
-def _write_text(stream: TextIO) -> list[Processor]:
+def _write_text() -> list[Processor]:
     """Processors for text. A terminal shows the time of day only; a file is read later, so it gets the date too."""
-    is_terminal = stream.isatty()
+    is_terminal = sys.stderr.isatty()
     times = structlog.processors.TimeStamper(fmt="%H:%M:%S" if is_terminal else "%Y-%m-%dT%H:%M:%S%z", utc=False)
     colours = is_terminal and not os.environ.get("NO_COLOR")
     return [times, _simplify, structlog.dev.ConsoleRenderer(0, colors=colours, sort_keys=False, pad_level=False)]
