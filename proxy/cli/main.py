@@ -19,6 +19,8 @@ from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
 from proxy.cli.serving.serve import serve
+from proxy.cli.serving.wrap import wrap
+from proxy.cli.setup.init import init
 from proxy.cli.store.forget import forget
 from proxy.cli.store.stats import stats
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
@@ -39,7 +41,7 @@ def main() -> None:
     """
 
 
-for command in (serve, healthcheck, compact, count, forget, stats):
+for command in (serve, wrap, init, healthcheck, compact, count, forget, stats):
     main.add_command(command)
 
 

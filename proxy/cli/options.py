@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import IO, Any, NoReturn
+from urllib.parse import urlsplit
 
 import click
 
 from proxy.compaction.refusal import RefusedError, describe_excess
 from proxy.config.errors import ConfigError
+from proxy.config.network.providers import OPENAI_HOST
+from proxy.config.schema import Config
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
 from proxy.wire.dialects import DEFAULT, DIALECTS, read_request
@@ -48,17 +51,32 @@ table_option = click.option(
 log_level_option = click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
-    default="info",
+    default=None,
     envvar="TRIMTAB_LOG_LEVEL",
-    help="Lowest level to log; also TRIMTAB_LOG_LEVEL. Default: info.",
+    help="Lowest level to log; also TRIMTAB_LOG_LEVEL. Default: the key log.level.",
 )
 log_format_option = click.option(
     "--log-format",
     type=click.Choice(FORMATS, case_sensitive=False),
-    default="auto",
+    default=None,
     envvar="TRIMTAB_LOG_FORMAT",
-    help="Format of log lines; also TRIMTAB_LOG_FORMAT. Default: auto, which is text on a terminal, else JSON.",
+    help="Format of log lines; also TRIMTAB_LOG_FORMAT. Default: the key log.format.",
 )
+
+
+def list_exports(config: Config, url: str) -> list[str]:
+    """The shell's lines that send clients to a proxy at `url`, by the dialects of its upstreams."""
+    upstreams = [config.upstream, *(config.upstreams[name] for name in config.list_reachable() if name is not None)]
+    providers = {upstream.provider for upstream in upstreams}
+    hosts = {urlsplit(upstream.base_url).hostname for upstream in upstreams if upstream.provider is None}
+    lines = [] if providers == {"anthropic"} else [f"export OPENAI_BASE_URL={url}/v1"]
+    if "anthropic" in providers:
+        lines.append(f"export ANTHROPIC_BASE_URL={url}")
+    elif hosts - {OPENAI_HOST}:
+        lines.append(f"export ANTHROPIC_BASE_URL={url}  # if the server has /v1/messages")
+    if "azure" in providers:
+        lines.append(f"export AZURE_OPENAI_ENDPOINT={url}")
+    return lines
 
 
 @contextmanager

@@ -228,10 +228,14 @@ class Config(Section):
         return self.upstream if name is None else self.upstreams[name]
 
     def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
-        """The upstreams to ask for context windows: those of policies with `context_window: auto`."""
+        """The upstreams to ask for context windows before any request: those of policies with `context_window: auto`.
+
+        A server that would not answer without a client's key is asked at that client's first request.
+        """
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
-        return tuple(self.upstream_for(name) for name in sorted(names, key=str))
+        upstreams = (self.upstream_for(name) for name in sorted(names, key=str))
+        return tuple(upstream for upstream in upstreams if not upstream.needs_clients_key)
 
     def list_base_urls(self) -> tuple[str, ...]:
         """The URLs of all upstreams."""

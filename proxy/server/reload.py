@@ -17,7 +17,7 @@ from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 
-FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "tracing")
+FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "log", "tracing")
 """Keys that change only with a restart."""
 
 

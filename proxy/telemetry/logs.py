@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 from structlog.typing import EventDict, Processor
 
 from proxy.telemetry.json_lines import JsonLines
+from proxy.telemetry.screen import CLEAR_LINE
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "json", "text")
@@ -53,19 +54,25 @@ class _Discreet(logging.Handler):
         get_log().warning("library", source=record.name, library_level=record.levelname.lower(), error=name)
 
 
-def configure_log(level: str = "info", form: str = "auto") -> None:
-    """Set up the log of this process: to standard error, from this level on. `form`: one of FORMATS."""
+def configure_log(
+    level: str = "info", form: str = "auto", *, file: BinaryIO | None = None, clears_line: bool = False
+) -> None:
+    """Set up the log of this process: to standard error, from this level on. `form`: one of FORMATS.
+
+    file: gets the log instead, as JSON.
+    clears_line: whether each line of text first clears what stands in the terminal's line.
+    """
     logging.root.handlers = [_Discreet(logging.WARNING)]
-    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
-    if as_text:
+    if file is None and (form == "text" or (form == "auto" and sys.stderr.isatty())):
+        processors = [*_write_text(), *([_clear_line] if clears_line else [])]
         structlog.configure(
-            processors=[structlog.processors.add_log_level, *_write_text()],
+            processors=[structlog.processors.add_log_level, *processors],
             wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+            logger_factory=structlog.WriteLoggerFactory(sys.stderr),
             cache_logger_on_first_use=True,
         )
         return
-    lines = JsonLines(sys.stderr.buffer)
+    lines = JsonLines(file or sys.stderr.buffer)
     structlog.configure(
         processors=[],
         wrapper_class=_from_level(level),
@@ -95,6 +102,11 @@ def escape(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )
+
+
+def _clear_line(_logger: Any, _method: str, line: Any) -> Any:
+    """The line of text, after a sequence that clears the live line which may stand there."""
+    return f"{CLEAR_LINE}{line}"
 
 
 def _write_text() -> list[Processor]:

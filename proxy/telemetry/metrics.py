@@ -293,6 +293,10 @@ class Metrics:
             elif decision.rule == "pairing":
                 self.repairs.labels(model).inc()
 
+    def collect(self) -> Iterator[Metric]:
+        """All metrics; those of all workers if the values are shared, which takes some milliseconds."""
+        yield from self._page.collect()
+
     def render(self, *, as_open_metrics: bool = False) -> bytes:
         """All metrics in Prometheus' text format, or as OpenMetrics; those of all workers if the values are shared."""
         write: Callable[[Collector], bytes] = generate_open_metrics if as_open_metrics else generate_latest

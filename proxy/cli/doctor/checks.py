@@ -26,7 +26,7 @@ from proxy.http.client import UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_key
 from proxy.server.workers.cores import count_cores, count_workers
-from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_names
+from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_list
 from proxy.state.stores import FILE_NAME, SummaryStore, data_directory
 
 MAIN_UPSTREAM = "upstream"
@@ -87,10 +87,11 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an upstream answered when it was asked for its models."""
+    """What an upstream answered when it was asked for its models. `owners`: whom the list names as their owners."""
 
     finding: Finding
     names: tuple[str, ...] = ()
+    owners: frozenset[str] = frozenset()
     windows: Windows = field(default_factory=lambda: Windows({}, None))
 
 
@@ -135,9 +136,9 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
         return Answer(Finding(subject, "error", found, advice.replace("upstream.", f"{path}.") or where))
     except (aiohttp.ClientError, OSError):
         return Answer(Finding(subject, "error", "broke off its answer", where))
-    names = tuple(await asyncio.to_thread(read_names, body)) if answer.status == 200 else ()
+    names, owners = await asyncio.to_thread(read_list, body) if answer.status == 200 else ((), frozenset())
     finding = _judge(upstream, answer.status, len(names), path, shows_key=bool(headers) or upstream.shown == "key")
-    return Answer(finding, names, await discover(client, upstream, headers))
+    return Answer(finding, names, owners, await discover(client, upstream, headers))
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:

@@ -15,6 +15,7 @@ import click
 import uvloop
 
 from proxy.cli.options import config_option, log_format_option, log_level_option, set_option, wrong_use
+from proxy.cli.serving.greeting import Screen
 from proxy.cli.serving.supervise import Start, WorkerLog, start_workers
 from proxy.compaction.offload import SWITCH_SECONDS
 from proxy.config.load import load_file
@@ -33,7 +34,9 @@ from proxy.server.workers.cores import count_workers
 from proxy.server.workers.supervisor import END_AT_ONCE
 from proxy.server.workers.worker import LEAVING, READY
 from proxy.tasks import Tasks
+from proxy.telemetry.live_line import LiveLine
 from proxy.telemetry.logs import configure_log, get_log
+from proxy.telemetry.screen import can_rewrite, shows_text
 
 
 @click.command()
@@ -56,8 +59,8 @@ def serve(
     listen: str | None,
     config_path: Path | None,
     settings: tuple[str, ...],
-    log_level: str,
-    log_format: str,
+    log_level: str | None,
+    log_format: str | None,
 ) -> None:
     """Run the proxy until a signal stops it.
 
@@ -70,18 +73,20 @@ def serve(
     with wrong_use():
         config = load_file(config_path, everything)
     load_again = partial(load_file, config_path, everything, may_be_empty=False)
-    configure_log(log_level, log_format)
+    form = log_format or config.log.format
+    configure_log(log_level or config.log.level, form, clears_line=can_rewrite(form))
+    screen = Screen(shows_text(form), LiveLine() if can_rewrite(form) else None)
     _raise_file_limit()
     load, count = load_again if config_path else None, count_workers(config)
     try:
         with wrong_use():
             if count == 1:
-                _run(_serve(config, load, get_log()))
+                _run(_serve(config, load, get_log(), screen))
                 return
-            start = start_workers(config, load, count, get_log())
+            start = start_workers(config, load, count, get_log(), screen)
             if isinstance(start, int):
                 sys.exit(start)
-            _run(_serve_as_worker(start))
+            _run(_serve_as_worker(start, screen))
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
@@ -101,7 +106,7 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) -> None:
+async def _serve(config: Config, load: Callable[[], Config] | None, log: Any, screen: Screen) -> None:
     """Serve in this process alone, until a signal stops it."""
     stop, reload = asyncio.Event(), asyncio.Event()
     loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
@@ -115,10 +120,12 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics)
         tell_proxies(config, log)
         warn_of_bare_credentials(config, log)
-        await _serve_until(stop, reload, proxy, load, log)
+        screen.greet(config, proxy.url, proxy.metrics_url.removesuffix(config.metrics_path))
+        async with screen.showing(proxy.services.recorder.metrics, log):
+            await _serve_until(stop, reload, proxy, load, log)
 
 
-async def _serve_as_worker(start: Start) -> None:
+async def _serve_as_worker(start: Start, screen: Screen) -> None:
     """Serve as one process of several, until the supervisor stops it or is gone. Each log line names the worker.
 
     A worker may get SIGTERM twice for one stop: from systemd or a terminal, and from the supervisor. So a second
@@ -134,7 +141,8 @@ async def _serve_as_worker(start: Start) -> None:
     loop.add_reader(worker.line, worker.hear_end, stop.set)
     async with run_proxy(start.config, log, start.compactors, lifecycle, worker=worker) as proxy:
         worker.tell(READY)
-        await _serve_until(stop, reload, proxy, start.load, log)
+        async with screen.of(worker.number).showing(proxy.services.recorder.metrics, log):
+            await _serve_until(stop, reload, proxy, start.load, log)
         worker.tell(LEAVING)
         loop.remove_reader(worker.line)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.cli.serving.greeting import Screen
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
@@ -72,8 +73,9 @@ class _Told:
     reloads: where the metrics of all workers find whether the last reload succeeded.
     """
 
-    def __init__(self, config: Config, load: Load | None, log: Any, reloads: Reloads) -> None:
+    def __init__(self, config: Config, load: Load | None, log: Any, screen: Screen, reloads: Reloads) -> None:
         self.config = config
+        self._screen = screen
         self._load = load
         self._log = log
         self._reloads = reloads
@@ -125,16 +127,17 @@ class _Told:
         )
         tell_proxies(config, self._log)
         warn_of_bare_credentials(config, self._log)
+        self._screen.greet(config, url, (ground.pages or ground.requests).url)
 
 
-def start_workers(config: Config, load: Load | None, count: int, log: Any) -> Start | int:
+def start_workers(config: Config, load: Load | None, count: int, log: Any, screen: Screen) -> Start | int:
     """Run `count` workers.
 
     Returns twice: in each worker's process at once, with what the worker starts with; in this process when all workers
     have ended, with the exit status. Raises OSError before the first worker starts if it cannot listen.
     """
     ground = Ground.open(config, count)
-    told = _Told(config, load, log, ground.metrics.reloads)
+    told = _Told(config, load, log, screen, ground.metrics.reloads)
     warn_of_open_addresses(config, log)
     warn_of_unknown_variables(log)
     if config.store == "memory":

@@ -11,6 +11,9 @@ _HOSTS: dict[Provider, tuple[str, ...]] = {
 }
 """Each name stands for itself and for every host below it. Source: both providers' documentation."""
 
+OPENAI_HOST = "api.openai.com"
+"""It has no /v1/messages, and answers no question without a key. Source: its reference."""
+
 
 @lru_cache(maxsize=64)
 def find_provider(host: str) -> Provider | None:

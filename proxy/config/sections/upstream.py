@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
-from proxy.config.network.providers import Provider, find_provider
+from proxy.config.network.providers import OPENAI_HOST, Provider, find_provider
 from proxy.config.policies.prices import AutoPrices
 from proxy.config.policies.tools import Section
 from proxy.config.values import (
@@ -134,6 +134,12 @@ class UpstreamConfig(Section):
     def provider(self) -> Provider | None:
         """Whose hosts the server is one of, if that decides what it is sent; None for any other."""
         return find_provider(urlsplit(self.base_url).hostname or "")
+
+    @property
+    def needs_clients_key(self) -> bool:
+        """Whether the server is known to list its models only to a key, and only clients have one."""
+        is_known = self.provider == "anthropic" or urlsplit(self.base_url).hostname == OPENAI_HOST
+        return is_known and self.shown == "client"
 
     @property
     def strips_nonces(self) -> bool:

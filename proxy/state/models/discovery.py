@@ -93,10 +93,16 @@ def read_models(body: bytes) -> Windows:
     return _read_list(body, (*_SERVED, _TRAINED))
 
 
-def read_names(body: bytes) -> list[str]:
-    """Read the names in a list of models, also of those without a window."""
-    names = (find_name(entry) for entry in find_entries(try_decode(body)))
-    return [name for name in names if name is not None]
+def read_list(body: bytes) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Read the names in a list of models, also of those without a window, and whom it names as their owners.
+
+    Local servers name themselves as owners.
+    """
+    entries = find_entries(try_decode(body))
+    names = (find_name(entry) for entry in entries)
+    owners = (entry.get("owned_by") for entry in entries)
+    told = tuple(name for name in names if name is not None)
+    return told, frozenset(owner for owner in owners if isinstance(owner, str))
 
 
 def read_props(body: bytes) -> int | None:

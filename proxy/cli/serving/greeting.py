@@ -1,0 +1,77 @@
+"""What `trimtab serve` tells a person at the terminal: what to set, where the dashboard is, and what it saves.
+
+Law: standard error only, and only if it is a terminal on which the log is text.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from proxy.cli.options import list_exports
+from proxy.config.schema import Config
+from proxy.tasks import Tasks
+from proxy.telemetry.live_line import LiveLine
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.savings import Savings
+
+PAUSE_SECONDS = 1.0
+"""Between two states of the live line. Chosen: a person reads no faster."""
+DRAWER = 1
+"""The number of the worker that shows the live line of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The terminal.
+
+    is_read: whether a person reads it.
+    line: the live line; None if the terminal cannot show one.
+    """
+
+    is_read: bool = False
+    line: LiveLine | None = None
+
+    def of(self, worker: int) -> "Screen":
+        """The screen of a worker. Only one of them shows the live line."""
+        return self if worker == DRAWER else replace(self, line=None)
+
+    def greet(self, config: Config, url: str, pages_url: str) -> None:
+        """Print what to set in the clients' terminals, and where the dashboard is."""
+        if not self.is_read:
+            return
+        lines = ["  In the client's terminal:", *(f"    {line}" for line in list_exports(config, url))]
+        if config.dashboard.enabled:
+            key = "  (the password is admin_token)" if config.admin_token is not None else ""
+            lines += [f"  Dashboard: {pages_url}/trimtab/{key}"]
+        click.echo("\n".join(lines), err=True)
+
+    @asynccontextmanager
+    async def showing(self, metrics: Metrics, log: Any) -> AsyncIterator[None]:
+        """Show what is saved, once a second from the first request on, while the block runs. The last line stays."""
+        if self.line is None:
+            yield
+            return
+        tasks = Tasks(lambda error: log.error("live_line_failed", error=type(error).__name__))
+        _ = tasks.start(_show_again_and_again(metrics, self.line))
+        try:
+            yield
+        finally:
+            await tasks.close()
+            await _show(metrics, self.line)
+            self.line.end()
+
+
+async def _show_again_and_again(metrics: Metrics, line: LiveLine) -> None:
+    while True:
+        await asyncio.sleep(PAUSE_SECONDS)
+        await _show(metrics, line)
+
+
+async def _show(metrics: Metrics, line: LiveLine) -> None:
+    savings = await asyncio.to_thread(Savings.read, metrics)
+    if savings.requests:
+        line.show(savings.describe())

@@ -1,0 +1,80 @@
+"""What `trimtab serve` prints on a terminal. The live line is tested end to end, on a real one."""
+
+import pytest
+from support.model_learning import ListLog
+
+from proxy.cli.serving.greeting import DRAWER, Screen
+from proxy.config.load import load_config
+from proxy.telemetry.live_line import LiveLine
+from proxy.telemetry.metrics import Metrics
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        (["upstream.base_url=https://api.openai.com/v1"], ["OPENAI_BASE_URL=http://p/v1"]),
+        (["upstream.base_url=https://api.anthropic.com/v1"], ["ANTHROPIC_BASE_URL=http://p"]),
+        (
+            ["upstream.base_url=http://127.0.0.1:8000/v1"],
+            ["OPENAI_BASE_URL=http://p/v1", "ANTHROPIC_BASE_URL=http://p  # if the server has /v1/messages"],
+        ),
+        (
+            ["upstream.base_url=https://ours.openai.azure.com/openai/v1"],
+            ["OPENAI_BASE_URL=http://p/v1", "AZURE_OPENAI_ENDPOINT=http://p"],
+        ),
+        (
+            [
+                "upstreams={claude: {base_url: 'https://api.anthropic.com/v1', credential: client}}",
+                "models=[{match: 'claude*', upstream: claude}]",
+            ],
+            ["OPENAI_BASE_URL=http://p/v1", "ANTHROPIC_BASE_URL=http://p"],
+        ),
+    ],
+)
+def test_the_lines_to_set_are_those_of_the_dialects_of_the_upstreams(
+    settings: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server whose dialects are not known may have both."""
+    config = load_config(settings=settings, environment={})
+    Screen(is_read=True).greet(config, "http://p", "http://pages")
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.strip().removeprefix("export ") for line in err.splitlines()[1:-1]] == lines
+    assert err.splitlines()[-1] == "  Dashboard: http://pages/trimtab/"
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("dashboard={enabled: false}", None),
+        ("admin_token=PLANTED", "  Dashboard: http://pages/trimtab/  (the password is admin_token)"),
+    ],
+)
+def test_the_dashboard_is_named_only_if_there_is_one(
+    setting: str, told: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The token itself is never shown."""
+    Screen(is_read=True).greet(load_config(settings=[setting], environment={}), "http://p", "http://pages")
+
+    err = capsys.readouterr().err
+    assert [line for line in err.splitlines() if "Dashboard" in line] == ([] if told is None else [told])
+    assert "PLANTED" not in err
+
+
+async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log in a file has no other lines."""
+    screen = Screen()
+    screen.greet(load_config(environment={}), "http://p", "http://pages")
+    metrics = Metrics()
+    metrics.requests.labels("m", "chat", "200", "unchanged").inc()
+    async with screen.showing(metrics, ListLog()):
+        pass
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_only_one_worker_shows_the_live_line() -> None:
+    """All write to the same terminal."""
+    screen = Screen(is_read=True, line=LiveLine())
+    assert [screen.of(number).line is screen.line for number in (DRAWER, DRAWER + 1)] == [True, False]

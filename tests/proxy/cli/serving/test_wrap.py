@@ -1,0 +1,206 @@
+"""`trimtab wrap`: a command with the proxy in front of its models, as a person starts it."""
+
+import asyncio
+import os
+import pty
+import signal
+import stat
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+from programs.serving import own_environment
+from support.client import SMALL
+from support.sessions import make_session
+from upstreams.recording import FakeUpstream
+
+KEY = "sk-PLANTED-KEY"
+TEXT = "PLANTED TEXT"
+NAMES = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE", "AZURE_OPENAI_ENDPOINT")
+ASK = """
+import json, sys
+from openai import OpenAI
+messages = json.load(sys.stdin)
+answer = OpenAI(max_retries=0).chat.completions.create(model="m", messages=messages)
+print(answer.choices[0].message.content)
+"""
+"""A program with OpenAI's own SDK, which reads its server and its key from the environment."""
+ASK_BOTH = """
+import os, urllib.request
+for name, path in (("OPENAI_BASE_URL", "/chat/completions"), ("ANTHROPIC_BASE_URL", "/v1/messages")):
+    body = b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}'
+    headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
+    request = urllib.request.Request(os.environ[name] + path, body, headers)
+    print(urllib.request.urlopen(request).status)
+"""
+WAIT = "import time; print('begun', flush=True); time.sleep(60)"
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a person who has a key, and no other variable of a provider."""
+    kept = {name: value for name, value in own_environment().items() if name not in NAMES}
+    return {**kept, "OPENAI_API_KEY": KEY, **more}
+
+
+async def start(*arguments: str, **more: str) -> Process:
+    command = (sys.executable, "-m", "proxy", "wrap", "--set", "store=memory", *arguments)
+    return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment(**more))
+
+
+async def run(*arguments: str, given: bytes = b"", **more: str) -> tuple[int, str, list[str]]:
+    """The status, standard output, and the lines of standard error."""
+    process = await start(*arguments, **more)
+    out, err = await asyncio.wait_for(process.communicate(given), 60)
+    return process.returncode, out.decode(), err.decode().splitlines()
+
+
+async def test_an_sdk_asks_through_the_proxy_and_the_savings_are_told(upstream: FakeUpstream, tmp_path: Path) -> None:
+    """The program is unchanged: key and input are its own. The figures are those of the log. No secret is shown."""
+    messages = make_session(20)["messages"][:-1]
+    messages[1]["content"] = f"{TEXT} {messages[1]['content']}"
+    file = tmp_path / "log.jsonl"
+    settings = [part for one in (*SMALL, "defaults.overflow_strategy=prune") for part in ("--set", one)]
+    options = ("--upstream", upstream.url, "--log-file", str(file), *settings)
+    status, out, err = await run(*options, sys.executable, "-c", ASK, given=orjson.dumps(messages))
+
+    assert (status, out) == (0, "All good.\n")
+    (asked,) = upstream.requests
+    assert asked.header("Authorization") == [f"Bearer {KEY}"]
+    lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+    (logged,) = [line for line in lines if line["event"] == "request"]
+    original, sent = logged["original_tokens"], logged["sent_tokens"]
+    assert original > logged["limit_tokens"] > sent
+    assert err[0].startswith(f"trimtab: OPENAI_BASE_URL, ANTHROPIC_BASE_URL → {upstream.url}; dashboard http://127.")
+    share = f"{1 - sent / original:.0%}"
+    assert err[1] == f"trimtab: 1 request, {original:,} → {sent:,} prompt tokens ({share} fewer)"
+    assert err[2] == "trimtab: 1 request with a cut, 1 request would not have fit"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    told = "\n".join(err) + file.read_text()
+    assert KEY not in told
+    assert TEXT not in told
+
+
+async def test_clients_of_both_providers_keep_their_own_servers(upstream: FakeUpstream) -> None:
+    """Each variable that was set names the upstream of its clients. The paths are the same as without the proxy."""
+    root = upstream.url.removesuffix("/v1")
+    given = {"OPENAI_BASE_URL": f"{root}/one", "ANTHROPIC_BASE_URL": f"{root}/two"}
+    status, out, err = await run(sys.executable, "-c", ASK_BOTH, **given)
+
+    assert (status, out.split()) == (0, ["200", "200"])
+    assert [one.path for one in upstream.requests] == ["/one/chat/completions", "/two/v1/messages"]
+    assert [line.partition(";")[0] for line in err[:2]] == [
+        f"trimtab: OPENAI_BASE_URL → {root}/one",
+        f"trimtab: ANTHROPIC_BASE_URL → {root}/two/v1",
+    ]
+    assert err[2].startswith("trimtab: 2 requests, ")
+
+
+async def test_the_proxy_listens_on_loopback_only_and_ends_with_the_command(upstream: FakeUpstream) -> None:
+    """Whatever address the configuration names."""
+    code = "import os, sys; print(os.environ['OPENAI_BASE_URL']); sys.exit(3)"
+    wide = ("--set", "listen=0.0.0.0:0", "--set", "metrics_listen=0.0.0.0:0", "--set", "workers=2")
+    status, out, _ = await run("--quiet", "--upstream", upstream.url, *wide, sys.executable, "-c", code)
+
+    assert status == 3
+    host, _, port = out.strip().removeprefix("http://").removesuffix("/v1").partition(":")
+    assert host == "127.0.0.1"
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host, int(port))
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "line"),
+    [
+        (["no-such-command"], 127, "trimtab: no-such-command: command not found"),
+        (["/dev/null"], 126, "trimtab: /dev/null: cannot be run: Permission denied"),
+        ([], 2, "Error: Missing argument 'COMMAND...'."),
+        (["--set", "nope=1", "true"], 2, "trimtab: nope: "),
+        (["--upstream", "nowhere", "true"], 2, "trimtab: upstream.base_url: "),
+        (["--log-file", "/no/such/folder/file", "true"], 2, "Error: Invalid value for --log-file: "),
+    ],
+)
+async def test_a_command_that_does_not_start_says_why(command: list[str], status: int, line: str) -> None:
+    """The statuses are those of a shell, or of wrong use."""
+    code, out, err = await run(*command)
+    assert (code, out) == (status, "")
+    assert any(one.startswith(line) for one in err), err
+    assert "Traceback" not in str(err)
+
+
+async def test_options_after_the_command_are_its_own(upstream: FakeUpstream) -> None:
+    """Also those that trimtab knows, and after `--`. Quiet means that only the command writes."""
+    for begin in ([], ["--"]):
+        status, out, err = await run("--quiet", *begin, "echo", "--upstream", "x", "-h")
+        assert (status, out, err) == (0, "--upstream x -h\n", [])
+
+
+async def test_a_command_that_asks_nobody_is_told_what_may_be_wrong() -> None:
+    """Nothing was saved, so no figures are shown."""
+    _, _, err = await run("true")
+    assert err[-1].startswith("trimtab: no request came through the proxy")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_the_command(number: signal.Signals, upstream: FakeUpstream) -> None:
+    """Without a terminal, trimtab passes on the keyboard's signal, too. The figures still come."""
+    command = (sys.executable, "-c", f"import signal; signal.signal({number:d}, signal.SIG_DFL)\n{WAIT}")
+    process = await start("--upstream", upstream.url, *command)
+    assert await process.stdout.readline() == b"begun\n"
+    process.send_signal(number)
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 128 + number
+    assert b"no request came" in err
+
+
+@asynccontextmanager
+async def in_terminal(*arguments: str) -> AsyncIterator[tuple[Process, asyncio.StreamReader, int]]:
+    """Run `trimtab wrap` as the foreground of a new terminal. Yields the process, the screen and the keyboard."""
+    ours, theirs = pty.openpty()
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(ours), "rb", buffering=0)
+    )
+    become = "os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    lead = f"import fcntl, os, sys, termios; {become}"
+    wrapped = (sys.executable, "-m", "proxy", "wrap", "--set", "store=memory", *arguments)
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", lead, *wrapped, **streams, env=environment())
+    os.close(theirs)
+    try:
+        yield process, reader, ours
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        transport.close()
+        os.close(ours)
+
+
+async def test_the_keyboard_of_the_terminal_belongs_to_the_command(upstream: FakeUpstream) -> None:
+    """It reads what is typed, sees a terminal, gets Ctrl-C exactly once, and may go on after it."""
+    code = (
+        "import os, signal, sys\n"
+        "caught = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: (caught.append(1), print('caught', len(caught), flush=True)))\n"
+        "print('terminal', all(map(os.isatty, (0, 1, 2))), flush=True)\n"
+        "print('read', sys.stdin.readline().strip(), flush=True)\n"
+        "print('at the end', len(caught), flush=True)\n"
+        "sys.exit(5)\n"
+    )
+    async with in_terminal("--upstream", upstream.url, sys.executable, "-c", code) as (process, screen, keyboard):
+
+        async def see(text: str) -> None:
+            await asyncio.wait_for(screen.readuntil(text.encode()), 30)
+
+        await see("terminal True\r\n")
+        os.write(keyboard, b"\x03")
+        await see("caught 1\r\n")
+        os.write(keyboard, b"word\n")
+        await see("read word\r\n")
+        await see("at the end 1\r\n")
+        await see("trimtab: no request came")
+        assert await asyncio.wait_for(process.wait(), 30) == 5

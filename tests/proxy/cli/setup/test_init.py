@@ -1,0 +1,108 @@
+"""`trimtab init`: what it asks, what it writes, and when it writes nothing."""
+
+import asyncio
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import Result
+from support.command_line import run_trimtab
+from upstreams.recording import FakeUpstream
+
+from proxy.config.load import load_file
+
+KEY = "sk-PLANTED-KEY"
+NOWHERE = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, and no variable of a provider."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    return tmp_path
+
+
+async def init(*arguments: str, answers: list[str] | None = None, **environment: str) -> Result:
+    given = None if answers is None else "".join(f"{answer}\n" for answer in answers).encode()
+    return await asyncio.to_thread(run_trimtab, "init", *arguments, input_bytes=given, **environment)
+
+
+async def test_without_a_terminal_options_and_defaults_answer(upstream: FakeUpstream, here: Path) -> None:
+    """It writes a valid file, tells what it found and what to do next; the key is in neither."""
+    upstream.models = orjson.dumps({"data": [{"id": "qwen3", "max_model_len": 32768}]})
+    options = ("--upstream", upstream.url, "--key-from-env", "MY_KEY", "--own-key", "--mode", "observe")
+    result = await init(*options, MY_KEY=KEY)
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    written = here / "trimtab.yaml"
+    assert run_trimtab("check", written, MY_KEY=KEY).exit_code == 0
+    assert "api_key: ${MY_KEY}" in written.read_text()
+    assert KEY not in written.read_text() + result.stderr
+    assert "qwen3: window 32,768 (from the upstream)" in result.stderr
+    assert "trimtab serve --config trimtab.yaml" in result.stderr
+    assert "export OPENAI_BASE_URL=http://127.0.0.1:8790/v1" in result.stderr
+    assert {value for one in upstream.questions for value in one.header("Authorization")} == {f"Bearer {KEY}"}
+
+
+async def test_on_a_terminal_it_asks(upstream: FakeUpstream, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty answer is the default that is shown."""
+    monkeypatch.setattr("proxy.cli.setup.init._has_terminal", lambda: True)
+    upstream.models = orjson.dumps({"data": [{"id": "m"}]})
+    result = await init(answers=[upstream.url, "MY_KEY", "y", "frugal", ""], MY_KEY=KEY, OPENAI_BASE_URL="http://else")
+
+    assert result.exit_code == 0, result.stderr
+    assert "URL of the model server [http://else]" in result.stderr
+    monkeypatch.setenv("MY_KEY", KEY)
+    config = load_file(here / "trimtab.yaml")
+    assert (config.upstream.base_url, config.upstream.api_key) == (upstream.url, KEY)
+    assert (config.defaults.economy, config.mode) == ("frugal", "enforce")
+    assert KEY not in result.stderr
+
+
+async def test_a_file_that_exists_stays_unless_it_is_told_otherwise(upstream: FakeUpstream, here: Path) -> None:
+    """Nothing is asked of the upstream before."""
+    file = here / "mine.yaml"
+    file.write_text("mode: off\n")
+    refused = await init("--upstream", upstream.url, "-o", "mine.yaml")
+    assert (refused.exit_code, file.read_text()) == (1, "mode: off\n")
+    assert "--force" in refused.stderr
+    assert not [*upstream.questions, *upstream.requests]
+
+    assert (await init("--upstream", upstream.url, "-o", "mine.yaml", "--force")).exit_code == 0
+    assert load_file(file).upstream.base_url == upstream.url
+
+
+async def test_a_server_that_cannot_be_reached_is_told_and_nothing_is_written_unasked(here: Path) -> None:
+    """With --yes the file is written all the same."""
+    refused = await init("--upstream", NOWHERE)
+    assert refused.exit_code == 1
+    assert "could not be reached" in refused.stderr
+    assert list(here.iterdir()) == []
+
+    written = await init("--upstream", NOWHERE, "--yes")
+    assert written.exit_code == 0
+    assert load_file(here / "trimtab.yaml").upstream.base_url == NOWHERE
+
+
+async def test_the_file_may_go_to_standard_output(upstream: FakeUpstream, here: Path) -> None:
+    """Everything else goes to standard error."""
+    result = await init("--upstream", upstream.url, "-o", "-")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("# Written by trimtab init.")
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--upstream", "nowhere"], 2, "upstream.base_url: "),
+        (["--upstream", NOWHERE, "--own-key", "--yes"], 1, "--own-key needs the name of a variable"),
+        (["--upstream", NOWHERE, "--yes", "-o", "absent/file.yaml"], 1, "absent/file.yaml: No such file or directory"),
+    ],
+)
+async def test_wrong_options_say_what_to_do(options: list[str], status: int, message: str) -> None:
+    result = await init(*options)
+    assert result.exit_code == status
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,67 @@
+"""What was saved, in a few figures."""
+
+import pytest
+
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.savings import Savings
+from rules.conversation import Decision
+
+
+def fill_metrics() -> Metrics:
+    metrics = Metrics()
+    for model, original, sent in (("a", 1000, 400), ("b", 500, 500)):
+        metrics.requests.labels(model, "chat", "200", "compacted").inc(2)
+        metrics.prompt_tokens.labels(model, "original").inc(original)
+        metrics.prompt_tokens.labels(model, "sent").inc(sent)
+    metrics.requests.labels("a", "other", "200", "passed").inc(7)
+    metrics.record_decisions("a", [Decision("prune", "old", 10, 5, 1, 1), Decision("truncate", "long", 10, 5, 1, 1)])
+    metrics.overflow_retries.labels("a", "recovered").inc()
+    metrics.overflow_retries.labels("a", "refused").inc()
+    metrics.fail_open.labels("plan").inc()
+    metrics.summary_tokens.labels("a", "prompt").inc(90)
+    metrics.summary_tokens.labels("a", "completion").inc(9)
+    metrics.cost_usd.labels("a", "fresh").inc(0.25)
+    metrics.cost_usd.labels("a", "summary").inc(0.5)
+    metrics.cost_without_usd.labels("a").inc(2)
+    return metrics
+
+
+def test_every_figure_is_a_sum_over_the_metrics() -> None:
+    """All models count. Requests that are only passed on do not."""
+    assert Savings.read(fill_metrics()) == Savings(4, 1500, 900, 1, 1, 1, 99, 0.75, 2.0)
+
+
+def test_money_that_is_not_known_is_not_zero() -> None:
+    """A proxy that knows no prices says nothing of money."""
+    savings = Savings.read(Metrics())
+    assert (savings.cost_usd, savings.without_usd) == (None, None)
+    assert savings.describe() == "0 requests, 0 prompt tokens, all sent"
+
+
+def test_two_proxies_together_are_the_sum_of_both() -> None:
+    """Money that only one of them knows is the money of both."""
+    one = Savings.read(fill_metrics())
+    assert one + Savings(requests=1, cuts=2) == Savings(5, 1500, 900, 3, 1, 1, 99, 0.75, 2.0)
+    assert Savings() + Savings() == Savings()
+
+
+@pytest.mark.parametrize(
+    ("savings", "told"),
+    [
+        (Savings(1, 1234, 1234), "1 request, 1,234 prompt tokens, all sent"),
+        (
+            Savings(41, 1_234_000, 401_222, cost_usd=0.41, without_usd=1.64),
+            "41 requests, 1,234,000 → 401,222 prompt tokens (67% fewer), $1.23 saved",
+        ),
+        (
+            Savings(2, 1000, 1100, cost_usd=0.9, without_usd=0.5),
+            "2 requests, 1,000 → 1,100 prompt tokens (10% more), $0.40 lost",
+        ),
+        (
+            Savings(2, 1000, 999, cost_usd=0.5, without_usd=0.501),
+            "2 requests, 1,000 → 999 prompt tokens (0% fewer), no money saved yet",
+        ),
+    ],
+)
+def test_a_loss_is_told_like_a_gain(savings: Savings, told: str) -> None:
+    assert savings.describe() == told
