@@ -41,7 +41,9 @@ HISTORY_SHARE = 64
 TEXT_SHARE = 16
 """Texts that the dashboard keeps, if it keeps any, get at most 1/16 of the memory. Chosen: some hundred requests."""
 MAX_HISTORY_BYTES = 16 * 1024 * 1024
+"""Chosen: some four thousand requests; nobody reads more."""
 MAX_TEXT_BYTES = 64 * 1024 * 1024
+"""Chosen: the newest hundred long requests; nobody reads more."""
 
 
 def bound_caches(max_memory_bytes: int, most_bytes: int) -> int:

@@ -50,10 +50,9 @@ def tell_text(recorder: Recorder, history: History, journey: Journey, event: Eve
 
 
 def _pack(recorder: Recorder, told: _Told) -> Packed | None:
-    packed: Packed | None = None
     with fail_open(recorder, told.event.request_id, "tell"):
-        packed = pack_text(told.event.session, _write(told))
-    return packed
+        return pack_text(told.event.session, _write(told))
+    return None
 
 
 def _write(told: _Told) -> EventText:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from proxy.state.history.event import Event
 from proxy.state.history.live import Live
-from proxy.state.history.place import Place
 from proxy.state.history.sessions import Sessions
 from proxy.state.history.texts import Texts
 from proxy.state.history.timeline import Timeline
@@ -56,7 +55,6 @@ class History:
     """What this process did lately.
 
     keeps_text: whether it also wants the text of requests.
-    place: this process among several workers; None for a single process.
     on_error: gets a fault in writing a text.
     """
 
@@ -64,12 +62,10 @@ class History:
         self,
         *,
         keeps_text: bool = False,
-        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
-        place: Place | None = None,
+        bounds: Bounds = Bounds(),
         on_error: Callable[[BaseException], None] = _ignore,
     ) -> None:
         self.keeps_text = keeps_text
-        self.place = place
         self.live = Live()
         self.timeline = Timeline()
         self.sessions = Sessions()
@@ -128,6 +124,17 @@ class History:
         if not keeps_text:
             self.writer.clear()
             self.texts.erase()
+
+    def clear(self) -> None:
+        """Forget everything, and end all streams."""
+        self.live.close()
+        self.writer.clear()
+        self.texts.erase()
+        self.timeline.buckets.clear()
+        self.sessions.by_name.clear()
+        self._rows.clear()
+        self._by_id.clear()
+        self._total_bytes = 0
 
     async def close(self) -> None:
         """End all streams and tasks."""

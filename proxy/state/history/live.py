@@ -6,11 +6,12 @@ Law: nobody is waited for. A subscriber that does not keep up loses what waits f
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from proxy.state.history.turn import Turn
 
-MAX_WAITING = 256
-"""Items that wait for one subscriber. Chosen: some seconds of a busy proxy, some 500 kB."""
+MAX_WAITING = 128
+"""Items that wait for one subscriber. Chosen: a second of a busy proxy, some 400 kB."""
 
 Item = Turn | bytes
 """A turn of this process, or that of another worker as it told it."""
@@ -55,9 +56,16 @@ class Subscriber:
 
 
 class Live:
-    """All subscribers of this process."""
+    """All subscribers of this process.
+
+    readers: how many of them are browsers.
+    totals: when the totals were read for all of them, on the monotonic clock, and the totals; `reading` while they are.
+    """
 
     def __init__(self) -> None:
+        self.readers = 0
+        self.totals: tuple[float, dict[str, Any]] | None = None
+        self.reading = asyncio.Lock()
         self._subscribers: set[Subscriber] = set()
 
     def __len__(self) -> int:

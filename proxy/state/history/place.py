@@ -29,6 +29,11 @@ class Place:
         """The numbers of the other workers, whether they run or not."""
         return [number for number in self.shared.roster.numbers if number != self.number]
 
+    @property
+    def stopped(self) -> list[int]:
+        """The numbers of the other workers that have no process now. What they kept is gone."""
+        return [number for number in self.others if not self.runs(number)]
+
     def runs(self, number: int) -> bool:
         """Whether a worker has a process."""
         return any(pid for each, pid, _ in self.shared.roster.read() if each == number)

@@ -14,7 +14,7 @@ from proxy.telemetry.metrics import Metrics
 
 
 class Till:
-    """Counts money. Without `books`, they are kept in memory. `history` is told what summaries cost, if there is one."""
+    """Counts money. Without `books`, they are kept in memory. `history`, if there is one, is told of summaries."""
 
     def __init__(self, metrics: Metrics, books: Books | None = None) -> None:
         self._metrics = metrics

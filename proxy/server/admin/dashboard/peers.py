@@ -1,32 +1,31 @@
-"""Asks the other workers for their part, and answers them.
+"""Asks the other workers for their parts.
 
-Law: a worker that is dead or slow is left out and named. Only this user's processes reach the sockets.
+Law: a worker that is dead or slow is left out and named.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 import orjson
-from aiohttp import web
 
 from proxy.exchange.services import Services
 from proxy.server.admin.dashboard.parts import Query, answer_part, number_of
+from proxy.server.admin.dashboard.shapes import Json
 from proxy.state.history.place import Place
 
 ANSWER_SECONDS = 2.0
 """Chosen: a worker that is busy for longer is left out, so that the page stays usable."""
-EVENTS = "events"
-MAX_QUERY_BYTES = 1024 * 1024
-_FAILURES = (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError)
+FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+"""What may go wrong between two workers; the last one for what is no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The parts of the workers by their numbers, and those that did not answer."""
+    """The parts of the workers by their numbers; and those that run but did not answer."""
 
     parts: Mapping[int, Any]
     missing: tuple[int, ...] = ()
@@ -59,12 +58,15 @@ _SILENT = object()
 
 async def _ask(place: Place, number: int, name: str, body: bytes) -> Any:
     if not place.runs(number):
-        return _SILENT
+        return None
     try:
-        async with connect(place, number) as session, asyncio.timeout(ANSWER_SECONDS):
-            async with session.post(f"http://worker/{name}", data=body) as answer:
-                return orjson.loads(await answer.read()) if answer.status == 200 else _SILENT
-    except _FAILURES:
+        async with (
+            asyncio.timeout(ANSWER_SECONDS),
+            connect(place, number) as session,
+            session.post(f"http://worker/{name}", data=body) as answer,
+        ):
+            return orjson.loads(await answer.read()) if answer.status == 200 else _SILENT
+    except FAILURES:
         return _SILENT
 
 
@@ -79,13 +81,19 @@ async def connect(place: Place, number: int) -> AsyncIterator[aiohttp.ClientSess
         yield session
 
 
-async def handle_peer(services: Services, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer another worker."""
-    name = request.path.removeprefix("/")
-    if services.history is None:
-        return web.Response(body=b"null")
-    if name == EVENTS:
-        return await _stream(services, request)
-    query = orjson.loads(await request.read())
-    part = await answer_part(services, name, query)
-    return web.Response(body=orjson.dumps(part, option=orjson.OPT_NON_STR_KEYS))
+async def correct_cuts(services: Services, events: Sequence[Json]) -> None:
+    """Take back `cut_moved` if another worker has seen the cut before."""
+    moved = [event for event in events if event["cut_moved"]]
+    if services.place is None or not moved:
+        return
+    marks = [(event["session"], _name_mark(event), event["at"]) for event in moved]
+    for told in (await ask_others(services.place, "seen", {"marks": marks})).found:
+        for event, is_seen in zip(moved, told, strict=True):
+            if is_seen:
+                event.update(cut_moved=False, cut_tokens=None, cut_cost_usd=None)
+
+
+def _name_mark(event: Json) -> str:
+    """As name_mark in state/history/turn.py, of an event that was shaped."""
+    cuts = event["window"]["cuts"]
+    return f"{cuts[-1]['at'] if cuts else 0}/{event['window']['prune_stop']}"
