@@ -8,7 +8,9 @@ BEFORE = make_event(original_tokens=10_000, sent_tokens=10_000)
 
 
 def test_a_mark_names_the_newest_cut_and_the_prune_stop():
-    marks = [name_mark(make_event(window=window)) for window in (None, make_window(), make_window(7, 3), make_window(7))]
+    marks = [
+        name_mark(make_event(window=window)) for window in (None, make_window(), make_window(7, 3), make_window(7))
+    ]
     assert marks == ["", "", "7/3", "7/0"]
 
 

@@ -96,8 +96,7 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
         "summary_usd": add_up(samples, "cost_usd_total", part="summary"),
         "net_usd": add_up(samples, "cost_without_usd_total") - add_up(samples, "cost_usd_total"),
         "prefix_kept": add_up(samples, "prefix_kept_ratio_sum") / add_up(samples, "prefix_kept_ratio_count"),
-        "cached_share": add_up(samples, "cached_prompt_tokens_total")
-        / add_up(samples, "cache_reported_tokens_total"),
+        "cached_share": add_up(samples, "cached_prompt_tokens_total") / add_up(samples, "cache_reported_tokens_total"),
         "estimate_error": add_up(samples, "estimate_error_ratio_sum") / add_up(samples, "estimate_error_ratio_count"),
         "summaries": add_up(samples, "summaries_total"),
         "cuts": add_up(samples, "cuts_total"),
