@@ -14,11 +14,11 @@ def make_place(path: str, pids: list[int]) -> Place:
 
 
 def test_a_place_knows_the_others_and_who_runs():
-    place = make_place("/dev/shm/trimtab-metrics-x", [10, 11, 0])
+    place = make_place("/run/trimtab-metrics-x", [10, 11, 0])
     assert place.others == [1, 3]
     assert [place.runs(number) for number in (1, 2, 3)] == [True, True, False]
     assert place.stopped == [3]
-    assert place.socket_of(3) == Path("/dev/shm/trimtab-metrics-x/worker-3.sock")
+    assert place.socket_of(3) == Path("/run/trimtab-metrics-x/worker-3.sock")
 
 
 def test_a_folder_with_a_long_name_has_no_sockets():

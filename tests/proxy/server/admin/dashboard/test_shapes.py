@@ -25,8 +25,10 @@ def test_without_kept_text_the_story_comes_from_the_decisions():
     )
     assert tell_briefly(make_event(decisions=decisions)) == [
         "prune: at high water. 3 messages changed, the first is message 4. 10,000 tokens saved.",
-        "pairing (second attempt): a call without its result. 1 message changed, the first is message 0."
-        " 2 tokens added.",
+        (
+            "pairing (second attempt): a call without its result. 1 message changed, the first is message 0."
+            " 2 tokens added."
+        ),
         "cold_cache: cut early.",
     ]
     assert shape_turn(Turn(make_event()), 1, ("told",))["story"] == ["told"]

@@ -6,7 +6,7 @@ import time
 import aiohttp
 import orjson
 import pytest
-from support.client import CHAT, post
+from support.client import CHAT, post, wait_until
 
 from proxy.config.load import load_config
 from proxy.server.admin.dashboard import stream
@@ -67,9 +67,7 @@ async def test_a_stream_ends_when_its_reader_leaves(address, client, start_proxy
         await read_events(response, until="totals")
         assert (readers.readers, len(readers)) == (1, 1)
         response.close()
-    async with asyncio.timeout(5):
-        while len(readers) or readers.readers:
-            await asyncio.sleep(0)
+    await wait_until(lambda: not len(readers) and not readers.readers)
 
 
 async def test_a_slow_reader_loses_events_and_is_told_so(client, start_proxy, monkeypatch):
@@ -96,14 +94,15 @@ async def test_a_reader_that_takes_nothing_is_cut_off(start_proxy, client, monke
     host, port = proxy.url.removeprefix("http://").split(":")
     _, writer = await asyncio.open_connection(host, int(port), limit=1)
     writer.write(b"GET /trimtab/api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    past = proxy.services.past
-    async with asyncio.timeout(20):
-        while not past.live.readers:
-            await asyncio.sleep(0)
-        while past.live.readers:
-            for _ in range(100):
-                past.live.publish(turn)
-            await asyncio.sleep(0)
+    live_readers = proxy.services.past.live
+    await wait_until(lambda: live_readers.readers == 1)
+
+    def is_cut_off() -> bool:
+        for _ in range(100):
+            live_readers.publish(turn)
+        return not live_readers.readers
+
+    await wait_until(is_cut_off)
     writer.close()
 
 
