@@ -7,9 +7,6 @@ for it with success.
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Generic, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -26,13 +23,13 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
 from prometheus_client.registry import Collector
 
+from proxy.telemetry.rows import Registry, Row, read_version
 from proxy.telemetry.shared import AllWorkers, SharedMetrics
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
 
 MAX_MODEL_LABELS = 50  # chosen: bounds the number of series
 MAX_LABEL_CHARS = 128  # chosen: longer than real model names
-MAX_CHILDREN = 1024  # label combinations of one collector that are cached; chosen above what MAX_MODEL_LABELS allows
 OTHER = "other"
 LAST_RELOAD_SUCCESSFUL = "config_last_reload_successful"
 LAST_RELOAD_SUCCESS_TIMESTAMP = "config_last_reload_success_timestamp_seconds"
@@ -46,54 +43,6 @@ _RATIO_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.5)
 _ERROR_BUCKETS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 4, 8)
 _PREFIX_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
 
-_UNITS = ("seconds", "ratio", "usd", "tokens")
-"""Units that OpenMetrics names: that with which a metric's name ends."""
-
-C = TypeVar("C", Counter, Gauge, Histogram)
-
-
-class _Registry(CollectorRegistry):
-    """A registry without the `..._created` series, which hold the start time of each other series.
-
-    They would be a third of all series, and Prometheus does not use them in this text format. The library's own switch
-    would affect every registry of the process, so it is not used.
-    """
-
-    def collect(self) -> Iterator[Metric]:
-        for family in super().collect():
-            family.samples = [sample for sample in family.samples if sample.name != f"{family.name}_created"]
-            yield family
-
-
-def read_version() -> str:
-    """The version of trimtab that runs."""
-    try:
-        return version("trimtab")
-    except PackageNotFoundError:  # run from its sources, not installed
-        return "unknown"
-
-
-class _Row(Generic[C]):
-    """A row of the table: how to make a collector. Read from a `Metrics`, it returns that object's collector.
-
-    As with `functools.cached_property`, the first access stores the collector in an attribute of the same name.
-    """
-
-    def __init__(self, kind: type[C], documentation: str, labels: str = "", *, name: str = "", **options: Any) -> None:
-        self._name, self._attribute, self._unit = name, "", ""
-        self._make: Callable[..., C] = partial(kind, documentation=documentation, labelnames=labels.split(), **options)
-
-    def __set_name__(self, _: type, name: str) -> None:
-        self._name, self._attribute = f"trimtab_{self._name or name}", name
-        self._unit = next((unit for unit in _UNITS if self._name.endswith(f"_{unit}")), "")
-
-    def __get__(self, metrics: "Metrics", _: type) -> C:
-        collector = self._make(self._name, unit=self._unit, registry=metrics.registry)
-        # Cached, because the library takes a lock and builds strings at each look-up of labels.
-        collector.labels = lru_cache(MAX_CHILDREN)(collector.labels)  # type: ignore[method-assign]
-        vars(metrics)[self._attribute] = collector
-        return collector
-
 
 class Metrics:
     """The collectors of one proxy, in their own registry. Each row: kind, help, labels, and a name if it differs.
@@ -101,123 +50,128 @@ class Metrics:
     shared: the values of several workers, of which this process is one; None for a single process.
     """
 
-    requests = _Row(Counter, "Requests that have ended, by outcome.", "model endpoint status outcome")
-    client_requests = _Row(Counter, "Requests that have ended, by client and outcome.", "client outcome")
-    client_tokens = _Row(
+    requests = Row(Counter, "Requests that have ended, by outcome.", "model endpoint status outcome")
+    client_requests = Row(Counter, "Requests that have ended, by client and outcome.", "client outcome")
+    client_tokens = Row(
         Counter,
         "Tokens by client: prompts as it sent them (original) and as forwarded (sent), and completions (completion).",
         "client stage",
     )
-    in_flight = _Row(Gauge, "Requests in flight.", name="requests_in_flight", multiprocess_mode="livesum")
-    config_is_current = _Row(
+    in_flight = Row(Gauge, "Requests in flight.", name="requests_in_flight", multiprocess_mode="livesum")
+    config_is_current = Row(
         Gauge,
         "Whether the configuration was valid when it was last read: 1 or 0. After 0, the one before stays in force.",
         name=LAST_RELOAD_SUCCESSFUL,
     )
-    config_read_at = _Row(
+    config_read_at = Row(
         Gauge,
         "Time of the last successful reading of the configuration, in seconds since 1970.",
         name=LAST_RELOAD_SUCCESS_TIMESTAMP,
     )
-    prompt_tokens = _Row(
+    prompt_tokens = Row(
         Counter, "Prompt tokens: as the client sent them (original) and as forwarded (sent).", "model stage"
     )
-    section_tokens = _Row(
+    section_tokens = Row(
         Counter,
         "Prompt tokens by section: as the client sent them (original) and as forwarded (sent).",
         "model section stage",
     )
-    tokens_saved = _Row(
+    tokens_saved = Row(
         Counter, "Prompt tokens saved by each rule. The cost of summaries is not subtracted.", "model rule"
     )
-    tokens_added = _Row(Counter, "Prompt tokens added by each rule.", "model rule")
-    completion_tokens = _Row(Counter, "Completion tokens, as reported by the upstream or estimated.", "model source")
-    context_used = _Row(
+    tokens_added = Row(Counter, "Prompt tokens added by each rule.", "model rule")
+    completion_tokens = Row(Counter, "Completion tokens, as reported by the upstream or estimated.", "model source")
+    context_used = Row(
         Histogram,
         "Ratio of the forwarded prompt tokens to the limit.",
         "model",
         name="context_used_ratio",
         buckets=_RATIO_BUCKETS,
     )
-    estimate_error = _Row(
+    estimate_error = Row(
         Histogram,
         "Ratio of the prompt tokens reported by the upstream to trimtab's estimate.",
         "model",
         name="estimate_error_ratio",
         buckets=_ERROR_BUCKETS,
     )
-    policy_changes = _Row(
+    policy_changes = Row(
         Counter, "Changes of a model's learned window or token ratio. Each may move a cut once.", "model cause"
     )
-    overflow_retries = _Row(
+    overflow_retries = Row(
         Counter, "Prompts that the upstream refused as too long, by the result of the second attempt.", "model result"
     )
-    silent_truncations = _Row(
+    silent_truncations = Row(
         Counter,
         "Answers that report far fewer prompt tokens than were sent: the upstream truncates prompts silently.",
         "model",
     )
-    fail_open = _Row(Counter, "Faults inside trimtab. The request went on without the part that failed.", "phase")
-    summaries = _Row(Counter, "Summaries that cuts needed, by how each was obtained.", "model result")
-    summary_tokens = _Row(
+    fail_open = Row(Counter, "Faults inside trimtab. The request went on without the part that failed.", "phase")
+    summaries = Row(Counter, "Summaries that cuts needed, by how each was obtained.", "model result")
+    summary_tokens = Row(
         Counter, "Tokens of calls for summaries, as reported by the upstream, else as counted.", "model kind"
     )
-    cost_usd = _Row(
+    cost_usd = Row(
         Counter,
         "What answered requests have cost in US dollars, by part of the bill, where prices are known.",
         "model part",
     )
-    cost_without_usd = _Row(
+    cost_without_usd = Row(
         Counter, "What the same requests would have cost in US dollars if they had passed unchanged.", "model"
     )
-    summary_seconds = _Row(
+    summary_seconds = Row(
         Histogram,
         "Duration of calls for summaries in seconds, by their result.",
         "model result",
         buckets=_SECONDS_BUCKETS,
     )
-    store_errors = _Row(Counter, "Operations of the store that failed.", "store")
-    prefix_kept = _Row(
+    store_errors = Row(Counter, "Operations of the store that failed.", "store")
+    prefix_kept = Row(
         Histogram,
         "Ratio of forwarded prompt tokens that equal the previous request of the session, byte for byte, to all.",
         "model",
         name="prefix_kept_ratio",
         buckets=_PREFIX_BUCKETS,
     )
-    cached_prompt_tokens = _Row(
+    cached_prompt_tokens = Row(
         Counter, "Prompt tokens that the upstream read from its prompt cache, as it reports them.", "model"
     )
-    cache_write_tokens = _Row(
+    cache_reported_tokens = Row(
+        Counter,
+        "Prompt tokens, as the upstream reports them, of answers that say how many it read from its prompt cache.",
+        "model",
+    )
+    cache_write_tokens = Row(
         Counter, "Prompt tokens that the upstream wrote into its prompt cache, as it reports them.", "model"
     )
-    cache_misses = _Row(
+    cache_misses = Row(
         Counter,
         "Requests of which the upstream reports clearly fewer cached tokens than it could have read, by cause.",
         "model cause",
     )
-    cuts = _Row(Counter, "Requests forwarded with a cut, by kind.", "model kind")
-    repairs = _Row(Counter, "Requests forwarded with repaired tool calls and results.", "model")
-    overhead = _Row(
+    cuts = Row(Counter, "Requests forwarded with a cut, by kind.", "model kind")
+    repairs = Row(Counter, "Requests forwarded with repaired tool calls and results.", "model")
+    overhead = Row(
         Histogram,
         "Time in seconds that trimtab adds before it forwards a request, by phase.",
         "phase",
         name="overhead_seconds",
         buckets=_OVERHEAD_BUCKETS,
     )
-    time_to_first_token = _Row(
+    time_to_first_token = Row(
         Histogram,
         "Seconds from a request's arrival to the first text of its stream. Reasoning and tool calls count as text.",
         "model",
         name="time_to_first_token_seconds",
         buckets=_SECONDS_BUCKETS,
     )
-    upstream_seconds = _Row(
+    upstream_seconds = Row(
         Histogram,
         "Seconds from forwarding a request to the last byte of the answer.",
         "model",
         buckets=_SECONDS_BUCKETS,
     )
-    output_rate = _Row(
+    output_rate = Row(
         Histogram,
         "Completion tokens per second of a stream, measured after its first chunk.",
         "model",
@@ -226,8 +180,9 @@ class Metrics:
     )
 
     def __init__(self, shared: SharedMetrics | None = None) -> None:
-        self.registry: CollectorRegistry = _Registry()
+        self.registry: CollectorRegistry = Registry()
         self.is_shared = shared is not None
+        self.started_at = time.time() if shared is None else shared.started_at
         self._page: Collector = self.registry if shared is None else AllWorkers(self.registry, shared, _OF_RELOADS)
         self._models: set[str] = set()
         ProcessCollector(registry=self.registry)
@@ -236,7 +191,7 @@ class Metrics:
         build = Info("trimtab_build", "The versions of trimtab and Python that run.", registry=self.registry)
         build.info({"version": read_version(), "python": platform.python_version()})
         for row in vars(Metrics).values():
-            if isinstance(row, _Row):
+            if isinstance(row, Row):
                 row.__get__(self, Metrics)  # so that collectors without a value appear on the page, too
         self._reloads = None if shared is None else shared.reloads
         if shared is None:

@@ -88,6 +88,7 @@ class SharedMetrics:
     """The folder in which the workers of one supervisor write their values; made before the first fork.
 
     lock: a file lock held by every living process of this run, so that no other run removes the folder.
+    started_at: when the run began, in seconds since 1970.
     """
 
     path: Path
@@ -95,6 +96,7 @@ class SharedMetrics:
     lock: int
     supervisor_pid: int = field(default_factory=os.getpid)
     reloads: Reloads = field(default_factory=lambda: Reloads(time.time()))
+    started_at: float = field(default_factory=time.time)
 
     @classmethod
     def open(cls, workers: int, places: Sequence[Path] = (MEMORY_FOLDER,)) -> "SharedMetrics":

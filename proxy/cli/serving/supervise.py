@@ -18,6 +18,7 @@ from proxy.server.reload import (
     keep_fixed,
     tell_proxies,
     warn_of_bare_credentials,
+    warn_of_kept_text,
     warn_of_open_addresses,
     warn_of_unknown_variables,
 )
@@ -139,6 +140,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     ground = Ground.open(config, count)
     told = _Told(config, load, log, screen, ground.metrics.reloads)
     warn_of_open_addresses(config, log)
+    warn_of_kept_text(config, log)
     warn_of_unknown_variables(log)
     if config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"
