@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector, value
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable in which prometheus_client looks for the folder."""
@@ -140,6 +141,11 @@ def _sweep(place: Path) -> None:
                 os.close(lock)
 
 
+def _name_series(sample: Sample) -> list[tuple[str, str]]:
+    """The labels of a sample, without those of a bucket."""
+    return sorted((name, value) for name, value in sample.labels.items() if name != "le")
+
+
 class AllWorkers(Collector):
     """The metrics of all workers together, and the process metrics of each.
 
@@ -162,7 +168,8 @@ class AllWorkers(Collector):
             if family.name.startswith(_OF_ONE_PROCESS):
                 continue
             if family.name in merged:
-                family.samples = merged[family.name].samples
+                # OpenMetrics wants the samples of a histogram side by side; the library mixes them in some versions.
+                family.samples = sorted(merged[family.name].samples, key=_name_series)
             yield family
         yield from self._collect_roster()
         yield from self._collect_processes()

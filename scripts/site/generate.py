@@ -1,4 +1,5 @@
 """Writes the reference pages that come from the code: configuration, commands, metrics and markers.
+
 Also writes the Grafana dashboard and the alert rules.
 
 Usage: python scripts/site/generate.py [FOLDER]   (the folder with the pages; docs/ if none is given)

@@ -31,7 +31,7 @@ def read_table() -> dict[str, set[str]]:
         if isinstance(collector, MetricWrapperBase):
             labels = {"version", "python"} if collector._type == "info" else set(collector._labelnames)
             found[collector._name] = labels | ({"le"} if collector._type == "histogram" else set())
-    return found | dict.fromkeys(OF_WORKERS, {"worker"})
+    return found | {name: {"worker"} for name in OF_WORKERS}
 
 
 def run_promtool(*arguments: str | Path) -> str:
