@@ -113,8 +113,8 @@ def _were(items: Sequence[object]) -> str:
 
 def _tell_tidy(subject: Subject) -> str:
     return (
-        f"{subject.results} {_was(subject)} tidied, {_say_saved(subject.decision)}: colours, old states of progress bars,"
-        f" and blanks and repeated keys in JSON went{subject.hidden}."
+        f"{subject.results} {_was(subject)} tidied, {_say_saved(subject.decision)}: colours, old states of progress"
+        f" bars, and blanks and repeated keys in JSON went{subject.hidden}."
     )
 
 
@@ -162,8 +162,8 @@ def _tell_exceeded(subject: Subject) -> str:
 def _tell_prune(subject: Subject) -> str:
     became = "a line that tells its size" if _was(subject) == "was" else "one line each that tells the size"
     return (
-        f"{subject.results} became {became}, {_say_saved(subject.decision)}; the calls stay, and the agent can make them"
-        " again."
+        f"{subject.results} became {became}, {_say_saved(subject.decision)}; the calls stay, and the agent can make"
+        " them again."
     )
 
 
