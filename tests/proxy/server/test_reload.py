@@ -14,11 +14,12 @@ from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.server.app import Proxy
-from proxy.server.reload import (, warn_of_kept_text
+from proxy.server.reload import (
     FIXED_KEYS,
     adopt,
     reload_when_told,
     warn_of_bare_credentials,
+    warn_of_kept_text,
     warn_of_unknown_variables,
 )
 
