@@ -27,8 +27,8 @@ class DashboardConfig(Section):
         default=False,
         description="Whether the dashboard also shows the text of changed messages and summaries. It is kept in "
         "memory (at most 1/16 of limits.max_memory_bytes), for the newest requests, and can be deleted for each "
-        "session. Everyone who may open the dashboard can read it. So it needs admin_token if there are client_keys, or if "
-        "trimtab listens on an address other than loopback.",
+        "session. Everyone who may open the dashboard can read it. So it needs admin_token if there are client_keys, "
+        "or if trimtab listens on an address other than loopback.",
     )
 
 

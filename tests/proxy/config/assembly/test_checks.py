@@ -39,8 +39,8 @@ AGAINST_KEY = "contradicts api_key, which is never sent then; remove one of the 
         (
             "{dashboard: {keep_text: true}, client_keys: [a]}",
             (
-                "dashboard.keep_text (line 1): needs admin_token: else every client with a key could read the text of the"
-                " others"
+                "dashboard.keep_text (line 1): needs admin_token: else every client with a key could read the text of"
+                " the others"
             ),
         ),
         (
