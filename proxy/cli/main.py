@@ -108,7 +108,7 @@ def doctor(
 
 
 @main.command()
-@click.option("--keep", is_flag=True, help="Keep the proxy and the simulated upstream running until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep the proxy, with the session on its dashboard, running until Ctrl-C.")
 def demo(*, keep: bool) -> None:
     """Replay a long agent session to a simulated upstream. It needs no key and no network.
 

@@ -35,7 +35,7 @@ async def run_demo(*, keep: bool) -> None:
         f"Sending a coding agent's session of {len(session.turns)} requests through trimtab to a simulated upstream"
         f" with a window of {WINDOW_TOKENS:,} tokens.\n"
     )
-    async with run_stage(session) as (url, upstream):
+    async with run_stage(session, keeps_text=keep) as (url, upstream):
         # Without a terminal, a progress bar would only clutter the output.
         turns = track(session.turns, "replaying", console=console, disable=not console.is_terminal)
         replay = await replay_session(url, upstream, session, turns)
@@ -104,6 +104,7 @@ async def _serve_on(console: Console, url: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    console.print(f"\nSee the session on the dashboard: {url}/trimtab/", soft_wrap=True)
     console.print(f"\nexport OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=demo\n", soft_wrap=True)
     more = f"The model is {MODEL}; the proxy's metrics are at {url}/metrics. Ctrl-C stops both servers."
     console.print(more, soft_wrap=True)

@@ -65,11 +65,12 @@ class Replay:
 
 @asynccontextmanager
 async def run_stage(
-    session: Session, window_tokens: int = WINDOW_TOKENS
+    session: Session, window_tokens: int = WINDOW_TOKENS, *, keeps_text: bool = False
 ) -> AsyncIterator[tuple[str, SimulatedUpstream]]:
     """Run the simulated upstream and the proxy in front of it until the block is left.
 
     window_tokens: the upstream's real window. The proxy always assumes WINDOW_TOKENS.
+    keeps_text: whether the dashboard shows texts, too.
 
     Yields the proxy's URL and the upstream.
     """
@@ -80,6 +81,7 @@ async def run_stage(
     server = web.Server(upstream.handle, access_log=None)
     async with listen_at(server, "127.0.0.1:0") as (_, upstream_url):
         settings = (f"upstream.base_url={upstream_url}/v1", "listen=127.0.0.1:0", "store=memory", window, PRICES)
+        settings += (f"dashboard.keep_text={str(keeps_text).lower()}",)
         config = load_config(settings=settings, environment={})
         async with run_proxy(config, log, compactors) as proxy:
             yield proxy.url, upstream

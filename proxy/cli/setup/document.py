@@ -59,7 +59,7 @@ def _write_models(unknown: Sequence[FoundModel]) -> list[str]:
 
 
 def _write_mode(choices: Choices) -> list[str]:
-    told = "# observe: only count and log what would be done. enforce: do it."
+    told = "# With observe, trimtab only counts and logs what it would do."
     return [told, f"{'# ' if choices.mode == 'enforce' else ''}mode: {choices.mode}"]
 
 

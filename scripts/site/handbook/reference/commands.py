@@ -45,9 +45,18 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
         (1, "The proxy does not accept requests, or the configuration is wrong."),
         (2, "The arguments are wrong."),
     ),
+    "init": (
+        (0, "The file was written."),
+        (1, "No file was written: it exists, cannot be written, or the server cannot be reached."),
+    ),
     "stats": (
         (0, "The statistics were printed, even if there were no requests."),
         (1, "The store is `memory`, or it cannot be opened or read."),
+    ),
+    "wrap": (
+        (1, "The proxy cannot listen; or COMMAND ended with this status, as with any other."),
+        (126, "COMMAND cannot be run."),
+        (127, "COMMAND was not found."),
     ),
     "schema": ((0, "The schema was printed."), (2, "The arguments are wrong.")),
 }

@@ -126,6 +126,9 @@ async def test_demo_that_is_kept_serves_until_it_is_stopped(
         async with client.post(f"{url}/chat/completions", data=body) as answer:
             assert (answer.status, "x-trimtab-tokens" in answer.headers) == (200, True)
             await answer.read()
+        assert f"See the session on the dashboard: {url.removesuffix('/v1')}/trimtab/\n" in out.getvalue()
+        async with client.get(f"{url.removesuffix('/v1')}/trimtab/api/models") as page:
+            assert page.status == 200
         assert not demo.done()
         signal.raise_signal(number)
         await demo

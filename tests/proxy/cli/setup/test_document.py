@@ -29,7 +29,7 @@ def test_the_file_says_what_was_chosen(choices: Choices) -> None:
 
 def test_what_is_not_chosen_keeps_its_default() -> None:
     """Only the URL is set."""
-    config = load_config(write_document(CHOICES[0]), environment={})
+    config = load_config(write_document(CHOICES[0]), environment={}, is_online=False)
     assert config.model_fields_set == {"upstream"}
     assert config.upstream.model_fields_set == {"base_url"}
 
@@ -39,7 +39,7 @@ def test_every_key_in_a_comment_is_valid_once_its_mark_is_removed(choices: Choic
     """So a reader only removes `# `, and keeps the indentation."""
     models = (FoundModel("some/model:7b", None, "", LOCAL),)
     text = write_document(choices, models)
-    opened, count = re.subn(r"(?m)^(\s*)# (?=\s*-? ?[a-z_]+: )", r"\1", text)
+    opened, count = re.subn(r"(?m)^(\s*)# (?=\s*(?:- )?[a-z_]+:(?: |$))", r"\1", text)
     assert count > 8
     config = load_config(opened, environment=ENVIRONMENT)
     expected = {"upstream", "models", "mode", "defaults", "listen", "client_keys", "admin_token", "dashboard"}
