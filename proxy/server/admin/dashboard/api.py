@@ -32,13 +32,13 @@ from proxy.telemetry.rows import read_version
 
 MAX_LISTED = 500
 """Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""
-PAGE, REQUEST, SESSION = "page", "request", "session"
+REQUEST, SESSION = "request", "session"
 OWN_HEADER = "x-trimtab-dashboard"
 """A page of another site cannot send it without being asked about it first (CORS), which is never answered."""
 
 
-async def answer_api(services: Services, request: web.BaseRequest, path: str) -> web.StreamResponse:
-    """Answer a path below /trimtab/api/. Raises ProxyError."""
+async def answer_api(services: Services, request: web.BaseRequest, path: str) -> web.StreamResponse | None:
+    """Answer a path below /trimtab/api/; None if there is no such page. Raises ProxyError."""
     name, _, one = path.partition("/")
     if request.method == "DELETE" and name == "sessions" and one:
         return await _erase(services, request, one)
@@ -51,7 +51,7 @@ async def answer_api(services: Services, request: web.BaseRequest, path: str) ->
         return _write(await SINGLES[name](services, one))
     if not one and name in LISTS:
         return _write(await LISTS[name](services, request.query))
-    raise _name_unknown(PAGE)
+    return None
 
 
 def _write(answer: Json) -> web.Response:
