@@ -59,6 +59,11 @@ class Stub:
         for listener in self.listeners:
             listener.put_nowait(None)
 
+    def keep_newest(self, number: int) -> None:
+        """Drop all but the newest requests of each session, so that tables are short."""
+        for one in self.sessions:
+            del one.turns[:-number]
+
     def overview(self) -> dict[str, Any]:
         """All that the overview shows."""
         turns = self.turns

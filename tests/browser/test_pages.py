@@ -3,6 +3,7 @@
 import pytest
 from browser.examples import HOSTILE
 from browser.stub import PAGE
+from playwright.async_api import expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -19,7 +20,8 @@ def fill(stub, route: str) -> str:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_axe_finds_nothing(stub, open_tab, route, scheme) -> None:
-    """Also with all details open."""
+    """Also with all details open. Few requests, because axe-core looks at each cell of a table."""
+    stub.keep_newest(12)
     stub.notes = [{"kind": "text", "text": "The text of messages is kept in memory."}]
     tab = await open_tab(stub.url, color_scheme=scheme)
     page = await tab.visit(fill(stub, route))
@@ -30,6 +32,7 @@ async def test_axe_finds_nothing(stub, open_tab, route, scheme) -> None:
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_narrow_window_scrolls_only_downwards(stub, open_tab, route) -> None:
+    stub.keep_newest(12)
     tab = await open_tab(stub.url, viewport={"width": 360, "height": 740})
     page = await tab.visit(fill(stub, route))
 
@@ -37,7 +40,7 @@ async def test_a_narrow_window_scrolls_only_downwards(stub, open_tab, route) -> 
     assert await tab.check_axe() == []
 
 
-def test_the_page_is_small() -> None:
+async def test_the_page_is_small() -> None:
     """All files together, without compression."""
     assert sum(path.stat().st_size for path in PAGE.iterdir()) < MAX_BYTES
 
@@ -95,7 +98,7 @@ async def test_what_is_not_there_is_said(stub, open_tab, route) -> None:
     page = await tab.visit(route, wait="main .empty a")
     assert await tab.check_axe() == []
     await page.locator("main .empty a").click()
-    await page.wait_for_selector("table")
+    await page.wait_for_selector("table >> visible=true")
 
 
 async def test_without_kept_text_the_page_says_how_to_keep_it(stub, open_tab) -> None:
@@ -133,7 +136,7 @@ async def test_a_session_is_erased_only_after_a_confirmation(stub, open_tab) -> 
 
     await page.get_by_role("button", name="Erase the text").click()
     await page.get_by_role("button", name="Erase", exact=True).click()
-    await page.wait_for_function("!document.querySelector('dialog').open")
+    await expect(page.locator("dialog")).to_be_hidden()
     await page.get_by_role("button", name="Erase the session").click()
     await page.get_by_role("button", name="Erase", exact=True).click()
     await page.wait_for_selector("h1:has-text('Sessions')")
@@ -145,10 +148,10 @@ async def test_requests_are_filtered_and_older_ones_shown(stub, open_tab) -> Non
     page = await tab.visit("#/requests")
     assert await page.locator("tbody tr").count() == 50
     await page.get_by_role("button", name="Show older requests").click()
-    await page.wait_for_function("document.querySelectorAll('tbody tr').length === 150")
+    await expect(page.locator("tbody tr")).to_have_count(150)
 
     await page.get_by_label("Model").select_option("qwen3-coder-30b")
-    await page.wait_for_function("document.querySelectorAll('tbody tr').length === 12")
+    await expect(page.locator("tbody tr")).to_have_count(12)
     await page.get_by_label("Outcome").select_option("refused")
     await page.wait_for_selector("text=No request of this kind is kept.")
 

@@ -97,7 +97,7 @@ export class Live {
       this.tell("live");
       this.hear("open", null);
     });
-    for (const name of ["request", "totals"]) {
+    for (const name of ["request", "totals", "lost"]) {
       source.addEventListener(name, (event) => this.hear(name, JSON.parse(event.data)));
     }
     source.addEventListener("error", () => {

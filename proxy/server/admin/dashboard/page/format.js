@@ -27,6 +27,10 @@ export function short(value) {
   return minus((Math.sign(value) * shown).toFixed(shown < 9.995 ? 2 : shown < 99.95 ? 1 : 0) + sign);
 }
 
+/** Numbers of an axis, without needless zeros. */
+export const axisTokens = (value) => short(value).replace(/(\.\d*?)0+(?=[kMG])/, "$1").replace(/\.(?=[kMG])/, "");
+export const axisDollars = (value) => `${value < 0 ? "\u2212" : ""}$${Number(Math.abs(value).toPrecision(6))}`;
+
 /** US dollars: two decimals from a dollar on, else four. */
 export function dollars(value) {
   if (!known(value)) return NONE;

@@ -76,7 +76,7 @@ async function load({ isNew = false } = {}) {
   } catch (error) {
     if (mine.signal.aborted) return;
     if (!(error instanceof ApiError)) console.error(error);
-    showError(error, isNew);
+    showError(error);
   }
   asking = null;
   loadedAt = performance.now();
@@ -84,12 +84,12 @@ async function load({ isNew = false } = {}) {
   if (isNew) document.getElementById("title")?.focus({ preventScroll: true });
 }
 
-function showError(error, isNew) {
+function showError(error) {
   const [text, button] = explain(error);
   replace(alertBox, el("p", { class: "error" }, text, " ", button));
-  if (isNew) {
+  if (data === null) {
     replace(main, el("h1", { tabindex: "-1", id: "title" }, page.title), page.missing && error.status === 404 ? page.missing() : null);
-    if (error.status === 404) replace(alertBox);
+    if (page.missing && error.status === 404) replace(alertBox);
   }
 }
 
@@ -127,7 +127,7 @@ function schedule(wait = RELOAD_EVERY) {
 }
 
 function hear(name, event) {
-  if (name === "open") {
+  if (name === "open" || name === "lost") {
     if (data !== null) schedule(0);
     return;
   }

@@ -4,7 +4,7 @@ import { legend, timeChart } from "./charts.js";
 import { read } from "./api.js";
 import { el, section, table } from "./dom.js";
 import {
-  count, dollars, exact, money, NONE, percent, plural, savedShare, share, short, time, timeText, tokens,
+  axisDollars, axisTokens, count, dollars, exact, money, NONE, percent, plural, savedShare, share, time, timeText, tokens,
 } from "./format.js";
 import { emptyState, requestTable } from "./requests.js";
 
@@ -84,7 +84,8 @@ function figures(all) {
       isLoss ? "bad" : "good",
     ),
     figure("Prefix kept", share(all.prefix_kept, "prefix_kept"), [
-      "read from the upstream\u2019s cache: ", share(all.cached_share, "cached_share"),
+      "the upstream read ", share(all.cached_share, "cached_share"), " from its prompt cache: ",
+      tokens(all.cached_tokens, "cached_tokens"), " tokens; written: ", tokens(all.written_tokens, "written_tokens"),
     ]),
     figure(
       "Estimate error",
@@ -93,7 +94,8 @@ function figures(all) {
       "what upstreams count beyond trimtab\u2019s estimate",
     ),
     figure("Requests", count(all.requests, "requests"), [
-      count(all.answered, "answered"), " answered, ", count(all.in_flight, "in_flight"), " in flight",
+      count(all.answered, "answered"), " answered, ", count(all.in_flight, "in_flight"), " in flight; ",
+      tokens(all.completion_tokens, "completion_tokens"), " completion tokens",
     ]),
     figure("Summaries", count(all.summaries, "summaries"), [
       count(all.cuts, "cuts"), " requests with a cut; summaries took ",
@@ -101,7 +103,7 @@ function figures(all) {
       tokens(all.summary_completion_tokens, "summary_completion_tokens"), " completion tokens",
     ]),
     figure("Recoveries", count(all.recoveries, "recoveries"), [
-      "of ", count(all.overflow_refusals, "overflow_refusals"), " prompts that the upstream refused as too long",
+      "prompts that the upstream refused as too long: ", count(all.overflow_refusals, "overflow_refusals"),
     ]),
     figure(
       "Fail-opens",
@@ -109,10 +111,6 @@ function figures(all) {
       all.fail_opens ? "faults inside trimtab; the log has each" : "no fault inside trimtab",
       all.fail_opens ? "bad" : null,
     ),
-    figure("Completion tokens", tokens(all.completion_tokens, "completion_tokens"), [
-      "prompt cache: ", tokens(all.cached_tokens, "cached_tokens"), " read, ",
-      tokens(all.written_tokens, "written_tokens"), " written",
-    ]),
   );
 }
 
@@ -170,7 +168,7 @@ function tokenChart(buckets, pick) {
         { name: "sent", text: "sent", kind: "bar", values: sent },
       ],
       at: atOf(buckets),
-      write: short,
+      write: axisTokens,
       writeLong: exact,
       label: `Prompt tokens over time: ${sum(original)} original, ${sum(sent)} sent`,
     }),
@@ -182,7 +180,7 @@ function moneyChart(buckets, pick) {
   const saved = buckets.map((bucket) => pick(bucket).saved_usd);
   const caption = el("figcaption", {}, "Money, in US dollars");
   if (![...cost, ...saved].some((value) => value !== null && value !== undefined && value !== 0)) {
-    const why = chosen.of ? "No cost is known for this choice." : "No cost is known in this period.";
+    const why = chosen.of ? "Money over time is known only for all requests together." : "No cost is known in this period.";
     return el("figure", {}, caption, el("p", { class: "empty" }, why));
   }
   const add = (values) => dollars(values.reduce((total, value) => total + (value ?? 0), 0));
@@ -198,7 +196,8 @@ function moneyChart(buckets, pick) {
         { name: "cost", text: "cost", kind: "line", values: cost.map((value) => value ?? null) },
       ],
       at: atOf(buckets),
-      write: dollars,
+      write: axisDollars,
+      writeLong: dollars,
       label: `Money over time: cost ${add(cost)}, saved ${add(saved)}`,
     }),
   );

@@ -88,6 +88,7 @@ export const requests = (actions) => {
         all.push(...part.requests);
         more = part.more && part.requests.length > 0;
       }
+      if (!models.length) models = (await read("overview", {}, signal)).by_model.map((one) => one.name);
       models = [...new Set([...models, filter.model, ...all.map((one) => one.model)])].filter(Boolean).sort();
       return { all, more };
     },
@@ -107,16 +108,21 @@ export const requests = (actions) => {
 
 export const request = (id) => ({
   title: `Request ${shortId(id)}`,
-  load: (signal) => read(`requests/${encodeURIComponent(id)}`, {}, signal),
+  load: async (signal) => {
+    const found = await read(`requests/${encodeURIComponent(id)}`, {}, signal);
+    const isMissing = !found.text && found.event.decisions.length > 0;
+    const keepsText = isMissing && (await read("overview", {}, signal)).keeps_text;
+    return { ...found, keepsText };
+  },
   missing: () => el("p", { class: "empty" }, "This request is not kept, or no longer: it was erased, newer ones took its place, or trimtab was started again. ", el("a", { href: "#/requests" }, "All requests")),
-  show: ({ event, text }) => [
+  show: ({ event, text, keepsText }) => [
     el("p", { class: "lead" }, ...tellRequest(event)),
     event.error ? el("p", { class: "error" }, el("strong", {}, event.error), " ", event.reason) : null,
     facts(event),
     storyOf(event, text),
     sections(event),
     decisions(event),
-    ...changes(event, text),
+    ...changes(event, text, keepsText),
   ],
 });
 
@@ -167,19 +173,22 @@ function decisions(event) {
   if (!event.decisions.length) return section("Decisions", el("p", { class: "empty" }, "None: the prompt was forwarded unchanged."));
   const heads = [
     { text: "Rule" }, { text: "Reason" }, { text: "Before", number: true }, { text: "After", number: true },
-    { text: "Change", number: true }, { text: "Messages", number: true }, { text: "First", number: true, title: "number of the first message that it changed" },
+    { text: "Change", number: true }, { text: "Messages", number: true }, { text: "First", number: true, title: "the first message that it changed; messages are numbered from 0" },
     { text: "Limit", number: true }, { text: "Attempt", number: true },
   ];
   const rows = event.decisions.map((one) => [
     one.rule, one.reason, tokens(one.tokens_before), tokens(one.tokens_after),
     one.tokens_after === one.tokens_before ? "0" : tokens(one.tokens_after - one.tokens_before), count(one.messages),
-    exact(one.first_changed + 1), tokens(one.limit_tokens), exact(one.attempt),
+    exact(one.first_changed), tokens(one.limit_tokens), exact(one.attempt),
   ]);
-  return section("Decisions", table("In the order in which they were made", heads, rows, { key: "decisions" }));
+  return section("Decisions", table("In the order in which they were made; messages are numbered from 0", heads, rows, { key: "decisions" }));
 }
 
-function changes(event, text) {
-  if (!event.sent_tokens) return [];
+function changes(event, text, keepsText) {
+  if (!event.sent_tokens || !event.decisions.length) return [];
+  if (!text && keepsText) {
+    return [section("Changed messages", el("p", { class: "empty" }, "The texts of this request are not kept, or no longer: there is room for those of the newest requests only."))];
+  }
   if (!text) {
     return [section("Changed messages", el("p", { class: "empty" },
       "The texts of this request are not kept. To keep those of coming requests, set ", el("code", {}, "dashboard.keep_text: true"),
@@ -203,44 +212,49 @@ function changeOf(one, index) {
   const size = one.tokens_before && one.tokens_after
     ? `${exact(one.tokens_before)} \u2192 ${exact(one.tokens_after)} tokens`
     : plural(one.tokens_before || one.tokens_after, "token");
+  const place = one.fate === "added" ? `Before message ${exact(one.at)}` : `Message ${exact(one.at)}`;
   const body = el("div", { class: "change-body" });
   const details = el(
     "details",
     { class: `change ${FATES[one.fate] ? one.fate : ""}`, "data-key": `change ${index}` },
-    el("summary", {}, el("span", { class: "fate" }, FATES[one.fate] ?? one.fate), ` Message ${exact(one.at + 1)}, ${what.join(", ")}: ${size}`),
+    el("summary", {}, el("span", { class: "fate" }, FATES[one.fate] ?? one.fate), ` ${place}, ${what.join(", ")}: ${size}`),
     body,
   );
   details.addEventListener("toggle", () => {
-    if (details.open && !body.firstChild) showChange(body, one);
+    if (details.open && !body.firstChild) showChange(body, one, index);
   });
   return details;
 }
 
 /** A choice of the difference, the text before and the text after. */
-function showChange(body, one) {
+function showChange(body, one, index) {
   const shown = el("div", {});
   const views = [
-    ["Difference", () => diff(one.lines ?? [])],
-    ["As the client sent it", () => plain(one.before)],
-    ["As the model sees it", () => plain(one.after)],
-  ].filter(([name]) => name !== "Difference" || (one.lines?.length && one.before && one.after));
-  const buttons = views.map(([name, show], index) =>
-    el("button", { type: "button", "aria-pressed": "false", click: () => choose(index) }, name));
+    ["Difference", one.before && one.after && one.lines?.length, (name) => diff(one.lines, name)],
+    ["As the client sent it", one.before, (name) => plain(one.before, name)],
+    ["As the model sees it", one.after, (name) => plain(one.after, name)],
+  ].filter(([, isThere]) => isThere);
+  if (!views.length) {
+    body.append(el("p", { class: "empty" }, "It has no text."));
+    return;
+  }
+  const buttons = views.map(([name], view) =>
+    el("button", { type: "button", "aria-pressed": "false", click: () => choose(view) }, name));
   const choose = (chosen) => {
-    buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(index === chosen)));
-    shown.replaceChildren(views[chosen][1]());
+    buttons.forEach((button, view) => button.setAttribute("aria-pressed", String(view === chosen)));
+    const [name, , show] = views[chosen];
+    shown.replaceChildren(show(`${name}, change ${index + 1}`));
   };
   body.append(el("p", { class: "buttons" }, buttons), shown);
-  choose(one.before || views[0][0] === "Difference" ? 0 : 1);
+  choose(0);
 }
 
-const plain = (text) =>
-  text ? el("pre", { class: "text", tabindex: "0", role: "region", "aria-label": "Text" }, text) : el("p", { class: "empty" }, "It is not there.");
+const plain = (text, name) => el("pre", { class: "text", tabindex: "0", role: "region", "aria-label": name }, text);
 
 const SIGNS = { same: ["span", "  "], removed: ["del", "\u2212 "], added: ["ins", "+ "] };
 
 /** Lines of a difference. Long runs of equal lines are left out; very long differences end with a button. */
-function diff(lines) {
+function diff(lines, name) {
   const near = new Uint8Array(lines.length);
   lines.forEach((line, index) => {
     if (line.kind !== "same") near.fill(1, Math.max(0, index - NEAR), index + NEAR + 1);
@@ -257,7 +271,7 @@ function diff(lines) {
     shown.push(el("span", { class: "skipped" }, `${plural(stop - index, "unchanged line")}\n`));
     index = stop - 1;
   }
-  const box = el("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": "Difference" }, shown.slice(0, MOST_LINES));
+  const box = el("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": name }, shown.slice(0, MOST_LINES));
   if (shown.length <= MOST_LINES) return box;
   const rest = el("button", { type: "button", click: () => {
     box.append(...shown.slice(MOST_LINES));

@@ -121,9 +121,9 @@ function seenNow(last) {
   if (last.summary_messages) {
     told.push(`A ${last.summary_kind === "digest" ? "digest" : "summary"} stands for ${plural(last.summary_messages, "message")}.`);
   }
-  if (cut) told.push(`Messages from number ${exact(cut.at + 1)} on are forwarded one by one.`);
+  if (cut) told.push(`Messages from ${exact(cut.at)} on are forwarded one by one.`);
   if (last.window?.prune_stop > (cut?.at ?? 0)) {
-    told.push(`Tool results before message ${exact(last.window.prune_stop + 1)} are placeholders.`);
+    told.push(`Tool results before message ${exact(last.window.prune_stop)} are placeholders.`);
   }
   if (!told.length) told.push("No cut has been made: every message is forwarded.");
   const heads = [{ text: "Section" }, { text: "Original", number: true }, { text: "Sent", number: true }, { text: "Change", number: true }];
@@ -131,7 +131,7 @@ function seenNow(last) {
     "What the model sees now",
     el("p", {}, told.join(" "), " ", el("a", { href: requestAddress(last), "data-key": "newest request" }, "The newest request in detail")),
     el("figure", {}, sectionBars([["original", from, last.original_tokens], ["sent", to, last.sent_tokens]], last.limit_tokens)),
-    el("details", { "data-key": "sections" }, el("summary", {}, "The same as a table"), table("Tokens of the newest prompt by section", heads, sectionRows(from, to))),
+    table("Tokens of the newest prompt by section", heads, sectionRows(from, to), { hideCaption: true }),
   );
 }
 

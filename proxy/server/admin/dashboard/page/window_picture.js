@@ -2,7 +2,7 @@
 
 import { path, legend, ticks, xAxis, yAxis } from "./charts.js";
 import { responsive, svg } from "./dom.js";
-import { dollars, exact, short, timeText } from "./format.js";
+import { axisTokens, dollars, exact, timeText } from "./format.js";
 
 const MARGIN = { top: 40, right: 14, bottom: 26, left: 52 };
 const HEIGHT = 340;
@@ -73,7 +73,7 @@ export function drawWindow(turns, cuts, { zoomed, open }) {
       svg(
         "g",
         { "aria-hidden": "true" },
-        yAxis(steps, y, MARGIN.left, right, short),
+        yAxis(steps, y, MARGIN.left, right, axisTokens),
         svg("path", { class: "area-original", d: path(original, x, y, bottom) }),
         svg("path", { class: "area-sent", d: path(sent, x, y, bottom) }),
         svg("path", { class: "line-original", d: path(original, x, y) }),
