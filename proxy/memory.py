@@ -36,6 +36,14 @@ Measured without connections: 180 MB, on Linux with Python 3.11.
 """
 CACHES_SHARE = 4
 """Caches get at most 1/4 of the memory. Chosen: most of it is for requests."""
+HISTORY_SHARE = 64
+"""The dashboard's data get at most 1/64 of the memory. Chosen: enough for some thousand requests."""
+TEXT_SHARE = 16
+"""Texts that the dashboard keeps, if it keeps any, get at most 1/16 of the memory. Chosen: some hundred requests."""
+MAX_HISTORY_BYTES = 16 * 1024 * 1024
+"""Chosen: some four thousand requests; nobody reads more."""
+MAX_TEXT_BYTES = 64 * 1024 * 1024
+"""Chosen: the newest hundred long requests; nobody reads more."""
 
 
 def bound_caches(max_memory_bytes: int, most_bytes: int) -> int:
@@ -43,9 +51,19 @@ def bound_caches(max_memory_bytes: int, most_bytes: int) -> int:
     return min(max_memory_bytes // CACHES_SHARE, most_bytes)
 
 
-def bound_requests(max_memory_bytes: int, caches_bytes: int) -> int:
-    """The bytes that are left for all requests together."""
-    return max(max_memory_bytes - IDLE_BYTES - caches_bytes, 0)
+def bound_history(max_memory_bytes: int) -> int:
+    """The bytes that the dashboard's data may use, without texts."""
+    return min(max_memory_bytes // HISTORY_SHARE, MAX_HISTORY_BYTES)
+
+
+def bound_text(max_memory_bytes: int) -> int:
+    """The bytes that the texts of the dashboard may use, if it keeps any."""
+    return min(max_memory_bytes // TEXT_SHARE, MAX_TEXT_BYTES)
+
+
+def bound_requests(max_memory_bytes: int, caches_bytes: int, history_bytes: int = 0) -> int:
+    """The bytes that are left for all requests together. `history_bytes`: of the dashboard, texts included."""
+    return max(max_memory_bytes - IDLE_BYTES - caches_bytes - history_bytes, 0)
 
 
 def estimate_work(body: bytes, known_bytes: int = 0) -> int:

@@ -196,6 +196,8 @@ class Recorder:
         if answered.completion_tokens is not None:
             source = "estimated" if answered.is_estimated else "upstream"
             self.metrics.completion_tokens.labels(label, source).inc(answered.completion_tokens)
+        if answered.cached_tokens is not None and answered.prompt_tokens:
+            self.metrics.cache_reported_tokens.labels(label).inc(answered.prompt_tokens)
         self.metrics.record_cache(label, answered.cached_tokens, answered.written_tokens, report.cache_miss)
         if pace.chars:
             self.metrics.time_to_first_token.labels(label).observe(pace.first_at - report.arrival.started_at)

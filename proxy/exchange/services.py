@@ -17,6 +17,7 @@ from proxy.memory import Memory
 from proxy.state.catalogue.lifetimes import Lifetimes
 from proxy.state.catalogue.refused_additions import RefusedAdditions
 from proxy.state.history.kept import History
+from proxy.state.history.place import Place
 from proxy.state.models.service import Models
 from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
@@ -92,7 +93,8 @@ class _Serving:
 class Services:
     """The objects that serve requests; one set for each process.
 
-    codecs: by the ending of their paths. history: None if the dashboard is off.
+    codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
+    place: this process among several workers; None for a single process.
     """
 
     config: Config
@@ -113,7 +115,13 @@ class Services:
     workers: Workers = field(default_factory=Workers)
     refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
-    history: History | None = None
+    past: History = field(default_factory=History)
+    place: Place | None = None
+
+    @property
+    def history(self) -> History | None:
+        """What keeps each request for the dashboard; None if the dashboard is off."""
+        return self.past if self.config.dashboard.enabled else None
 
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""

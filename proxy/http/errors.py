@@ -104,6 +104,18 @@ class UnauthorizedError(ProxyError, status=401, code="invalid_api_key"):
     headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
 
 
+class PageUnauthorizedError(UnauthorizedError, status=401, code="invalid_api_key"):
+    """One of our own pages needs a token or key. Browsers then ask for a password."""
+
+    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": 'Basic realm="trimtab", charset="UTF-8"'}
+
+
+class WorkerSilentError(ProxyError, status=503, code="worker_silent"):
+    """A worker did not answer another one in time, so something was done in part only."""
+
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+
+
 class NoSuchPageError(ProxyError, status=404, code="not_found"):
     """The path under /trimtab does not exist."""
 

@@ -4,7 +4,7 @@ Law: the decision uses the request's headers only and is made before the body is
 """
 
 from proxy.config.schema import Config
-from proxy.http.errors import UnauthorizedError
+from proxy.http.errors import PageUnauthorizedError, UnauthorizedError
 from proxy.http.headers import KEY_HEADER, Headers
 from proxy.http.keys import find_key
 
@@ -20,9 +20,24 @@ def admit_client(config: Config, headers: Headers) -> None:
 
 
 def admit_admin(config: Config, headers: Headers) -> None:
-    """Admit a request with `admin_token`; if none is set, any admitted client. Raises UnauthorizedError."""
-    if config.admin_token is None:
-        admit_client(config, headers)
-    elif find_key((config.admin_token,), headers) is None:
-        message = "this page requires admin_token: send it as Authorization: Bearer TOKEN"
-        raise UnauthorizedError(message)
+    """Admit a request with `admin_token`; if none is set, with one of `client_keys`, if there are any.
+
+    The token may be the password of basic authentication, so that browsers can send it. Raises PageUnauthorizedError.
+    """
+    if config.admin_token is not None:
+        keys: tuple[str, ...] = (config.admin_token,)
+        name = "admin_token"
+    elif config.client_keys is not None:
+        keys, name = config.clients.keys, "one of client_keys"
+    else:
+        return
+    if find_key(keys, headers, takes_basic=True) is None:
+        message = f"this page requires {name}: send it as Authorization: Bearer TOKEN, or as the password in a browser"
+        raise PageUnauthorizedError(message)
+
+
+def admit_eraser(config: Config, *, of_pages: bool) -> None:
+    """Refuse to erase what others did, if every client with a key could. Raises PageUnauthorizedError."""
+    if config.client_keys is not None and config.admin_token is None and not of_pages:
+        message = "only the operator may delete a session: set admin_token, or use metrics_listen"
+        raise PageUnauthorizedError(message)

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from proxy.compaction.pool import CACHES_BYTES, Compactors
-from proxy.config.schema import Config, LimitsConfig
+from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
 from proxy.exchange.report import Recorder
 from proxy.exchange.services import Lifecycle, Services
@@ -21,11 +21,12 @@ from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transp
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory, bound_caches, bound_requests
+from proxy.server.admin.dashboard.serving import handle_worker, measure_dashboard, open_history, serve_workers
 from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
 from proxy.server.workers.worker import Worker
 from proxy.state.catalogue.providers import load_catalogue
-from proxy.state.history.kept import History
+from proxy.state.history.place import Place
 from proxy.state.models.service import Models
 from proxy.state.statistics.books import Books
 from proxy.state.statistics.opening import open_statistics
@@ -85,7 +86,11 @@ async def run_proxy(
     try:
         async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
             current = Current(replace(services, codecs=by_ending(codecs)))
-            async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
+            async with (
+                serve_workers(current.serve_by(handle_worker), services.place),
+                _serve_pages(current, worker) as pages_url,
+                _serve_requests(current, worker) as url,
+            ):
                 # In a thread: loading is slow, and the catalogue is not needed at the start.
                 loop = asyncio.get_running_loop()
                 catalogue = loop.run_in_executor(None, load_catalogue, config.list_base_urls())
@@ -116,16 +121,18 @@ async def _open_services(
     summaries = Summaries(store, client, SummaryCalls(metrics, log, till))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log, till)
-    uploads, memory = _bound_bodies(config.limits)
+    uploads, memory = _bound_bodies(config)
     cold_cuts = ColdCuts(store)
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     try:
-        history = History(keeps_text=config.dashboard.keep_text) if config.dashboard.enabled else None
-        services = Services(config, client, *shared, lifecycle=lifecycle, history=history)
+        past = till.history = open_history(config, partial(_record_fault, recorder))
+        place = None if worker is None else Place(worker.number, worker.metrics)
+        services = Services(config, client, *shared, lifecycle=lifecycle, past=past, place=place)
         books.start()
         yield services
     finally:
         services.workers.close()
+        await past.close()
         await summaries.close()
         await models.close()
         await books.close()
@@ -133,11 +140,12 @@ async def _open_services(
         await client.close()
 
 
-def _bound_bodies(limits: LimitsConfig) -> tuple[Uploads, Memory]:
+def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:
     """What request bodies may take together."""
+    limits = config.limits
     uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
     caches_bytes = bound_caches(limits.max_memory_bytes, CACHES_BYTES)
-    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes))
+    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes, measure_dashboard(config)))
 
 
 @asynccontextmanager
@@ -158,6 +166,7 @@ async def _serve_requests(current: Current, worker: Worker | None) -> AsyncItera
         lifecycle.ready = True
         yield url
         lifecycle.ready = False
+        current.services.past.live.close()
         delay_seconds = current.services.config.limits.shutdown_delay_seconds
         if delay_seconds:
             await asyncio.sleep(delay_seconds)  # time for load balancers to notice
@@ -210,6 +219,7 @@ async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator
         return
     server = Server(
         current.serve_by(handle_pages),
+        handler_cancellation=True,  # a stream ends when its reader leaves
         request_factory=OwnRequest.make,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
@@ -217,6 +227,11 @@ async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator
     )
     async with listen_at(server, address, worker.page_sockets if worker else ()) as (_, url):
         yield url
+
+
+def _record_fault(recorder: Recorder, error: BaseException) -> None:
+    if isinstance(error, Exception):
+        recorder.record_fault("", "tell", error)
 
 
 def _count_fault(metrics: Metrics, store: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from proxy.config.errors import ConfigError
 from proxy.config.load import find_unknown_variables
 from proxy.config.schema import Config
+from proxy.server.admin.dashboard.serving import adopt_dashboard, measure_dashboard
 from proxy.server.router import Current
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
@@ -32,7 +33,9 @@ def adopt(current: Current, config: Config) -> list[str]:
     config, kept = keep_fixed(services.config, config)
     # Limits shared by all requests change at once; requests in flight are counted against them.
     services.uploads.rebound(config.limits.max_held_bytes)
-    services.memory.add(config.limits.max_memory_bytes - services.config.limits.max_memory_bytes)
+    added_bytes = config.limits.max_memory_bytes - services.config.limits.max_memory_bytes
+    services.memory.add(added_bytes + measure_dashboard(services.config) - measure_dashboard(config))
+    adopt_dashboard(services.past, config)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
     clients = config.clients
     tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=clients.keys, client_names=clients.names)
@@ -46,6 +49,13 @@ def warn_of_open_addresses(config: Config, log: Any) -> None:
     """Log each address that other machines reach without a key."""
     for address, meaning in config.open_addresses().items():
         log.warning("listening_wide", listen=address, meaning=meaning)
+
+
+def warn_of_kept_text(config: Config, log: Any) -> None:
+    """Log that the dashboard keeps text of conversations."""
+    if config.dashboard.enabled and config.dashboard.keep_text:
+        meaning = "the dashboard keeps text of conversations in memory, and shows it to everyone who may open it"
+        log.warning("text_kept", meaning=meaning)
 
 
 def warn_of_bare_credentials(config: Config, log: Any) -> None:
@@ -114,6 +124,7 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
             "reload_incomplete", key=key, meaning="it changes only with a restart; the old value stays in force"
         )
     warn_of_open_addresses(current.services.config, log)
+    warn_of_kept_text(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.tell_modes(), models=len(config.models))
     tell_proxies(config, log)
     warn_of_bare_credentials(config, log)

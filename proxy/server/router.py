@@ -25,7 +25,7 @@ from proxy.http.headers import read_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import check_framing
 from proxy.server.access import admit_client
-from proxy.server.admin.pages import ROOT, answer_error, answer_page, is_own
+from proxy.server.admin.pages import OPEN_PAGES, ROOT, answer_error, answer_page, is_own
 from proxy.server.passing.pass_through import pass_through
 from proxy.server.web_pages import admit_site
 from proxy.wire.codec import Codec
@@ -101,8 +101,8 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
     headers = read_headers(request.raw_headers)
     try:
-        admit_site(services.config, request, of_pages=of_pages)
-        answer = await answer_page(services, request.path, headers, of_pages=of_pages)
+        admit_site(services.config, request, of_pages=of_pages, is_page=request.path not in OPEN_PAGES)
+        answer = await answer_page(services, request, headers, of_pages=of_pages)
     except ProxyError as error:
         answer = answer_error(error)
     found = find_secrets(find_shown(headers, request.raw_path))

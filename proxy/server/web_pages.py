@@ -34,21 +34,26 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@?#%\s]*)(?::[0-9]*)?")
 _PLAIN_ORIGIN = re.compile(r"[A-Za-z0-9:/.\[\]-]{1,100}")
 
 
-def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool) -> None:
+def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool, is_page: bool = False) -> None:
     """Refuse a request that a web page of another site has sent, as far as its head shows that.
 
-    of_pages: the request is for our own pages, at `metrics_listen`, or at `listen` if that is not set.
+    of_pages: the request came in at `metrics_listen`.
+    is_page: it is for one of our own pages that need a key, if any is set. A browser that knows the key as a password
+        sends it with requests of other sites, too.
 
     Raises SiteNotAllowedError.
     """
     has_own_address = of_pages and config.metrics_listen is not None
-    if (config.admin_token if has_own_address else config.client_keys) is not None:
+    has_key = (config.admin_token if has_own_address else config.client_keys) is not None
+    if has_key and not is_page:
         return  # a page would have to know the key
     headers = request.headers
     hosts = headers.getall("Host", ())
     origins, sites = headers.getall("Origin", ()), headers.getall("Sec-Fetch-Site", ())
     if origins or sites:
         _check_origin(config, origins, sites, hosts)
+    if has_key:
+        return  # a browser knows no password for the name that was bound to our address
     listen = config.metrics_listen if has_own_address and config.metrics_listen else config.listen
     if not all(_is_own_host(host, listen, config.allowed_hosts) for host in hosts):
         message = (

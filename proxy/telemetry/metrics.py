@@ -5,6 +5,7 @@ for it with success.
 """
 
 import platform
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -56,7 +57,8 @@ class _Registry(CollectorRegistry):
             yield family
 
 
-def _read_version() -> str:
+def read_version() -> str:
+    """The version of trimtab that runs."""
     try:
         return version("trimtab")
     except PackageNotFoundError:  # run from its sources, not installed
@@ -163,6 +165,11 @@ class Metrics:
     cached_prompt_tokens = _Row(
         Counter, "Prompt tokens that the upstream read from its prompt cache, as it reports them.", "model"
     )
+    cache_reported_tokens = _Row(
+        Counter,
+        "Prompt tokens, as the upstream reports them, of answers that say how many it read from its prompt cache.",
+        "model",
+    )
     cache_write_tokens = _Row(
         Counter, "Prompt tokens that the upstream wrote into its prompt cache, as it reports them.", "model"
     )
@@ -201,13 +208,14 @@ class Metrics:
     def __init__(self, shared: SharedMetrics | None = None) -> None:
         self.registry: CollectorRegistry = _Registry()
         self.is_shared = shared is not None
+        self.started_at = time.time() if shared is None else shared.started_at
         self._page: Collector = self.registry if shared is None else AllWorkers(self.registry, shared)
         self._models: set[str] = set()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         build = Info("trimtab_build", "The versions of trimtab and Python that run.", registry=self.registry)
-        build.info({"version": _read_version(), "python": platform.python_version()})
+        build.info({"version": read_version(), "python": platform.python_version()})
         for row in vars(Metrics).values():
             if isinstance(row, _Row):
                 row.__get__(self, Metrics)  # so that collectors without a value appear on the page, too
@@ -250,6 +258,10 @@ class Metrics:
                 self.cuts.labels(model, decision.rule).inc()
             elif decision.rule == "pairing":
                 self.repairs.labels(model).inc()
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics of the page, as values."""
+        return self._page.collect()
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format; those of all workers if the values are shared."""

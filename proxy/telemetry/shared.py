@@ -12,6 +12,7 @@ import os
 import shutil
 import struct
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,12 +66,14 @@ class SharedMetrics:
     """The folder in which the workers of one supervisor write their values; made before the first fork.
 
     lock: a file lock held by every living process of this run, so that no other run removes the folder.
+    started_at: when the run began, in seconds since 1970.
     """
 
     path: Path
     roster: Roster
     lock: int
     supervisor_pid: int = field(default_factory=os.getpid)
+    started_at: float = field(default_factory=time.time)
 
     @classmethod
     def open(cls, workers: int, places: Sequence[Path] = (MEMORY_FOLDER,)) -> "SharedMetrics":

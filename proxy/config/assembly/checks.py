@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from proxy.config.assembly.validation import show
 from proxy.config.document import Path, Problem, is_within, name_path
 from proxy.config.globs import covers
+from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
+from proxy.config.values import split_address
 
 WHOLE = 1.0
 """The share that is the whole room."""
@@ -33,7 +35,7 @@ def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     """The contradictions between keys. `wrong`: paths with an invalid value, which has been replaced by a stand-in."""
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
     found = [*_check_addresses(config, wrong), *_check_clients(config), *_check_workers(config, wrong)]
-    found += _check_credentials(config, wrong)
+    found += [*_check_credentials(config, wrong), *_check_text(config, wrong)]
     for policy in _list_policies(config):
         found += _check_waters(policy, wrong)
         if not is_within(("upstreams",), wrong):
@@ -94,6 +96,19 @@ def _check_credentials(config: Config, wrong: set[Path]) -> Iterator[Problem]:
         elif upstream.credential in {"client", "none"} and upstream.api_key is not None:
             words = "is never sent then; remove one of the two"
             yield Problem(at, f"{upstream.credential} contradicts api_key, which {words}")
+
+
+def _check_text(config: Config, wrong: set[Path]) -> Iterator[Problem]:
+    """Text of conversations must not be shown to other clients, nor to other machines without a token."""
+    keys = [("admin_token",), ("listen",), ("metrics_listen",), ("client_keys",)]
+    if not config.dashboard.keep_text or config.admin_token is not None or any(is_within(key, wrong) for key in keys):
+        return
+    at = ("dashboard", "keep_text")
+    addresses = filter(None, (config.listen, config.metrics_listen))
+    if config.client_keys is not None:
+        yield Problem(at, "needs admin_token: else every client with a key could read the text of the others")
+    elif not all(is_loopback(split_address(address)[0]) for address in addresses):
+        yield Problem(at, "needs admin_token: else other machines could read the text of conversations")
 
 
 def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:

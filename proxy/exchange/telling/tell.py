@@ -9,6 +9,9 @@ from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report, fail_open
 from proxy.exchange.services import Services
 from proxy.exchange.telling.event import make_event
+from proxy.exchange.telling.text import tell_text
+from proxy.state.history.event import Event
+from proxy.state.statistics.costs import PER_TOKEN
 
 
 def tell(services: Services, journey: Journey, report: Report) -> None:
@@ -18,4 +21,17 @@ def tell(services: Services, journey: Journey, report: Report) -> None:
         return
     with fail_open(services.recorder, report.arrival.request_id, "tell"):
         label = services.recorder.label(report.target)
-        history.add(make_event(journey, report, label, now=time.time()))
+        event = make_event(journey, report, label, now=time.time())
+        if history.keeps_text:
+            tell_text(services.recorder, history, journey, event)
+        history.add(event, _price_cache(journey, event))
+
+
+def _price_cache(journey: Journey, event: Event) -> float | None:
+    """What a prompt token costs more if the prompt cache does not have it, in nanodollars; None if not known."""
+    call = journey.attempt.call
+    if call is None or not call.view.price_list.is_in_dollars:
+        return None
+    tier = call.view.price_list.at(event.sent_tokens)
+    paid = tier.cache_write if event.written_tokens else tier.input
+    return max(paid - tier.cached_input, 0.0) * PER_TOKEN

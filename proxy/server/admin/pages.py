@@ -1,7 +1,7 @@
 """Our own pages: each path and its answer.
 
 Law: every path under /trimtab is ours; none of them ever reaches an upstream. Health and readiness are open to
-everybody, the other pages to admitted requests only.
+everybody, the other pages to admitted requests only. Without the dashboard, its pages do not exist.
 """
 
 import asyncio
@@ -13,7 +13,9 @@ from proxy.config.schema import Config
 from proxy.exchange.services import Services
 from proxy.http.errors import NoSuchPageError, ProxyError
 from proxy.http.headers import Headers
-from proxy.server.access import admit_admin
+from proxy.server.access import admit_admin, admit_eraser
+from proxy.server.admin.dashboard.api import answer_api
+from proxy.server.admin.dashboard.files import SAFE, answer_file, find_file
 from proxy.server.admin.models import write_models
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import DEFAULT
@@ -28,19 +30,39 @@ def is_own(config: Config, path: str) -> bool:
     return path in {config.metrics_path, ROOT} or path.startswith(f"{ROOT}/")
 
 
-async def answer_page(services: Services, path: str, headers: Headers, *, of_pages: bool) -> web.Response:
-    """Return the page at a path, or an error page.
+async def answer_page(
+    services: Services, request: web.BaseRequest, headers: Headers, *, of_pages: bool
+) -> web.StreamResponse:
+    """Return the page that is asked for, or an error page.
 
     of_pages: the request came in at `metrics_listen`. There, every page is open unless `admin_token` is set. Elsewhere
         only health and readiness are open.
     """
-    config = services.config
+    config, path = services.config, request.path
     try:
         if path not in OPEN_PAGES and not (of_pages and config.admin_token is None):
             admit_admin(config, headers)
+        if config.dashboard.enabled and path not in PAGES and path != config.metrics_path:
+            if request.method == "DELETE":
+                admit_eraser(config, of_pages=of_pages)
+            answer = await _answer_dashboard(services, request)
+            if answer is not None:
+                return answer
         return await _find_page(config, path, of_pages=of_pages)(services)
     except ProxyError as error:
         return answer_error(error)
+
+
+async def _answer_dashboard(services: Services, request: web.BaseRequest) -> web.StreamResponse | None:
+    """The answer of the dashboard; None if it has no such page. Raises ProxyError."""
+    path = request.path
+    if path == ROOT:
+        return web.Response(status=308, headers={**SAFE, "Location": "trimtab/"})  # relative: a proxy may add a path
+    name = path.removeprefix(f"{ROOT}/")
+    if name.startswith("api/"):
+        return await answer_api(services, request, name.removeprefix("api/"))
+    file = find_file(name) if request.method in {"GET", "HEAD"} else None
+    return None if file is None else answer_file(request, file)
 
 
 def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:

@@ -10,7 +10,7 @@ from proxy.state.catalogue.prices import PriceList
 
 NANODOLLARS = 10**9
 """A dollar's nanodollars. Chosen: a cached token of the cheapest models costs about three of them."""
-_PER_TOKEN = 1000
+PER_TOKEN = 1000
 """Nanodollars of a token that costs one dollar per million tokens."""
 
 
@@ -73,7 +73,7 @@ def price(tokens: Tokens, prices: PriceList) -> Cost | None:
 
 
 def _multiply(tokens: int, dollars: float) -> int:
-    return round(tokens * dollars * _PER_TOKEN)
+    return round(tokens * dollars * PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)

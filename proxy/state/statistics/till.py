@@ -3,7 +3,10 @@
 Law: both get the same figures. Whoever causes a summary bears its cost: it is added to the model of the request.
 """
 
+import time
+
 from proxy.state.catalogue.prices import PriceList
+from proxy.state.history.kept import History
 from proxy.state.statistics.books import Books
 from proxy.state.statistics.costs import NANODOLLARS, Bill, Tokens, price
 from proxy.state.statistics.sums import Sums
@@ -11,11 +14,12 @@ from proxy.telemetry.metrics import Metrics
 
 
 class Till:
-    """Counts money. Without `books`, they are kept in memory."""
+    """Counts money. Without `books`, they are kept in memory. `history`, if there is one, is told of summaries."""
 
     def __init__(self, metrics: Metrics, books: Books | None = None) -> None:
         self._metrics = metrics
         self.books = books or Books()
+        self.history: History | None = None
 
     def charge(self, model: str, client: str, bill: Bill) -> None:
         """Count an answered request. `model`: its label in the metrics."""
@@ -34,6 +38,8 @@ class Till:
         self.books.book(model, client, Sums.of_summary(tokens, cost))
         if cost is not None:
             self._count(model, "summary", cost.total)
+            if self.history is not None:
+                self.history.add_summary(time.time(), cost.total)
 
     def _count(self, model: str, part: str, nanodollars: int) -> None:
         if nanodollars:

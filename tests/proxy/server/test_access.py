@@ -31,7 +31,7 @@ WRONG = [
     {"Authorization": "Bearer key-oneX"},
     {"Authorization": "Bearer KEY-ONE"},
     {"Authorization": "key-one"},
-    {"Authorization": "Basic " + base64.b64encode(b"x:key-one").decode()},
+    {"Authorization": "Basic " + base64.b64encode(b"key-one:").decode()},
     {"Authorization": "Bearer key-one, key-two"},
     {"Authorization": "Bearer"},
     {"Authorization": "Bearer "},
@@ -40,6 +40,7 @@ WRONG = [
     {"x-trimtab-key": "key-one key-two"},
     {"x-trimtab-key": "é"},
 ]
+BASIC = 'Basic realm="trimtab", charset="UTF-8"'
 PATHS = ["/v1/chat/completions", "/v1/models", "/props", "/", "/trimtab/health/x", "/trimtab/", "/metrics"]
 
 
@@ -59,7 +60,8 @@ async def test_who_shows_no_known_key_is_refused(headers, client, upstream, star
     for path in PATHS:
         async with client.post(proxy.url + path, json=CHAT, headers=headers) as response:
             error = orjson.loads(await response.read())["error"]
-            assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+            is_page = path.startswith(("/trimtab/", "/metrics"))
+            assert (response.status, response.headers["WWW-Authenticate"]) == (401, BASIC if is_page else "Bearer")
         assert (error["type"], error["code"]) == ("trimtab_error", "invalid_api_key")
         assert "client_keys" in error["message"]
         assert "key-" not in error["message"]
@@ -171,7 +173,7 @@ async def test_the_admin_token_opens_our_pages_and_nothing_else(client, upstream
         async with client.get(proxy.url + path, headers={"Authorization": f"Bearer {key}"}) as response:
             assert (path, key, response.status) == (path, key, status)
             if status == 401:
-                assert response.headers["WWW-Authenticate"] == "Bearer"
+                assert response.headers["WWW-Authenticate"] == ("Bearer" if path.startswith("/v1") else BASIC)
     assert [recorded.path for recorded in upstream.requests] == ["/v1/models"]
 
 

@@ -1,0 +1,88 @@
+"""Writes the text of a request for the dashboard: what became of each message.
+
+Law: only if the user asked for it, in a thread, after the client has its answer.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from proxy.exchange.journey import Journey
+from proxy.exchange.report import Recorder, fail_open
+from proxy.memory import KEPT_FACTOR
+from proxy.state.history.event import Event, EventChange, EventText
+from proxy.state.history.kept import History
+from proxy.state.history.texts import Packed, pack_text
+from proxy.state.history.writer import Work
+from rules.conversation import Outcome
+from rules.pipeline.plan import Plan
+from rules.pipeline.story.tell import tell_story
+from rules.pipeline.story.values import Change, Fate
+
+MAX_MESSAGE_CHARS = 64 * 1024
+"""The most that is kept of a message's text before, and after. Chosen: more than a person reads."""
+MAX_TEXT_CHARS = 4 * 1024 * 1024
+"""The most that is kept of a request. Chosen: a long session, whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Everything that a text is written from. `summary`: its text; empty for a digest."""
+
+    event: Event
+    plan: Plan
+    outcome: Outcome
+    ratio: float
+    summary: str = field(repr=False)
+
+
+def tell_text(recorder: Recorder, history: History, journey: Journey, event: Event) -> None:
+    """Have the text of a request written, if anything was changed."""
+    attempt = journey.attempt
+    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
+    if call is None or chosen is None or compacted is None or not compacted.decisions:
+        return
+    outcome = Outcome(compacted.forwarded, compacted.decisions)
+    summary = "" if chosen.text is None or attempt.summary is None else chosen.text.text
+    told = _Told(event, chosen.planned.plan, outcome, chosen.planned.policy.token_ratio, summary)
+    size_bytes = KEPT_FACTOR * len(call.request.body)
+    history.texts.expect(event.request_id, event.session)
+    history.writer.add(Work(event.request_id, size_bytes, lambda: _pack(recorder, told)))
+
+
+def _pack(recorder: Recorder, told: _Told) -> Packed | None:
+    with fail_open(recorder, told.event.request_id, "tell"):
+        return pack_text(told.event.session, _write(told))
+    return None
+
+
+def _write(told: _Told) -> EventText:
+    story = tell_story(told.plan, told.outcome, ratio=told.ratio)
+    summary = told.summary
+    if not summary and told.event.summary_kind:  # a digest
+        summary = max((change.after for change in story.changes if change.fate is Fate.ADDED), key=len, default="")
+    sentences = tuple(clean(sentence.text) for sentence in story.sentences)
+    return EventText(sentences, tuple(_crop(story.changes)), crop(summary, MAX_MESSAGE_CHARS))
+
+
+def _crop(changes: Sequence[Change]) -> Iterator[EventChange]:
+    """The changes, the newest first to get their texts; in their own order."""
+    left, cropped = MAX_TEXT_CHARS, []
+    for change in reversed(changes):
+        before, after = (crop(text, min(left, MAX_MESSAGE_CHARS)) for text in (change.before, change.after))
+        left = max(left - len(before) - len(after), 0)
+        sizes = change.tokens_before, change.tokens_after
+        fate, role, tool = str(change.fate), clean(change.role), clean(change.tool)
+        cropped.append(EventChange(change.at, role, tool, fate, change.rules, *sizes, before, after))
+    return reversed(cropped)
+
+
+def crop(text: str, most_chars: int) -> str:
+    """The beginning of a text, and how much more there is."""
+    if len(text) > most_chars:
+        text = f"{text[:most_chars]}\n[{len(text) - most_chars} more characters are not kept]"
+    return clean(text)
+
+
+def clean(text: str) -> str:
+    """The text without lone surrogates, which no encoder takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,0 +1,175 @@
+"""The dashboard's data: each path below /trimtab/api/ and its answer.
+
+Law: a number that is out of range becomes the nearest allowed one. Only DELETE changes anything, and only with a header
+that a page of another site cannot send.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from aiohttp import web
+
+from proxy.config.schema import Config
+from proxy.exchange.services import Services
+from proxy.http.errors import MethodNotAllowedError, NoSuchPageError, SiteNotAllowedError, WorkerSilentError
+from proxy.server.admin.dashboard.files import SAFE
+from proxy.server.admin.dashboard.merge import (
+    choose_step,
+    merge_requests,
+    merge_session,
+    merge_sessions,
+    merge_timelines,
+)
+from proxy.server.admin.dashboard.peers import ask_all, correct_cuts
+from proxy.server.admin.dashboard.shapes import Json
+from proxy.server.admin.dashboard.stream import read_samples, stream_events
+from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
+from proxy.state.history.timeline import KEPT_STEPS
+from proxy.telemetry.metrics import read_version
+
+MAX_LISTED = 500
+"""Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""
+PAGE, REQUEST, SESSION = "page", "request", "session"
+OWN_HEADER = "x-trimtab-dashboard"
+"""A page of another site cannot send it without being asked about it first (CORS), which is never answered."""
+
+
+async def answer_api(services: Services, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    """Answer a path below /trimtab/api/. Raises ProxyError."""
+    name, _, one = path.partition("/")
+    if request.method == "DELETE" and name == "sessions" and one:
+        return await _erase(services, request, one)
+    if request.method not in {"GET", "HEAD"}:
+        message = "this page takes GET; only a session can be deleted"
+        raise MethodNotAllowedError(message)
+    if name == "events" and not one and request.method == "GET":
+        return await stream_events(services, request)
+    if one and name in SINGLES:
+        return _write(await SINGLES[name](services, one))
+    if not one and name in LISTS:
+        return _write(await LISTS[name](services, request.query))
+    raise _name_unknown(PAGE)
+
+
+def _write(answer: Json) -> web.Response:
+    headers = {**SAFE, "Cache-Control": "no-store"}
+    return web.Response(body=orjson.dumps(answer), content_type="application/json", headers=headers)
+
+
+def _name_unknown(what: str) -> NoSuchPageError:
+    message = f"the dashboard knows no such {what}; it may have been dropped or erased, or be from before a restart"
+    return NoSuchPageError(message)
+
+
+def _read_number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = query.get(name, "")
+    return min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < 10 else default
+
+
+async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
+    config, metrics, place = services.config, services.recorder.metrics, services.place
+    answers = await ask_all(services, "notes")
+    notes = [note for part in answers.found for note in part]
+    notes += [
+        {"kind": "worker", "text": f"Worker {number} does not answer; its requests are missing in the lists."}
+        for number in (*answers.missing, *(place.stopped if place else ()))
+    ]
+    samples = await read_samples(services)
+    return {
+        "version": read_version(),
+        "started_at": metrics.started_at,
+        "now": time.time(),
+        "workers": 1 if place is None else place.shared.roster.workers,
+        "mode": config.tell_modes(),
+        "upstreams": list(dict.fromkeys(urlsplit(url).netloc for url in config.list_base_urls())),
+        "keeps_text": config.dashboard.keep_text,
+        "notes": [*_note_config(config), *{note["text"]: note for note in notes}.values()],
+        "totals": read_totals(samples),
+        "by_model": read_models(samples),
+        "by_client": read_clients(samples),
+    }
+
+
+def _note_config(config: Config) -> list[Json]:
+    if not config.dashboard.keep_text:
+        return []
+    text = "The text of changed messages is kept in memory and shown here; see dashboard.keep_text."
+    return [{"kind": "text", "text": text}]
+
+
+async def _show_timeline(services: Services, query: Mapping[str, str]) -> Json:
+    minutes = _read_number(query, "minutes", 60, KEPT_STEPS)
+    step_seconds = choose_step(minutes)
+    stop = (int(time.time()) // step_seconds + 1) * step_seconds
+    start = stop - -(-minutes * 60 // step_seconds) * step_seconds
+    answers = await ask_all(services, "timeline", {"from": start, "to": stop})
+    return merge_timelines(answers.found, start, stop, step_seconds)
+
+
+async def _list_requests(services: Services, query: Mapping[str, str]) -> Json:
+    limit, before = _read_number(query, "limit", 50, MAX_LISTED), None
+    if query.get("before"):
+        before = next(iter((await ask_all(services, "locate", {"id": query["before"]})).found), None)
+        if before is None:
+            raise _name_unknown(REQUEST)
+    wanted: dict[str, Any] = {name: query.get(name) or None for name in ("session", "outcome", "model")}
+    answers = await ask_all(services, "requests", {"limit": limit, "before": before, **wanted})
+    merged = merge_requests(answers.found, limit)
+    await correct_cuts(services, merged["requests"])
+    return merged
+
+
+async def _show_request(services: Services, request_id: str) -> Json:
+    found: Json | None = next(iter((await ask_all(services, "request", {"id": request_id})).found), None)
+    if found is None:
+        raise _name_unknown(REQUEST)
+    await correct_cuts(services, [found["event"]])
+    return found
+
+
+async def _list_sessions(services: Services, query: Mapping[str, str]) -> Json:
+    limit = _read_number(query, "limit", 50, MAX_LISTED)
+    answers = await ask_all(services, "sessions", {"limit": limit})
+    return {"sessions": merge_sessions(answers.found, limit)}
+
+
+async def _show_session(services: Services, name: str) -> Json:
+    found = (await ask_all(services, "session", {"id": name})).found
+    if not found:
+        raise _name_unknown(SESSION)
+    turns = sorted(
+        (turn for part in found for turn in part["turns"]), key=lambda turn: (turn["at"], turn["request_id"])
+    )
+    await correct_cuts(services, turns)
+    return {"session": merge_session([part["session"] for part in found]), "turns": turns}
+
+
+async def _erase(services: Services, request: web.BaseRequest, name: str) -> web.Response:
+    if request.headers.get(OWN_HEADER) != "1":
+        message = f"send the header {OWN_HEADER}: 1, so that no page of another site can delete anything"
+        raise SiteNotAllowedError(message)
+    answers = await ask_all(services, "erase", {"id": name, "text_only": request.query.get("text") == "only"})
+    if answers.missing:
+        numbers = ", ".join(map(str, answers.missing))
+        message = f"worker {numbers} did not answer, so its part of the session may remain; try again"
+        raise WorkerSilentError(message)
+    if not any(answers.found):
+        raise _name_unknown(SESSION)
+    return web.Response(status=204, headers=SAFE)
+
+
+LISTS: Mapping[str, Callable[[Services, Mapping[str, str]], Awaitable[Json]]] = {
+    "overview": _show_overview,
+    "timeline": _show_timeline,
+    "requests": _list_requests,
+    "sessions": _list_sessions,
+}
+"""Answers by name; each takes the query."""
+SINGLES: Mapping[str, Callable[[Services, str], Awaitable[Json]]] = {
+    "requests": _show_request,
+    "sessions": _show_session,
+}
+"""Answers by name; each takes the id of one thing."""

@@ -1,0 +1,67 @@
+"""Puts together what several workers know.
+
+Law: pure. Requests are ordered by time, sessions by their newest request, minutes are added.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from proxy.server.admin.dashboard.shapes import Json, add_buckets
+from proxy.state.history.timeline import STEP_SECONDS
+
+MAX_BUCKETS = 120
+"""Buckets of a timeline. Chosen: as many as a picture can show."""
+
+
+def merge_requests(parts: Sequence[Json], limit: int) -> Json:
+    """The newest requests of all."""
+    every = [event for part in parts for event in part["requests"]]
+    every.sort(key=lambda event: (event["at"], event["request_id"]), reverse=True)
+    return {"requests": every[:limit], "more": len(every) > limit or any(part["more"] for part in parts)}
+
+
+def merge_sessions(parts: Iterable[Sequence[Json]], limit: int) -> list[Json]:
+    """The sessions of all; one that several workers served is one session."""
+    by_name: dict[str, list[Json]] = {}
+    for part in parts:
+        for session in part:
+            by_name.setdefault(session["id"], []).append(session)
+    merged = [merge_session(same) for same in by_name.values()]
+    return sorted(merged, key=lambda session: -session["last_at"])[:limit]
+
+
+def merge_session(same: Sequence[Json]) -> Json:
+    """One session of several workers: sums, and the newest request's figures."""
+    newest = max(same, key=lambda session: session["last_at"])
+    merged = newest | {
+        "first_at": min(session["first_at"] for session in same),
+        "requests": sum(session["requests"] for session in same),
+        "saved_tokens": sum(session["saved_tokens"] for session in same),
+        "cost_usd": _add([session["cost_usd"] for session in same]),
+        "without_usd": _add([session["without_usd"] for session in same]),
+        "has_text": any(session["has_text"] for session in same),
+        "cuts": len({mark for session in same for mark in session["marks"]}),
+    }
+    del merged["marks"]
+    return merged
+
+
+def _add(amounts: Iterable[float | None]) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
+def choose_step(minutes: int) -> int:
+    """The length of a bucket in seconds, for a timeline of so many minutes."""
+    return STEP_SECONDS * max(1, -(-minutes // MAX_BUCKETS))
+
+
+def merge_timelines(parts: Iterable[dict[Any, Json]], start: int, stop: int, step_seconds: int) -> Json:
+    """The timeline of all, from one time to another, without holes. Both are multiples of the step."""
+    by_bucket: dict[int, list[Json]] = {at: [] for at in range(start, stop, step_seconds)}
+    for part in parts:
+        for step, bucket in part.items():
+            at = int(step) * STEP_SECONDS
+            by_bucket[at - at % step_seconds].append(bucket)
+    buckets = [add_buckets(float(at), found) for at, found in by_bucket.items()]
+    return {"step_seconds": step_seconds, "buckets": buckets}

@@ -1,0 +1,155 @@
+"""What one worker knows. Each part is asked for by its name, by this worker or by another one.
+
+Law: plain values that can be written as JSON, and merged.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from proxy.exchange.services import Services
+from proxy.server.admin.dashboard.diff import diff_lines
+from proxy.server.admin.dashboard.shapes import Json, shape_bucket, shape_session, shape_turn
+from proxy.server.admin.models import MAX_SHOWN
+from proxy.state.history.kept import Row
+from proxy.state.history.texts import Packed, unpack_text
+from proxy.state.history.timeline import STEP_SECONDS
+from proxy.state.models.model_policy import ModelView
+
+Query = dict[str, Any]
+
+
+async def answer_part(services: Services, name: str, query: Query) -> Any:
+    """What this worker knows; None for an unknown name or a thing that it does not know."""
+    part = PARTS.get(name)
+    return None if part is None else await part(services, query)
+
+
+def number_of(services: Services) -> int:
+    """The number of this worker; 1 for a single process."""
+    return 1 if services.place is None else services.place.number
+
+
+async def _list_requests(services: Services, query: Query) -> Json:
+    before = query["before"]
+    found: list[Row] = []
+    for row in services.past.newest():
+        if before is not None and (row.at, row.request_id) >= tuple(before):
+            continue
+        if query["session"] not in {None, row.session} or query["outcome"] not in {None, row.outcome}:
+            continue
+        if query["model"] not in {None, row.model, row.label}:
+            continue
+        if len(found) == query["limit"]:
+            return {"requests": [_shape(services, each) for each in found], "more": True}
+        found.append(row)
+    return {"requests": [_shape(services, row) for row in found], "more": False}
+
+
+def _shape(services: Services, row: Row) -> Json:
+    packed = services.past.texts.find(row.request_id)
+    return shape_turn(row.turn, number_of(services), None if packed is None else packed.sentences)
+
+
+async def _locate(services: Services, query: Query) -> list[float | str] | None:
+    row = services.past.find(query["id"])
+    return None if row is None else [row.at, row.request_id]
+
+
+async def _show_request(services: Services, query: Query) -> Json | None:
+    row = services.past.find(query["id"])
+    if row is None:
+        return None
+    packed = services.past.texts.find(row.request_id)
+    text = None if packed is None else await asyncio.to_thread(_show_text, packed)
+    return {"event": _shape(services, row), "text": text}
+
+
+def _show_text(packed: Packed) -> Json:
+    text = unpack_text(packed)
+    changes = [
+        {
+            "at": change.at,
+            "role": change.role,
+            "tool": change.tool,
+            "fate": change.fate,
+            "rules": change.rules,
+            "tokens_before": change.tokens_before,
+            "tokens_after": change.tokens_after,
+            "before": change.before,
+            "after": change.after,
+            "lines": diff_lines(change.before, change.after),
+        }
+        for change in text.changes
+    ]
+    return {"sentences": text.sentences, "changes": changes, "summary": text.summary}
+
+
+async def _list_sessions(services: Services, query: Query) -> list[Json]:
+    past, names = services.past, list(reversed(services.past.sessions.by_name))[: query["limit"]]
+    return [shape_session(name, past.sessions.by_name[name], has_text=past.texts.has(name)) for name in names]
+
+
+async def _show_session(services: Services, query: Query) -> Json | None:
+    past, name = services.past, query["id"]
+    session = past.sessions.by_name.get(name)
+    if session is None:
+        return None
+    turns = [_shape(services, row) for row in past.newest() if row.session == name]
+    return {"session": shape_session(name, session, has_text=past.texts.has(name)), "turns": turns[::-1]}
+
+
+async def _show_timeline(services: Services, query: Query) -> dict[int, Json]:
+    return {
+        step: shape_bucket(bucket)
+        for step, bucket in services.past.timeline.buckets.items()
+        if query["from"] <= step * STEP_SECONDS < query["to"]
+    }
+
+
+async def _erase(services: Services, query: Query) -> bool:
+    return services.past.erase(query["id"], text_only=query["text_only"])
+
+
+async def _tell_seen(services: Services, query: Query) -> list[bool]:
+    """For each session, mark and time: whether this worker saw the mark before that time."""
+    sessions = services.past.sessions.by_name
+    told = []
+    for name, mark, at in query["marks"]:
+        session = sessions.get(name)
+        told.append(session is not None and session.marks.get(mark, at) < at)
+    return told
+
+
+async def _note(services: Services, _: Query) -> list[Json]:
+    """What people should know about the figures of this worker."""
+    counted, unlearned = [], []
+    for known in services.models.list_known()[:MAX_SHOWN]:
+        model = known.name.model
+        view = ModelView.of(services.config, services.config.policy_for(model), known.name, known.facts)
+        if services.compactors.name_vocabulary(view.settings, model) == "heuristic":
+            counted.append(model)
+        if view.window_from == "default":
+            unlearned.append(model)
+    notes = []
+    if counted:
+        names = ", ".join(dict.fromkeys(counted))
+        notes.append({"kind": "counting", "text": f"Tokens of {names} are estimated by characters."})
+    if unlearned:
+        names = ", ".join(dict.fromkeys(unlearned))
+        text = f"The context window of {names} is not known; the default is assumed. See context_window."
+        notes.append({"kind": "window", "text": text})
+    return notes
+
+
+PARTS: dict[str, Callable[[Services, Query], Awaitable[Any]]] = {
+    "requests": _list_requests,
+    "locate": _locate,
+    "request": _show_request,
+    "sessions": _list_sessions,
+    "session": _show_session,
+    "timeline": _show_timeline,
+    "erase": _erase,
+    "seen": _tell_seen,
+    "notes": _note,
+}

@@ -1,0 +1,124 @@
+"""Totals of all requests, read from the metrics.
+
+Law: every number is a sum over series of the metrics page, or the mean of one of its histograms.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import Metric
+
+Json = dict[str, Any]
+_NOT_BY_MODEL = ("fail_opens", "in_flight")
+_UNFINISHED = frozenset({"broken", "aborted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of the metrics by name: labels and value."""
+
+    by_name: defaultdict[str, list[tuple[dict[str, str], float]]] = field(default_factory=lambda: defaultdict(list))
+
+    @classmethod
+    def of(cls, families: Iterable[Metric]) -> "Samples":
+        """The samples of trimtab's own metrics, without buckets."""
+        samples = cls()
+        for family in families:
+            if family.name.startswith("trimtab_"):
+                for sample in family.samples:
+                    if "le" not in sample.labels:
+                        samples.by_name[sample.name].append((sample.labels, sample.value))
+        return samples
+
+    def sum(self, name: str, **labels: str) -> float:
+        """The sum over the series of a metric with these labels; 0 if there is none."""
+        return sum(value for has, value in self.by_name.get(f"trimtab_{name}", ()) if labels.items() <= has.items())
+
+    def count(self, name: str, **labels: str) -> int:
+        """As `sum`, for whole numbers."""
+        return round(self.sum(name, **labels))
+
+    def mean(self, name: str, **labels: str) -> float | None:
+        """The mean of a histogram; None if nothing was observed."""
+        number = self.sum(f"{name}_count", **labels)
+        return self.sum(f"{name}_sum", **labels) / number if number else None
+
+    def list_values(self, name: str, label: str) -> list[str]:
+        """The values of a label, in the order of the page."""
+        return list(dict.fromkeys(has[label] for has, _ in self.by_name.get(f"trimtab_{name}", ()) if label in has))
+
+
+def read_totals(samples: Samples) -> Json:
+    """The totals of all requests."""
+    whole = _read(samples)
+    return whole | {
+        "fail_opens": samples.count("fail_open_total"),
+        "in_flight": samples.count("requests_in_flight"),
+    }
+
+
+def read_models(samples: Samples) -> list[Json]:
+    """The totals of each model, most requests first. Faults and requests in flight have no model: they are None."""
+    names = samples.list_values("requests_total", "model")
+    models = [{"name": name} | _read(samples, model=name) | dict.fromkeys(_NOT_BY_MODEL) for name in names]
+    return sorted(models, key=lambda one: -one["requests"])
+
+
+def read_clients(samples: Samples) -> list[Json]:
+    """The totals of each client that has a name, most requests first."""
+    clients = []
+    for name in samples.list_values("client_requests_total", "client"):
+        stages = {
+            f"{stage}_tokens": samples.count("client_tokens_total", client=name, stage=stage)
+            for stage in ("original", "sent", "completion")
+        }
+        clients.append({"name": name, "requests": samples.count("client_requests_total", client=name)} | stages)
+    return sorted(clients, key=lambda one: -one["requests"])
+
+
+def _read(samples: Samples, **of: str) -> Json:
+    count = samples.count
+    cached_tokens, reported = count("cached_prompt_tokens_total", **of), count("cache_reported_tokens_total", **of)
+    return {
+        "requests": count("requests_total", **of),
+        "answered": _count_answered(samples, **of),
+        "original_tokens": count("prompt_tokens_total", stage="original", **of),
+        "sent_tokens": count("prompt_tokens_total", stage="sent", **of),
+        "saved_tokens": count("tokens_saved_total", **of),
+        "added_tokens": count("tokens_added_total", **of),
+        "completion_tokens": count("completion_tokens_total", **of),
+        "cached_tokens": cached_tokens,
+        "written_tokens": count("cache_write_tokens_total", **of),
+        "summary_prompt_tokens": count("summary_tokens_total", kind="prompt", **of),
+        "summary_completion_tokens": count("summary_tokens_total", kind="completion", **of),
+        **_read_money(samples, **of),
+        "prefix_kept": samples.mean("prefix_kept_ratio", **of),
+        "cached_share": cached_tokens / reported if reported else None,
+        "estimate_error": samples.mean("estimate_error_ratio", **of),
+        "summaries": count("summaries_total", **of),
+        "cuts": count("cuts_total", **of),
+        "recoveries": count("overflow_retries_total", result="recovered", **of),
+        "overflow_refusals": count("overflow_retries_total", **of),
+    }
+
+
+def _count_answered(samples: Samples, **of: str) -> int:
+    """Requests that got a complete answer of the upstream: status 2xx, not broken off or aborted."""
+    series = samples.by_name.get("trimtab_requests_total", ())
+    answered = sum(
+        value
+        for has, value in series
+        if of.items() <= has.items() and has["status"].startswith("2") and has["outcome"] not in _UNFINISHED
+    )
+    return round(answered)
+
+
+def _read_money(samples: Samples, **of: str) -> Json:
+    """Money in dollars; None if no price is known."""
+    summary, cost = samples.sum("cost_usd_total", part="summary", **of), samples.sum("cost_usd_total", **of)
+    without = samples.sum("cost_without_usd_total", **of)
+    if not cost and not without:
+        return dict.fromkeys(("cost_usd", "without_usd", "summary_usd", "net_usd"))
+    return {"cost_usd": cost, "without_usd": without, "summary_usd": summary, "net_usd": without - cost}
