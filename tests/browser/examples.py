@@ -214,7 +214,10 @@ CHANGES = [
             {"kind": "same", "text": "def parse(port):"},
             *({"kind": "same", "text": f"    before_{n}()"} for n in range(12)),
             *({"kind": "removed", "text": f"    step_{n}()"} for n in range(1, 8)),
-            {"kind": "added", "text": "[trimtab: omitted lines 3-41 (~5000 tokens); call the tool again for these lines]"},
+            {
+                "kind": "added",
+                "text": "[trimtab: omitted lines 3-41 (~5000 tokens); call the tool again for these lines]",
+            },
             {"kind": "same", "text": "    return port"},
         ],
     },
@@ -286,7 +289,11 @@ def make_timeline(now: float, turns: list[dict[str, Any]], minutes: int) -> dict
         inside = [turn for turn in turns if at <= turn["at"] < at + step]
         sums = _add(inside)
         parts = {
-            part: {name: _add([turn for turn in inside if turn[key] == name]) for name in {turn[key] for turn in inside} if name}
+            part: {
+                name: _add([turn for turn in inside if turn[key] == name])
+                for name in {turn[key] for turn in inside}
+                if name
+            }
             for part, key in (("models", "model"), ("clients", "client"))
         }
         buckets.append({"at": at, **sums, "fail_opens": 0, **parts})
