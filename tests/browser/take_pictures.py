@@ -23,9 +23,9 @@ async def take(folder: Path) -> None:
         one = stub.sessions[0]
         browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         views = {
-            "overview": ("#/", 720),
+            "overview": ("#/", 770),
             "session": (f"#/sessions/{one.id}", 800),
-            "request": (f"#/requests/{one.turns[-1]['request_id']}", 880),
+            "request": (f"#/requests/{one.turns[-1]['request_id']}", 720),
         }
         for name, (route, height) in views.items():
             context = await browser.new_context(
@@ -39,6 +39,11 @@ async def take(folder: Path) -> None:
             await page.goto(stub.url + route)
             await page.wait_for_selector("main section")
             await page.wait_for_selector("[role=status]:text-is('Live')")
+            if name == "request":
+                await page.locator("details.change summary", has_text="read_file").click()
+                await page.locator("section", has=page.locator("h2:text-is('Decisions')")).evaluate(
+                    "(one) => scrollTo(0, one.getBoundingClientRect().top + scrollY - 16)"
+                )
             await page.screenshot(path=folder / f"dashboard-{name}.png")
             await context.close()
         await browser.close()
