@@ -125,6 +125,7 @@ function seenNow(last) {
   if (last.window?.prune_stop > (cut?.at ?? 0)) {
     told.push(`Tool results before message ${exact(last.window.prune_stop)} are placeholders.`);
   }
+  if (told.length && !cut) told.push("All other messages are forwarded.");
   if (!told.length) told.push("No cut has been made: every message is forwarded.");
   const heads = [{ text: "Section" }, { text: "Original", number: true }, { text: "Sent", number: true }, { text: "Change", number: true }];
   return section(
