@@ -1,6 +1,7 @@
 """Requests to a proxy, for tests of the server."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -39,6 +40,15 @@ async def ask_raw(url: str, request: bytes) -> bytes:
     writer.close()
     await writer.wait_closed()
     return answer
+
+
+async def wait_until(is_true: Callable[[], bool]) -> None:
+    """Let everything else run until something is true."""
+    async with asyncio.timeout(10):
+        while True:
+            if is_true():
+                return
+            await asyncio.sleep(0)
 
 
 async def settle(proxy: Proxy) -> None:

@@ -101,7 +101,8 @@ def _check_credentials(config: Config, wrong: set[Path]) -> Iterator[Problem]:
 def _check_text(config: Config, wrong: set[Path]) -> Iterator[Problem]:
     """Text of conversations must not be shown to other clients, nor to other machines without a token."""
     keys = [("admin_token",), ("listen",), ("metrics_listen",), ("client_keys",)]
-    if not config.dashboard.keep_text or config.admin_token is not None or any(is_within(key, wrong) for key in keys):
+    keeps_text = config.dashboard.enabled and config.dashboard.keep_text
+    if not keeps_text or config.admin_token is not None or any(is_within(key, wrong) for key in keys):
         return
     at = ("dashboard", "keep_text")
     addresses = filter(None, (config.listen, config.metrics_listen))

@@ -20,13 +20,15 @@ class DashboardConfig(Section):
 
     enabled: bool = Field(
         default=True,
-        description="Whether the dashboard at /trimtab/ is served. Its data are kept in memory and lost at a restart.",
+        description="Whether the dashboard at /trimtab/ is served. Its data are kept in at most 1/64 of "
+        "limits.max_memory_bytes, and lost at a restart.",
     )
     keep_text: bool = Field(
         default=False,
         description="Whether the dashboard also shows the text of changed messages and summaries. It is kept in "
-        "memory, for the newest requests, and can be deleted for each session. Everyone who may open the dashboard "
-        "can read it, so set admin_token, too, if other people use the proxy.",
+        "memory (at most 1/16 of limits.max_memory_bytes), for the newest requests, and can be deleted for each "
+        "session. Everyone who may open the dashboard can read it. So it needs admin_token if there are client_keys, "
+        "or if trimtab listens on an address other than loopback.",
     )
 
 

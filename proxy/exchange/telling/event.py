@@ -3,8 +3,8 @@
 Law: figures and decisions only, and only in the form that may be logged.
 """
 
-from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.journey import Journey
@@ -21,51 +21,55 @@ SESSION_CHARS = 16
 
 def make_event(journey: Journey, report: Report, label: str, *, now: float) -> Event:
     """The event of a request that is over. `label`: of its model in the metrics. `now`: seconds since 1970."""
-    event = _name_event(report, label, now=now)
-    event = _add_prompt(event, report)
-    event = _add_answer(event, report, journey)
-    return _add_session(event, journey.attempt, report)
-
-
-def _name_event(report: Report, label: str, *, now: float) -> Event:
-    arrival, target = report.arrival, report.target
     return Event(
-        request_id=arrival.request_id,
-        at=now,
-        seconds=report.seconds,
-        endpoint=arrival.endpoint,
-        method=arrival.method,
-        path=arrival.path,
-        status=report.status,
-        outcome=report.outcome,
-        label=label,
-        model=target.shown_model,
-        upstream=target.upstream,
-        client=arrival.tenant.client_name,
-        mode=target.mode,
-        error="" if report.error is None else report.error.code,
-        reason="" if report.error is None else str(report.error),
+        **_name(report, label, now=now),
+        **_describe_prompt(report),
+        **_describe_answer(report, journey),
+        **_describe_session(journey.attempt, report),
     )
 
 
-def _add_prompt(event: Event, report: Report) -> Event:
+# The parts are mappings, because making the event once costs a third of making it four times.
+
+
+def _name(report: Report, label: str, *, now: float) -> dict[str, Any]:
+    arrival, target = report.arrival, report.target
+    return {
+        "request_id": arrival.request_id,
+        "at": now,
+        "seconds": report.seconds,
+        "endpoint": arrival.endpoint,
+        "method": arrival.method,
+        "path": arrival.path,
+        "status": report.status,
+        "outcome": report.outcome,
+        "label": label,
+        "model": target.shown_model,
+        "upstream": target.upstream,
+        "client": arrival.tenant.client_name,
+        "mode": target.mode,
+        "error": "" if report.error is None else report.error.code,
+        "reason": "" if report.error is None else str(report.error),
+    }
+
+
+def _describe_prompt(report: Report) -> dict[str, Any]:
     prompt = report.prompt
     if prompt is None:
-        return event
+        return {}
     used = prompt.summary
-    return replace(
-        event,
-        original_tokens=prompt.original_tokens,
-        sent_tokens=prompt.sent_tokens,
-        limit_tokens=prompt.limit_tokens,
-        original_sections=tuple(prompt.original_sections),
-        sent_sections=tuple(prompt.sent_sections),
-        decisions=tuple(map(_describe, prompt.entries)),
-        summary_id="" if used is None else used.id,
-        summary_kind="" if used is None else used.kind,
-        summary_messages=0 if used is None else used.messages,
-        is_client_compaction=report.is_client_compaction,
-    )
+    return {
+        "original_tokens": prompt.original_tokens,
+        "sent_tokens": prompt.sent_tokens,
+        "limit_tokens": prompt.limit_tokens,
+        "original_sections": tuple(prompt.original_sections),
+        "sent_sections": tuple(prompt.sent_sections),
+        "decisions": tuple(map(_describe, prompt.entries)),
+        "summary_id": "" if used is None else used.id,
+        "summary_kind": "" if used is None else used.kind,
+        "summary_messages": 0 if used is None else used.messages,
+        "is_client_compaction": report.is_client_compaction,
+    }
 
 
 def _describe(entry: Entry) -> EventDecision:
@@ -74,40 +78,38 @@ def _describe(entry: Entry) -> EventDecision:
     return EventDecision(one.rule, one.reason, entry.attempt, entry.limit_tokens, *sizes)
 
 
-def _add_answer(event: Event, report: Report, journey: Journey) -> Event:
+def _describe_answer(report: Report, journey: Journey) -> dict[str, Any]:
     answered, bill, pace = report.answered, report.bill, report.pace
     started_at = report.arrival.started_at
-    return replace(
-        event,
-        prompt_tokens=answered.prompt_tokens,
-        cached_tokens=answered.cached_tokens,
-        written_tokens=answered.written_tokens,
-        completion_tokens=answered.completion_tokens,
-        is_estimated=answered.is_estimated,
-        prefix_kept=report.prefix_kept,
-        cache_miss=report.cache_miss,
-        idle_seconds=report.idle_seconds,
-        retry=report.retry,
-        overhead_seconds=(journey.sent_at or started_at + report.seconds) - started_at,
-        first_token_seconds=pace.first_at - started_at if pace.chars else None,
-        cost=None if bill is None or bill.cost is None else bill.cost.total,
-        without_cost=None if bill is None or bill.without_cost is None else bill.without_cost.total,
-    )
+    return {
+        "prompt_tokens": answered.prompt_tokens,
+        "cached_tokens": answered.cached_tokens,
+        "written_tokens": answered.written_tokens,
+        "completion_tokens": answered.completion_tokens,
+        "is_estimated": answered.is_estimated,
+        "prefix_kept": report.prefix_kept,
+        "cache_miss": report.cache_miss,
+        "idle_seconds": report.idle_seconds,
+        "retry": report.retry,
+        "overhead_seconds": (journey.sent_at or started_at + report.seconds) - started_at,
+        "first_token_seconds": pace.first_at - started_at if pace.chars else None,
+        "cost": None if bill is None or bill.cost is None else bill.cost.total,
+        "without_cost": None if bill is None or bill.without_cost is None else bill.without_cost.total,
+    }
 
 
-def _add_session(event: Event, attempt: Attempt, report: Report) -> Event:
-    """The event with the session and its window, if the request was planned."""
+def _describe_session(attempt: Attempt, report: Report) -> dict[str, Any]:
+    """The session and its window, if the request was planned."""
     if attempt.chosen is None:
-        return event
+        return {}
     planned = attempt.chosen.planned
     hashes, plan = planned.plan.hashes, planned.plan
     name = sha256(b"session\0" + report.arrival.tenant.id.encode() + hashes[min(1, len(hashes) - 1)])
-    return replace(
-        event,
-        session=name.hexdigest()[:SESSION_CHARS],
-        messages=len(planned.original.messages),
-        window=_draw_window(plan, planned.policy),
-    )
+    return {
+        "session": name.hexdigest()[:SESSION_CHARS],
+        "messages": len(planned.original.messages),
+        "window": _draw_window(plan, planned.policy),
+    }
 
 
 def _draw_window(plan: Plan, policy: Policy) -> EventWindow:

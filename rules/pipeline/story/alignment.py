@@ -53,6 +53,11 @@ class Alignment:
     forwarded: Mapping[int, int]
 
     @cached_property
+    def leading(self) -> int:
+        """The number of messages at the beginning that no cut removes."""
+        return count_leading(self.plan.conversation.messages)
+
+    @cached_property
     def joined(self) -> Mapping[int, int]:
         """By the index in `plan.conversation`: the forwarded message to which a message's words were joined."""
         return {} if self.cut is None else {**dict(self._find_kept(self.cut)), **dict(self._find_systems(self.cut))}
@@ -144,7 +149,7 @@ class Alignment:
     def _find_memo(self) -> Iterator[int]:
         """The forwarded messages for the task statement, the summary and the kept messages."""
         task = self.plan.window.task
-        for place in range(count_leading(self.plan.conversation.messages), len(self.conversation.messages)):
+        for place in range(self.leading, len(self.conversation.messages)):
             host = self.hosts.get(place)
             if host is not None and self.paired.get(host) != task:
                 return

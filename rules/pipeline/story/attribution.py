@@ -7,7 +7,7 @@ truncation have no stage between them; the text that is left tells them apart.
 import re
 from collections.abc import Iterator
 
-from rules.conversation import Message, Role, count_leading
+from rules.conversation import Message, Role
 from rules.pipeline.plan import MEMORY
 from rules.pipeline.story.alignment import CUT_RULES, Alignment
 from rules.pipeline.story.reading import is_same
@@ -34,8 +34,7 @@ def _find_rules(alignment: Alignment, index: int, rules: frozenset[str]) -> Iter
         yield "pairing"
     message, whole, short = plan.original.messages[index], plan.whole.messages[at], plan.conversation.messages[at]
     if not is_same(whole, message):
-        is_leading = at < count_leading(plan.conversation.messages)
-        yield from _compare(message, whole, rules, is_leading=is_leading)
+        yield from _compare(message, whole, rules, is_leading=at < alignment.leading)
     if not is_same(short, whole):
         yield "exceeded"
     final = alignment.find_final(index)

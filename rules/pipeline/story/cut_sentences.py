@@ -38,38 +38,44 @@ def _tell_what(subject: Subject, cut: Cut, ratio: float) -> str:
     if not by_model and cut.kind is CutKind.SUMMARISE:
         why = " No summary of a model was there for it."
     return (
-        f"{what} stands for {say_number(len(gone), 'message')} of {say_number(tokens, 'token')}"
+        f"{what} stands for {say_number(len(list_places(gone)), 'message')} of {say_number(tokens, 'token')}"
         f" ({say_places(list_places(gone))}).{why}"
     )
 
 
 def _tell_rest(plan: Plan, cut: Cut, traced: Sequence[Traced]) -> str:
     """What stays of the part before the cut, and what follows the cut."""
-    leading, task = count_leading(plan.conversation.messages), plan.window.task
-    parts = []
+    leading = count_leading(plan.conversation.messages)
+    parts = ["the system prompt"] if leading else []
+    parts += _list_kept(plan, cut, list_places(one for one in traced if one.change.fate is Fate.REMOVED))
+    behind = {element for index in range(cut.at, len(plan.conversation.messages)) for element in _list(plan, index)}
+    parts.append("the newest message" if len(behind) == 1 else f"the newest {say_number(len(behind), 'message')}")
+    head = {element for index in range(leading) for element in _list(plan, index)}
+    kept, changed = head | behind | _find_kept(plan, cut), {Fate.SHORTENED, Fate.PRUNED}
+    is_changed = any(one.change.fate in changed and kept & set(one.elements) for one in traced)
+    said = say_list(parts)
+    verb = "stay" if len(parts) > 1 or len(behind) > 1 else "stays"
+    unless = ", except for what the other sentences tell" if is_changed else ""
+    return f"{said[:1].upper()}{said[1:]} {verb} word for word{unless}."
+
+
+def _list_kept(plan: Plan, cut: Cut, removed: Sequence[int]) -> list[str]:
+    """What stays of the part before the cut. `removed`: messages that a dialect leaves out in spite of the cut."""
+    task, parts = plan.window.task, []
     if task is not None and task < cut.at:
         parts.append(f"the task statement ({_say_at(plan, [task])})")
     if cut.opening >= 0:
         parts.append(f"the client's own summary of an earlier session ({_say_at(plan, [cut.opening])})")
     if cut.kept:
         parts.append(f"{say_number(len(cut.kept), 'user message')} from before the cut ({_say_at(plan, cut.kept)})")
-    if cut.kept_systems:
-        number = say_number(len(cut.kept_systems), "system message")
-        parts.append(f"{number} from there ({_say_at(plan, cut.kept_systems)})")
+    systems = [index for index in cut.kept_systems if not set(_list(plan, index)) & set(removed)]
+    if systems:
+        parts.append(f"{say_number(len(systems), 'system message')} from there ({_say_at(plan, systems)})")
     if cut.kept_steps:
-        number = say_number(len(cut.kept_steps), "repeated call")
         steps = [index for step in cut.kept_steps for index in range(*step)]
-        parts.append(f"{number} with the results ({_say_at(plan, steps)})")
-    newest = len(plan.conversation.messages) - cut.at
-    parts.append(f"the newest {say_number(newest, 'message')}")
-    behind = {element for index in range(cut.at, len(plan.conversation.messages)) for element in _list(plan, index)}
-    kept = behind | _find_kept(plan, cut)
-    changed = {Fate.SHORTENED, Fate.PRUNED}
-    is_changed = any(one.change.fate in changed and kept & set(one.elements) for one in traced)
-    said = say_list(parts)
-    head = "The system prompt, " if leading else ""
-    first = said if head else f"{said[:1].upper()}{said[1:]}"
-    return f"{head}{first} stay word for word{', but for what the other sentences say' if is_changed else ''}."
+        number = say_number(len(cut.kept_steps), "repeated call")
+        parts.append(f"{number} with their results ({_say_at(plan, steps)})")
+    return parts
 
 
 def _tell_when(plan: Plan, cut: Cut) -> str:
@@ -79,10 +85,12 @@ def _tell_when(plan: Plan, cut: Cut) -> str:
     answers = (at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT)
     asked = next(answers, 0)
     if cut.made_at > asked:
-        return "The cut is new with this request: from here on, the prompt cache starts again behind the system prompt."
+        return (
+            "The cut is new with this request, so the upstream's prompt cache is valid only up to the task statement."
+        )
     behind = _list(plan, cut.made_at - 1)
-    where = f" at message {behind[-1]}" if behind and behind[-1] != OUTSIDE else ""
-    return f"The cut was made earlier{where}, and stays where it is, so that the upstream's prompt cache stays valid."
+    where = f", after message {behind[-1]}" if behind and behind[-1] != OUTSIDE else ""
+    return f"The cut was made earlier{where}; it stays where it is, so that the upstream's prompt cache stays valid."
 
 
 def _find_kept(plan: Plan, cut: Cut) -> set[int]:

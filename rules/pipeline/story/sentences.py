@@ -72,7 +72,7 @@ def _say_cause(plan: Plan, ratio: float) -> str:
         return "The conversation has reached high water, the size at which trimtab makes room."
     if window.shortens:
         return "The conversation is below high water, but something in it has a limit of its own."
-    return "There is room for more: only what needs no full window was done."
+    return "There is room left; what was done does not wait for a full window."
 
 
 def _tell_decision(subject: Subject) -> Sentence:
@@ -113,8 +113,8 @@ def _were(items: Sequence[object]) -> str:
 
 def _tell_tidy(subject: Subject) -> str:
     return (
-        f"{subject.results} {_was(subject)} tidied, {_say_saved(subject.decision)}: colours, progress bars, blanks and"
-        f" repeated lines went, and no words{subject.hidden}."
+        f"{subject.results} {_was(subject)} tidied, {_say_saved(subject.decision)}: colours, old states of progress bars,"
+        f" and blanks and repeated keys in JSON went{subject.hidden}."
     )
 
 
@@ -160,9 +160,10 @@ def _tell_exceeded(subject: Subject) -> str:
 
 
 def _tell_prune(subject: Subject) -> str:
+    became = "a line that tells its size" if _was(subject) == "was" else "one line each that tells the size"
     return (
-        f"{subject.results} {_was(subject)} replaced by a line that says how long it was,"
-        f" {_say_saved(subject.decision)}; the calls stay, and the agent can make them again."
+        f"{subject.results} became {became}, {_say_saved(subject.decision)}; the calls stay, and the agent can make them"
+        " again."
     )
 
 

@@ -1,4 +1,4 @@
-"""A change with where its message stood: what the sentences are written from.
+"""A change and the places of its message: what the sentences are written from.
 
 Law: values only.
 """

@@ -73,7 +73,8 @@ class Reminders:
                 position += stride
                 left -= self._tree[position]
             stride >>= 1
-        first = position + (left > 0)  # the message at this position does not fit
+        # The message at this position does not fit. There may be none, if the budget is less than nothing.
+        first = min(position + (left > 0), stop)
         tokens = whole - self._sum(first)
         return (self._at[first] if first < stop else at), tokens
 

@@ -268,3 +268,94 @@ def test_without_keys_everybody_is_a_client():
     admit_admin(Config(), [])
     with pytest.raises(UnauthorizedError):
         admit_admin(Config(client_keys=("a",)), [])
+
+
+def basic(password: str, user: str = "") -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+OWN = ["/trimtab/", "/trimtab/api/overview", "/trimtab/api/requests", "/trimtab/api/events", "/trimtab/api/models"]
+CROSS = [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "is_admitted"),
+    [
+        ((), {}, True),
+        (("admin_token=boss",), {}, False),
+        (("admin_token=boss",), basic("boss"), True),
+        (("admin_token=boss",), basic("boss", "me"), True),
+        (("admin_token=boss",), basic("bos"), False),
+        (("admin_token=boss",), basic("", "boss"), False),
+        (("admin_token=boss",), {"Authorization": "Basic Ym9zcw=="}, False),  # without a colon
+        (("admin_token=boss",), {"Authorization": "Basic %%%"}, False),
+        (("admin_token=boss",), {"Authorization": "Basic /////w=="}, False),  # not UTF-8
+        (("admin_token=boss",), {"Authorization": "Bearer boss"}, True),
+        (("admin_token=boss",), {"Authorization": "Bearer wrong"}, False),
+        (("admin_token=boss", KEYS), basic("key-one"), False),
+        ((KEYS,), basic("key-one"), True),
+        ((KEYS,), {"Authorization": "Bearer key-two"}, True),
+        ((KEYS,), {}, False),
+    ],
+)
+@pytest.mark.parametrize("at", ["listen", "metrics_listen"])
+async def test_who_opens_the_dashboard(at, settings, headers, is_admitted, client, start_proxy):
+    """The password of a browser is the token. At `metrics_listen`, only the token counts."""
+    proxy = await start_proxy(*settings, *(["metrics_listen=127.0.0.1:0"] if at == "metrics_listen" else []))
+    root = proxy.metrics_url.removesuffix("/metrics")
+    is_open = is_admitted or (at == "metrics_listen" and settings == (KEYS,))
+    for path in OWN:
+        async with client.get(root + path, headers=headers) as response:
+            assert (response.status != 401) is is_open
+            if not is_open:
+                assert response.headers["WWW-Authenticate"] == BASIC
+                assert "boss" not in await response.text()
+
+
+@pytest.mark.parametrize("settings", [(), ("admin_token=boss",), ("admin_token=boss", KEYS), (KEYS,)], ids=str)
+@pytest.mark.parametrize("strange", CROSS, ids=str)
+@pytest.mark.parametrize("at", ["listen", "metrics_listen"])
+async def test_a_page_of_another_site_never_reads_the_dashboard(at, strange, settings, client, start_proxy):
+    """A browser sends a known password with it, so a key is not enough."""
+    proxy = await start_proxy(*settings, *(["metrics_listen=127.0.0.1:0"] if at == "metrics_listen" else []))
+    root, password = proxy.metrics_url.removesuffix("/metrics"), "boss" if "admin_token=boss" in settings else "key-one"
+    for path in (*OWN, "/metrics"):
+        for method in ("GET", "POST"):
+            async with client.request(method, root + path, headers=strange | basic(password)) as response:
+                assert response.status == 403
+    headers = strange | basic(password) | {"x-trimtab-dashboard": "1"}
+    async with client.delete(f"{root}/trimtab/api/sessions/x", headers=headers) as response:
+        assert response.status == 403
+
+
+async def test_a_name_that_is_bound_to_this_machine_does_not_open_the_dashboard(client, start_proxy):
+    """DNS rebinding: the page of evil.example asks evil.example, which is now this machine."""
+    proxy = await start_proxy()
+    for path in OWN:
+        async with client.get(proxy.url + path, headers={"Host": "evil.example"}) as response:
+            assert response.status == 403
+
+
+async def test_the_page_itself_may_ask(client, start_proxy):
+    """Its browser says that the request is of the same origin."""
+    proxy = await start_proxy("admin_token=boss")
+    own = {"Sec-Fetch-Site": "same-origin", "Origin": proxy.url}
+    async with client.get(f"{proxy.url}/trimtab/api/overview", headers=own | basic("boss")) as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "status"),
+    [
+        ((KEYS,), basic("key-one"), 401),
+        ((KEYS, "metrics_listen=127.0.0.1:0"), {}, 404),
+        ((KEYS, "admin_token=boss"), basic("boss"), 404),
+        ((), {}, 404),
+    ],
+)
+async def test_a_client_among_others_deletes_nothing(settings, headers, status, client, start_proxy):
+    """404: there is no such session, so the request was admitted."""
+    proxy = await start_proxy(*settings)
+    url = proxy.metrics_url.removesuffix("/metrics") + "/trimtab/api/sessions/x"
+    async with client.delete(url, headers=headers | {"x-trimtab-dashboard": "1"}) as response:
+        assert response.status == status

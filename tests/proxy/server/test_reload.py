@@ -19,6 +19,7 @@ from proxy.server.reload import (
     adopt,
     reload_when_told,
     warn_of_bare_credentials,
+    warn_of_kept_text,
     warn_of_unknown_variables,
 )
 
@@ -152,3 +153,10 @@ def test_unknown_variables_are_one_warning(log, monkeypatch: pytest.MonkeyPatch)
     (line,) = log.lines
     assert (line["event"], line["names"]) == ("unknown_variables", ["TRIMTAB_SERVICE_HOST", "TRIMTAB_WORKER"])
     assert line["similar"] == {"TRIMTAB_WORKER": "TRIMTAB_WORKERS"}
+
+
+@pytest.mark.parametrize(("settings", "is_said"), [(("dashboard.keep_text=true",), True), ((), False)])
+def test_kept_text_is_said(settings, is_said, log):
+    """Who reads the log knows that text of conversations is shown."""
+    warn_of_kept_text(load_config(settings=settings, environment={}), log)
+    assert [line["event"] for line in log.lines] == ["text_kept"] * is_said

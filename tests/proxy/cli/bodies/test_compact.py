@@ -40,7 +40,7 @@ def test_compact_compacts_what_is_too_long() -> None:
     assert messages[0]["content"].startswith("Fix the bug.")
     assert messages[-1]["content"].startswith("result 11")
     explained = result.stderr.splitlines()
-    assert " sent, limit 3000" in explained[0]
+    assert "The limit is 3,000 tokens." in explained[0]
     assert any(line.startswith(("prune: ", "digest: ")) for line in explained[1:])
     assert (quiet.stdout_bytes, quiet.stderr) == (result.stdout_bytes, "")
 
@@ -57,7 +57,7 @@ def test_compact_takes_the_window_from_the_catalogue(settings: tuple[str, ...], 
     """The catalogue counts if no window is configured and the catalogue knows the upstream."""
     body = b'{"model":"gpt-3.5-turbo","messages":[{"role":"user","content":"hi"}]}'
     result = run_trimtab("compact", "--explain", *settings, "-", input_bytes=body)
-    assert f", limit {limit}" in result.stderr
+    assert f"The limit is {limit:,} tokens." in result.stderr
 
 
 def test_compact_takes_one_request_a_line() -> None:

@@ -36,6 +36,21 @@ AGAINST_KEY = "contradicts api_key, which is never sent then; remove one of the 
             "upstreams: {a: {base_url: 'http://a', credential: client, api_key: sk-PLANTED}}",
             f"upstreams.a.credential (line 1): client {AGAINST_KEY}",
         ),
+        (
+            "{dashboard: {keep_text: true}, client_keys: [a]}",
+            (
+                "dashboard.keep_text (line 1): needs admin_token: else every client with a key could read the text of"
+                " the others"
+            ),
+        ),
+        (
+            "{dashboard: {keep_text: true}, listen: '0.0.0.0:8790', metrics_listen: '127.0.0.1:1'}",
+            "dashboard.keep_text (line 1): needs admin_token: else other machines could read the text of conversations",
+        ),
+        (
+            "{dashboard: {keep_text: true}, metrics_listen: '0.0.0.0:8791'}",
+            "dashboard.keep_text (line 1): needs admin_token: else other machines could read the text of conversations",
+        ),
         ("models: [{match: '*'}, {match: a}]", 'models[1].match (line 1): never matches: "*" above it matches first'),
     ],
 )
@@ -49,6 +64,9 @@ def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> 
     [
         "{listen: 'h:0', metrics_listen: 'h:0'}",
         "workers: 4",
+        "dashboard: {keep_text: true}",
+        "{dashboard: {keep_text: true}, listen: '0.0.0.0:8790', client_keys: [a], admin_token: t}",
+        "{dashboard: {enabled: false, keep_text: true}, client_keys: [a]}",
         "{workers: 256, limits: {max_memory_bytes: 137438953472}}",
         "{workers: auto, limits: {max_memory_bytes: 536870912}}",
         "{defaults: {low_water: 0.79, high_water: 0.8}}",
@@ -61,6 +79,9 @@ def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> 
     ids=[
         "port 0 is another one each time",
         "memory for four",
+        "text on this machine only",
+        "text for who has the token",
+        "no text without a dashboard",
         "memory for all",
         "auto takes what there is memory for",
         "low water below high water",

@@ -1,7 +1,7 @@
 """Every request that is over is told to the history."""
 
 import pytest
-from support.client import CHAT, SMALL, post
+from support.client import CHAT, SMALL, ask_raw, post
 from support.sessions import make_session
 
 
@@ -25,3 +25,17 @@ async def test_without_a_dashboard_nothing_is_told(enabled, client, start_proxy)
     proxy = await start_proxy(f"dashboard.enabled={str(enabled).lower()}")
     await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
     assert (proxy.services.history is not None) is enabled
+
+
+@pytest.mark.parametrize("target", [b"/v1/chat/completions?x=%ff", b"/v1/%ff%ed%a0%80/chat/completions"])
+async def test_a_path_or_a_model_that_is_no_text_is_told_too(target, client, start_proxy, log):
+    """JSON cannot hold its bytes, but the dashboard shows the request."""
+    proxy = await start_proxy()
+    body = b'{"model": "a\\ud800", "messages": [{"role": "user", "content": "\\ud800"}]}'
+    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    assert await ask_raw(proxy.url, head % (target, len(body)) + body)
+    await proxy.services.lifecycle.idle.wait()
+    assert len(proxy.services.history.events) == 1
+    assert not [line for line in log.lines if line["event"] == "fail_open"]
+    async with client.get(f"{proxy.url}/trimtab/api/requests") as response:
+        assert response.status == 200

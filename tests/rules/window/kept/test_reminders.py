@@ -27,7 +27,7 @@ def _add(added: Sequence[tuple[int, int]]) -> tuple[Reminders, dict[int, Message
     return reminders, placed
 
 
-@given(added=ADDED, at=st.integers(0, 200), budget=st.integers(0, 300))
+@given(added=ADDED, at=st.integers(0, 200), budget=st.integers(-50, 300))
 def test_the_newest_of_equal_ones_fit_from_the_newest_on(added: list[tuple[int, int]], at: int, budget: int) -> None:
     """The same as when each is looked at, from the newest to the oldest, until one does not fit."""
     reminders, placed = _add(added)

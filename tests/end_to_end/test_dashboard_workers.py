@@ -1,0 +1,167 @@
+"""The dashboard with two workers: any of them answers for both."""
+
+import asyncio
+import os
+import re
+import signal
+
+import aiohttp
+import orjson
+from end_to_end.test_workers import find_folder, find_workers
+from programs.serving import read_log, serving
+from support.client import CHAT, SMALL, post
+from support.sessions import make_session, requests_of
+
+TWO = ("--set", "workers=2", *(part for setting in SMALL for part in ("--set", setting)))
+TRIES = 10
+"""This many connections reach both workers, except once in five hundred runs."""
+
+
+async def ask(url, path, method="GET", **headers):
+    """Ask for a page on a new connection, so that either worker may answer."""
+    async with aiohttp.ClientSession() as session:
+        root = url.removesuffix("/v1")
+        async with session.request(method, f"{root}/trimtab/api/{path}", headers=headers) as response:
+            body = await response.read()
+            return response.status, orjson.loads(body) if body else None
+
+
+async def send(url, body):
+    async with aiohttp.ClientSession() as session:
+        response, _ = await post(session, f"{url}/chat/completions", body)
+        assert response.status == 200
+        return response.headers["x-trimtab-request-id"]
+
+
+async def send_session(url):
+    """Send a session, each request on its own connection."""
+    return [await send(url, {"model": "m", "messages": messages}) for messages in requests_of(make_session(16))]
+
+
+async def wait_for(url, number):
+    """Wait until the dashboard knows so many requests: a request is told a little after its answer."""
+    async with asyncio.timeout(10):
+        while len((await ask(url, "requests?limit=500"))[1]["requests"]) < number:
+            pass  # asking lets everything else run
+
+
+async def test_any_worker_answers_for_all(upstream):
+    """Lists, sums, single requests and totals are the same whoever answers, and those of the upstream."""
+    async with serving(*TWO, "--upstream", upstream.url) as (_, url):
+        ids = await send_session(url)
+        await wait_for(url, len(ids))
+        for _ in range(TRIES):
+            requests = (await ask(url, "requests?limit=500"))[1]["requests"]
+            assert [event["request_id"] for event in requests] == ids[::-1]
+            assert {event["worker"] for event in requests} == {1, 2}
+            (session,) = (await ask(url, "sessions"))[1]["sessions"]
+            assert session["requests"] == len(ids)
+            turns = (await ask(url, f"sessions/{session['id']}"))[1]["turns"]
+            assert [turn["request_id"] for turn in turns] == ids
+            moved = [(turn["window"]["cuts"], turn["window"]["prune_stop"]) for turn in turns if turn["cut_moved"]]
+            assert len(moved) == session["cuts"] > 0
+            assert all(moved.count(each) == 1 for each in moved)
+            listed = [event["request_id"] for event in requests if event["cut_moved"]]
+            assert listed[::-1] == [turn["request_id"] for turn in turns if turn["cut_moved"]]
+            assert (await ask(url, f"requests/{ids[0]}"))[1]["event"] == turns[0]
+            page = (await ask(url, f"requests?limit=3&before={ids[8]}"))[1]
+            assert [event["request_id"] for event in page["requests"]] == ids[5:8][::-1]
+            overview = (await ask(url, "overview"))[1]
+            assert overview["totals"]["requests"] == len(upstream.chats) == len(ids)
+            assert overview["totals"]["sent_tokens"] == sum(turn["sent_tokens"] for turn in turns)
+            assert overview["workers"] == 2
+            assert overview["notes"] == [note for note in overview["notes"] if note["kind"] != "worker"]
+            buckets = (await ask(url, "timeline"))[1]["buckets"]
+            assert sum(bucket["requests"] for bucket in buckets) == len(ids)
+            assert sum(bucket["sent_tokens"] for bucket in buckets) == overview["totals"]["sent_tokens"]
+
+
+async def test_the_totals_are_those_of_the_metrics_page(upstream):
+    async with serving(*TWO, "--upstream", upstream.url) as (_, url):
+        ids = await send_session(url)
+        await wait_for(url, len(ids))
+        totals = (await ask(url, "overview"))[1]["totals"]
+        async with aiohttp.ClientSession() as session, session.get(url.removesuffix("/v1") + "/metrics") as response:
+            page = await response.text()
+        for name, metric in (
+            ("requests", r"trimtab_requests_total\{"),
+            ("sent_tokens", r'trimtab_prompt_tokens_total\{[^}]*stage="sent"'),
+            ("saved_tokens", r"trimtab_tokens_saved_total\{"),
+            ("cuts", r"trimtab_cuts_total\{"),
+        ):
+            assert totals[name] == sum(map(float, re.findall(rf"^{metric}.* (\S+)$", page, re.MULTILINE))) > 0
+
+
+async def test_a_stream_has_the_requests_of_all_workers(upstream):
+    """Whichever worker streams. The totals follow."""
+    async with serving(*TWO, "--upstream", upstream.url) as (_, url), aiohttp.ClientSession() as session:
+        events = url.removesuffix("/v1") + "/trimtab/api/events"
+        async with session.get(events) as response:
+            assert (await asyncio.wait_for(response.content.readuntil(b"\n\n"), 10)).startswith(b"event: totals")
+            sent = {await send(url, CHAT) for _ in range(TRIES)}
+            told, workers, totals = set(), set(), {}
+            async with asyncio.timeout(10):
+                while told != sent or totals.get("requests") != TRIES:
+                    name, _, data = (await response.content.readuntil(b"\n\n")).decode().partition("\n")
+                    value = orjson.loads(data.strip().removeprefix("data: "))
+                    if name == "event: request":
+                        told.add(value["request_id"])
+                        workers.add(value["worker"])
+                    else:
+                        totals = value
+            assert workers == {1, 2}
+
+
+async def test_a_session_is_erased_everywhere(upstream):
+    async with serving(*TWO, "--upstream", upstream.url) as (_, url):
+        ids = await send_session(url)
+        await wait_for(url, len(ids))
+        ((session,),) = [(await ask(url, "sessions"))[1]["sessions"]]
+        assert (await ask(url, f"sessions/{session['id']}", "DELETE", **{"x-trimtab-dashboard": "1"}))[0] == 204
+        for _ in range(TRIES):
+            assert (await ask(url, "requests"))[1]["requests"] == (await ask(url, "sessions"))[1]["sessions"] == []
+            assert (await ask(url, f"requests/{ids[0]}"))[0] == 404
+
+
+async def test_a_worker_that_does_not_answer_is_named_and_one_that_died_comes_back(upstream):
+    """The page works on. What a dead worker kept is gone, and totals lose nothing."""
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url):
+        ids = await send_session(url)
+        await wait_for(url, len(ids))
+        stopped = find_workers(process)[0]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(30):
+                while True:  # the stopped worker takes some of the connections, and answers none of them
+                    try:
+                        _, overview = await asyncio.wait_for(ask(url, "overview"), 5)
+                        break
+                    except TimeoutError:
+                        continue
+            assert [note for note in overview["notes"] if note["kind"] == "worker"] == [
+                {"kind": "worker", "text": "Worker 1 does not answer; its requests are missing in the lists."}
+            ]
+            assert overview["totals"]["requests"] == len(ids)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        os.kill(stopped, signal.SIGKILL)
+        await read_log(process, "worker_ready")
+        for _ in range(TRIES):
+            _, overview = await ask(url, "overview")
+            assert not [note for note in overview["notes"] if note["kind"] == "worker"]
+            assert overview["totals"]["requests"] == len(ids)
+            requests = (await ask(url, "requests"))[1]["requests"]
+            assert {event["worker"] for event in requests} == {2}
+
+
+async def test_streams_hold_up_no_drain_and_only_the_user_reaches_the_sockets(upstream):
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url), aiohttp.ClientSession() as session:
+        folder = find_folder(process)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert sorted(path.name for path in folder.glob("*.sock")) == ["worker-1.sock", "worker-2.sock"]
+        async with session.get(url.removesuffix("/v1") + "/trimtab/api/events") as response:
+            await asyncio.wait_for(response.content.readuntil(b"\n\n"), 10)
+            process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(response.content.read(), 5)
+            assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert not folder.exists()

@@ -1,0 +1,87 @@
+"""The text of a request: only if it is wanted, whole, bounded, and after the answer."""
+
+import orjson
+import pytest
+from support.client import CHAT, SMALL, post
+from support.sessions import make_session
+
+from proxy.exchange.telling import text as text_module
+from proxy.exchange.telling.text import MAX_MESSAGE_CHARS, clean, crop
+from proxy.state.history.texts import unpack_text
+from rules.pipeline.story.values import Change, Fate
+
+PLANTED = "PLANTED-TEXT"
+KEEP = "dashboard.keep_text=true"
+
+
+def make_body(planted=PLANTED):
+    session = make_session(40)
+    session["messages"][3]["content"] += f"\n{planted}"
+    return {"model": "m", **session}
+
+
+async def send(client, proxy, body):
+    response, _ = await post(client, f"{proxy.url}/v1/chat/completions", body)
+    await proxy.services.lifecycle.idle.wait()
+    await proxy.services.past.writer.settle()
+    return response
+
+
+async def test_the_text_of_changed_messages_is_kept(client, start_proxy):
+    """With what they said, and the summary that stands for them."""
+    proxy = await start_proxy(*SMALL, KEEP, "defaults.overflow_strategy=summarize")
+    response = await send(client, proxy, make_body())
+    packed = proxy.services.past.texts.find(response.headers["x-trimtab-request-id"])
+    text = unpack_text(packed)
+    assert text.sentences == packed.sentences != ()
+    assert any(PLANTED in change.before and PLANTED not in change.after for change in text.changes)
+    assert "SUMMARY of the work so far" in text.summary or "harbour" in text.summary
+
+
+@pytest.mark.parametrize(("settings", "body"), [((), make_body()), ((KEEP,), CHAT)], ids=["not wanted", "unchanged"])
+async def test_else_no_text_is_kept(settings, body, client, start_proxy):
+    proxy = await start_proxy(*SMALL, *settings)
+    response = await send(client, proxy, body)
+    assert proxy.services.past.texts.find(response.headers["x-trimtab-request-id"]) is None
+
+
+async def test_lone_surrogates_do_no_harm(client, start_proxy, log):
+    """JSON may hold them; the page cannot."""
+    proxy = await start_proxy(*SMALL, KEEP)
+    session = make_session(40)
+    session["messages"][3]["content"] += "SURROGATE"
+    body = orjson.dumps({"model": "m", **session}).replace(b"SURROGATE", b"\\ud800")
+    response = await send(client, proxy, body)
+    assert proxy.services.past.texts.find(response.headers["x-trimtab-request-id"]) is not None
+    assert not [line for line in log.lines if line["event"] == "fail_open"]
+
+
+async def test_a_fault_in_the_story_costs_nothing_else(client, start_proxy, monkeypatch, log):
+    """It is counted, and the event is kept."""
+
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(text_module, "tell_story", fail)
+    proxy = await start_proxy(*SMALL, KEEP)
+    response = await send(client, proxy, make_body())
+    request_id = response.headers["x-trimtab-request-id"]
+    assert proxy.services.past.find(request_id) is not None
+    assert proxy.services.past.texts.find(request_id) is None
+    (fault,) = [line for line in log.lines if line["event"] == "fail_open"]
+    assert (fault["phase"], fault["error"], fault["request_id"]) == ("tell", "ZeroDivisionError", request_id)
+
+
+def test_a_long_text_is_cropped_and_says_so():
+    assert crop("x" * (MAX_MESSAGE_CHARS + 5), MAX_MESSAGE_CHARS).endswith("x\n[5 more characters are not kept]")
+    assert crop("short", MAX_MESSAGE_CHARS) == "short"
+    assert clean("a\ud800é") == "a?é"
+
+
+def test_the_newest_changes_get_their_texts_first(monkeypatch):
+    """A request of many megabytes keeps a bounded part of them."""
+    monkeypatch.setattr(text_module, "MAX_TEXT_CHARS", 1000)
+    changes = [Change(at, "tool", "read", Fate.REMOVED, (), 9, 0, before="x" * 400) for at in range(5)]
+    kept = list(text_module._crop(changes))
+    assert [change.at for change in kept] == list(range(5))
+    assert [change.before.count("x") for change in kept] == [0, 0, 200, 400, 400]

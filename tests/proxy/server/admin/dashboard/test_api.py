@@ -1,0 +1,263 @@
+"""The dashboard's data over HTTP: its numbers are those of the metrics and of the upstream."""
+
+import re
+import time
+
+import orjson
+import pytest
+from support.client import CHAT, SMALL, post, settle
+from support.sessions import make_session, requests_of
+from upstreams.recording import completion
+
+PRICED = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
+
+
+async def read(client, proxy, path, **headers):
+    async with client.get(f"{proxy.url}/trimtab/api/{path}", headers=headers) as response:
+        assert response.status == 200, await response.text()
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        return orjson.loads(await response.read())
+
+
+async def send_session(client, proxy, steps=30, **headers):
+    """Send every request of a session; return their ids, oldest first."""
+    ids = []
+    for messages in requests_of(make_session(steps)):
+        body = {"model": "m", "messages": messages}
+        response, _ = await post(client, f"{proxy.url}/v1/chat/completions", body, **headers)
+        assert response.status == 200
+        ids.append(response.headers["x-trimtab-request-id"])
+        await settle(proxy)
+    await proxy.services.lifecycle.idle.wait()
+    return ids
+
+
+async def read_metrics(client, proxy):
+    async with client.get(proxy.metrics_url) as response:
+        text = await response.text()
+    return [
+        (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value))
+        for name, labels, value in re.findall(r"^(trimtab_\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE)
+    ]
+
+
+def add_up(samples, name, **labels):
+    return sum(value for each, has, value in samples if each == f"trimtab_{name}" and labels.items() <= has.items())
+
+
+async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_counted(client, upstream, start_proxy):
+    """The upstream keeps its own books of requests, prompts, cached tokens and completions."""
+    plain = upstream.answer
+    booked = {"prompt": 0, "cached": 0, "completion": 0}
+
+    async def answer(recorded, request):
+        if recorded.asks_for_summary:
+            return await plain(recorded, request)
+        prompt = len(recorded.body) // 4
+        booked["prompt"] += prompt
+        booked["cached"] += prompt // 2
+        booked["completion"] += 3
+        usage = orjson.dumps(
+            {
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}],
+                "usage": {
+                    "prompt_tokens": prompt,
+                    "completion_tokens": 3,
+                    "total_tokens": prompt + 3,
+                    "prompt_tokens_details": {"cached_tokens": prompt // 2},
+                },
+            }
+        )
+        answered = completion()
+        answered.body = usage
+        return answered
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SMALL, PRICED, "defaults.overflow_strategy=summarize")
+    await send_session(client, proxy)
+    overview = await read(client, proxy, "overview")
+    samples, totals = await read_metrics(client, proxy), overview["totals"]
+
+    expected = {
+        "requests": add_up(samples, "requests_total"),
+        "answered": add_up(samples, "requests_total", status="200"),
+        "original_tokens": add_up(samples, "prompt_tokens_total", stage="original"),
+        "sent_tokens": add_up(samples, "prompt_tokens_total", stage="sent"),
+        "saved_tokens": add_up(samples, "tokens_saved_total"),
+        "added_tokens": add_up(samples, "tokens_added_total"),
+        "completion_tokens": add_up(samples, "completion_tokens_total"),
+        "cached_tokens": add_up(samples, "cached_prompt_tokens_total"),
+        "written_tokens": add_up(samples, "cache_write_tokens_total"),
+        "summary_prompt_tokens": add_up(samples, "summary_tokens_total", kind="prompt"),
+        "summary_completion_tokens": add_up(samples, "summary_tokens_total", kind="completion"),
+        "cost_usd": add_up(samples, "cost_usd_total"),
+        "without_usd": add_up(samples, "cost_without_usd_total"),
+        "summary_usd": add_up(samples, "cost_usd_total", part="summary"),
+        "net_usd": add_up(samples, "cost_without_usd_total") - add_up(samples, "cost_usd_total"),
+        "prefix_kept": add_up(samples, "prefix_kept_ratio_sum") / add_up(samples, "prefix_kept_ratio_count"),
+        "cached_share": add_up(samples, "cached_prompt_tokens_total") / add_up(samples, "cache_reported_tokens_total"),
+        "estimate_error": add_up(samples, "estimate_error_ratio_sum") / add_up(samples, "estimate_error_ratio_count"),
+        "summaries": add_up(samples, "summaries_total"),
+        "cuts": add_up(samples, "cuts_total"),
+        "recoveries": 0,
+        "overflow_refusals": 0,
+        "fail_opens": 0,
+        "in_flight": 0,
+    }
+    assert totals == pytest.approx(expected)
+    assert totals["requests"] == totals["answered"] == len(upstream.chats)
+    assert totals["cuts"] > 0 < totals["summaries"]
+    assert totals["completion_tokens"] == booked["completion"]
+    assert totals["cached_tokens"] == booked["cached"]
+    assert totals["cached_share"] == pytest.approx(booked["cached"] / booked["prompt"])
+    assert totals["summary_completion_tokens"] == 7 * len(upstream.summaries)
+    (model,) = overview["by_model"]
+    none = {"fail_opens": None, "in_flight": None}
+    assert model == totals | none | {"name": "m"}
+
+    events = proxy.services.history.events
+    for name in ("original_tokens", "sent_tokens", "completion_tokens"):
+        assert sum(getattr(event, name) for event in events) == totals[name]
+    (bucket,) = [bucket for bucket in (await read(client, proxy, "timeline"))["buckets"] if bucket["requests"]]
+    assert {name: bucket[name] for name in ("requests", "original_tokens", "sent_tokens", "cached_tokens")} == {
+        name: totals[name] for name in ("requests", "original_tokens", "sent_tokens", "cached_tokens")
+    }
+    assert bucket["cost_usd"] == pytest.approx(totals["cost_usd"])
+    assert bucket["saved_usd"] == pytest.approx(totals["net_usd"])
+    assert bucket["models"]["m"]["requests"] == totals["requests"]
+
+
+async def test_clients_have_names_and_unpriced_money_is_null(client, start_proxy):
+    proxy = await start_proxy("client_keys={alice: key-a, bob: key-b}", "admin_token=boss")
+    for key in ("key-a", "key-a", "key-b"):
+        await post(client, f"{proxy.url}/v1/chat/completions", CHAT, authorization=f"Bearer {key}")
+    await proxy.services.lifecycle.idle.wait()
+    overview = await read(client, proxy, "overview", authorization="Bearer boss")
+    assert [(one["name"], one["requests"]) for one in overview["by_client"]] == [("alice", 2), ("bob", 1)]
+    assert overview["by_client"][0]["completion_tokens"] == 6
+    assert overview["totals"]["net_usd"] is overview["totals"]["cost_usd"] is None
+    assert overview["workers"] == 1
+    assert overview["mode"] == "enforce"
+    assert overview["started_at"] <= overview["now"] <= time.time()
+    assert overview["keeps_text"] is False
+
+
+async def test_requests_are_listed_newest_first_page_by_page(client, start_proxy):
+    """Filters and pages lose no request and repeat none."""
+    proxy = await start_proxy(*SMALL)
+    ids = await send_session(client, proxy, steps=6)
+    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+    await proxy.services.lifecycle.idle.wait()
+    page = await read(client, proxy, "requests?limit=4")
+    listed = [event["request_id"] for event in page["requests"]]
+    assert page["more"]
+    while page["more"]:
+        page = await read(client, proxy, f"requests?limit=4&before={listed[-1]}")
+        listed += [event["request_id"] for event in page["requests"]]
+    assert listed[1:] == ids[::-1]
+    session = page["requests"][-1]["session"]
+    one = await read(client, proxy, f"requests?session={session}")
+    assert [event["request_id"] for event in one["requests"]] == ids[::-1]
+    assert (await read(client, proxy, "requests?outcome=aborted"))["requests"] == []
+    assert len((await read(client, proxy, "requests?model=m&limit=nonsense"))["requests"]) == len(ids) + 1
+
+
+async def test_a_session_shows_its_turns_and_where_its_cut_moved(client, start_proxy):
+    """Each move is told once, with what it cost, and the session's sums are those of its turns."""
+    proxy = await start_proxy(*SMALL, PRICED)
+    ids = await send_session(client, proxy)
+    (session,) = (await read(client, proxy, "sessions"))["sessions"]
+    shown = await read(client, proxy, f"sessions/{session['id']}")
+    turns = shown["turns"]
+    assert shown["session"] == session
+    assert [turn["request_id"] for turn in turns] == ids
+    assert session["requests"] == len(turns)
+    assert session["saved_tokens"] == sum(turn["original_tokens"] - turn["sent_tokens"] for turn in turns)
+    assert session["cost_usd"] == pytest.approx(sum(turn["cost_usd"] for turn in turns))
+    assert (session["first_at"], session["last_at"]) == (turns[0]["at"], turns[-1]["at"])
+    assert (session["messages"], session["sent_tokens"]) == (turns[-1]["messages"], turns[-1]["sent_tokens"])
+    moved = [turn for turn in turns if turn["cut_moved"]]
+    assert session["cuts"] == len(moved) > 1
+    marks = [(turn["window"]["cuts"], turn["window"]["prune_stop"]) for turn in turns]
+    assert [turn["request_id"] for turn in moved] == [
+        turn["request_id"] for before, now, turn in zip([([], 0), *marks], marks, turns, strict=False) if before != now
+    ]
+    for turn in moved:
+        assert 0 < turn["cut_tokens"] <= turn["sent_tokens"]
+        assert turn["cut_cost_usd"] == pytest.approx(turn["cut_tokens"] * 2.25e-6)
+        assert turn["story"]
+    assert all(turn["cut_tokens"] is turn["cut_cost_usd"] is None for turn in turns if not turn["cut_moved"])
+
+
+async def test_a_request_is_shown_with_its_sections_and_decisions(client, start_proxy):
+    proxy = await start_proxy(*SMALL)
+    await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", **make_session(40)})
+    await proxy.services.lifecycle.idle.wait()
+    (event,) = (await read(client, proxy, "requests"))["requests"]
+    shown = await read(client, proxy, f"requests/{event['request_id']}")
+    assert shown == {"event": event, "text": None}
+    assert sum(event["original_sections"].values()) == event["original_tokens"]
+    assert sum(event["sent_sections"].values()) == event["sent_tokens"]
+    assert list(event["sent_sections"]) == ["system", "summary", "memory", "recent", "current"]
+    assert len(event["story"]) == len(event["decisions"]) > 0
+    assert "cost" not in event
+    assert "without_cost" not in event
+
+
+@pytest.mark.parametrize("path", ["requests/none", "sessions/none", "requests?before=none", "nope", "overview/x", ""])
+async def test_an_unknown_thing_is_not_found(path, client, start_proxy):
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab/api/{path}") as response:
+        assert response.status == 404
+        assert orjson.loads(await response.read())["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize(("minutes", "step", "number"), [(60, 60, 60), (120, 60, 120), (1440, 720, 120), (1, 60, 1)])
+async def test_the_timeline_has_no_holes(minutes, step, number, client, start_proxy):
+    proxy = await start_proxy()
+    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+    await proxy.services.lifecycle.idle.wait()
+    timeline = await read(client, proxy, f"timeline?minutes={minutes}")
+    times = [bucket["at"] for bucket in timeline["buckets"]]
+    assert timeline["step_seconds"] == step
+    assert times == [times[0] + step * index for index in range(number)]
+    assert times[-1] <= time.time() < times[-1] + step + 1
+    assert sum(bucket["requests"] for bucket in timeline["buckets"]) == 1
+
+
+async def test_a_session_can_be_erased_but_only_with_the_header(client, start_proxy):
+    """Its requests are gone from all lists; the sums of the minutes stay."""
+    proxy = await start_proxy(*SMALL)
+    ids = await send_session(client, proxy, steps=3)
+    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+    await proxy.services.lifecycle.idle.wait()
+    other, session = (await read(client, proxy, "sessions"))["sessions"]
+    url = f"{proxy.url}/trimtab/api/sessions/{session['id']}"
+    for method, headers, status in (
+        ("DELETE", {}, 403),
+        ("POST", {"x-trimtab-dashboard": "1"}, 405),
+        ("DELETE", {"x-trimtab-dashboard": "1"}, 204),
+        ("DELETE", {"x-trimtab-dashboard": "1"}, 404),
+        ("GET", {}, 404),
+    ):
+        async with client.request(method, url, headers=headers) as response:
+            assert (method, response.status) == (method, status)
+    assert (await read(client, proxy, "sessions"))["sessions"] == [other]
+    listed = [event["request_id"] for event in (await read(client, proxy, "requests"))["requests"]]
+    assert len(listed) == 1
+    assert not set(listed) & set(ids)
+    assert (await read(client, proxy, f"requests/{listed[0]}"))["event"]["session"] == other["id"]
+    timeline = await read(client, proxy, "timeline")
+    assert sum(bucket["requests"] for bucket in timeline["buckets"]) == len(ids) + 1
+
+
+@pytest.mark.parametrize("path", ["", "api/overview", "api/events", "api/requests", "page.css"])
+async def test_without_the_dashboard_there_is_no_page(path, client, start_proxy):
+    """Health, readiness and what is known of models stay."""
+    proxy = await start_proxy("dashboard.enabled=false")
+    async with client.get(f"{proxy.url}/trimtab/{path}") as response:
+        assert response.status == 404
+    for stays in ("health", "ready", "api/models"):
+        async with client.get(f"{proxy.url}/trimtab/{stays}") as response:
+            assert response.status == 200

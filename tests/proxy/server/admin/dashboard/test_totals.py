@@ -1,0 +1,42 @@
+"""Totals are sums over the metrics."""
+
+from proxy.server.admin.dashboard.totals import Samples, read_clients, read_models, read_totals
+from proxy.telemetry.metrics import Metrics
+
+
+def make_samples() -> Samples:
+    metrics = Metrics()
+    for model, status, outcome in (("a", "200", "compacted"), ("a", "200", "broken"), ("b", "400", "refused")):
+        metrics.requests.labels(model, "chat", status, outcome).inc()
+    for result in ("recovered", "refused", "hopeless"):
+        metrics.overflow_retries.labels("a", result).inc()
+    metrics.prefix_kept.labels("a").observe(0.5)
+    metrics.prefix_kept.labels("b").observe(1.0)
+    metrics.cost_usd.labels("a", "fresh").inc(2)
+    metrics.cost_usd.labels("a", "summary").inc(1)
+    metrics.cost_without_usd.labels("a").inc(7)
+    metrics.fail_open.labels("plan").inc(3)
+    metrics.client_tokens.labels("alice", "sent").inc(5)
+    metrics.client_requests.labels("alice", "compacted").inc()
+    return Samples.of(metrics.collect())
+
+
+def test_totals_add_up_all_models():
+    totals = read_totals(make_samples())
+    assert (totals["requests"], totals["answered"], totals["fail_opens"]) == (3, 1, 3)
+    assert (totals["overflow_refusals"], totals["recoveries"]) == (3, 1)
+    assert totals["prefix_kept"] == 0.75
+    assert (totals["cost_usd"], totals["summary_usd"], totals["net_usd"]) == (3, 1, 4)
+    assert totals["cached_share"] is totals["estimate_error"] is None
+
+
+def test_each_model_has_its_own_and_what_has_no_model_is_null():
+    first, second = read_models(make_samples())
+    assert (first["name"], first["requests"], first["net_usd"], first["prefix_kept"]) == ("a", 2, 4, 0.5)
+    assert (second["name"], second["requests"], second["net_usd"]) == ("b", 1, None)
+    assert first["fail_opens"] is first["in_flight"] is None
+
+
+def test_clients_are_told_by_name():
+    (client,) = read_clients(make_samples())
+    assert client == {"name": "alice", "requests": 1, "original_tokens": 0, "sent_tokens": 5, "completion_tokens": 0}

@@ -1,0 +1,40 @@
+"""Sums over the requests of a session."""
+
+from support.events import make_event, make_window
+
+from proxy.state.history import sessions
+from proxy.state.history.sessions import Sessions
+
+
+def test_a_session_adds_up_its_requests():
+    found = Sessions()
+    found.add(make_event(session="s", at=1.0, original_tokens=10, sent_tokens=10), None)
+    found.add(make_event(session="s", at=2.0, original_tokens=30, sent_tokens=12, cost=5, without_cost=9), None)
+    found.add(make_event(session="s", at=3.0, original_tokens=40), None)  # refused: nothing was sent
+    session = found.by_name["s"]
+    assert (session.first_at, session.last.at, session.requests) == (1.0, 3.0, 3)
+    assert (session.saved_tokens, session.cost, session.without_cost) == (18, 5, 9)
+
+
+def test_a_cut_moves_once_although_the_client_goes_back():
+    """A branch that has an older cut again moves nothing."""
+    found = Sessions()
+    windows = [None, make_window(7), make_window(7), make_window(7, 9), make_window(20), make_window(7)]
+    moved = [found.add(make_event(session="s", window=window), None).cut_moved for window in windows]
+    assert moved == [False, True, False, True, True, False]
+
+
+def test_the_session_that_was_silent_longest_is_dropped(monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    found = Sessions()
+    for name in ("a", "b", "a", "c", ""):
+        found.add(make_event(session=name), None)
+    assert list(found.by_name) == ["a", "c"]
+
+
+def test_only_so_many_cuts_are_remembered(monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_MARKS", 3)
+    found = Sessions()
+    for at in range(1, 9):
+        found.add(make_event(session="s", window=make_window(at)), None)
+    assert list(found.by_name["s"].marks) == ["6/0", "7/0", "8/0"]

@@ -1,0 +1,251 @@
+"""The laws of stories, over whole transcripts: valid ones and broken ones, cut and uncut, in every role of a summary.
+
+1. An unchanged message has no change. 2. The tokens of the changes add up to what was saved. 3. Each forwarded text is
+told. 4. Each decision has a sentence. 5. Deterministic, and total. 6. No sentence has a word of the conversation.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support import policies
+from support.builders import (
+    IMAGE,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    result,
+    session,
+    system,
+    transcripts,
+    user,
+    valid_transcripts,
+)
+from support.policies import with_any_waters
+
+from rules.conversation import Conversation, Message, Outcome, Shape
+from rules.pipeline.apply import apply
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
+from rules.pipeline.plan import Plan
+from rules.pipeline.story.tell import tell_story
+from rules.pipeline.story.values import Fate, Story
+from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole
+from rules.summary.request import Summary
+from rules.treatment import Budget, Tidying
+
+MODELS = Summary("The build was mended in part; the tests are still to be run.", by_model=True)
+SHAPES = (
+    Shape(),
+    Shape(alternates=False),
+    Shape(has_system_messages=False),
+    Shape(joins_systems=True),
+    Shape(alternates=False, joins_systems=True),
+)
+
+
+def any_policies() -> st.SearchStrategy[Policy]:
+    """Policies for a small window with every rule that can be switched on."""
+    drawn = st.builds(
+        replace,
+        st.just(policies.POLICY),
+        context_window=st.sampled_from([600, 1600, 2400, 4000]),
+        overflow_strategy=st.sampled_from(OverflowStrategy),
+        on_exceeded=st.sampled_from(OnExceeded),
+        protect_turns=st.integers(0, 2),
+        keep_user_tokens=st.sampled_from([0, 200]),
+        keep_images=st.sampled_from([None, 0, 2]),
+        tidying=st.sampled_from([None, Tidying()]),
+        dedupe=st.booleans(),
+        result_budget=st.sampled_from([Budget(60), Budget(300)]),
+        summary_role=st.sampled_from(SummaryRole),
+        preserve_system=st.sampled_from(PreserveSystem),
+        pin_instruction=st.booleans(),
+        max_message_tokens=st.sampled_from([None, 90]),
+        memory_tags=st.just(("relevant_context",)),
+        compact_at_tokens=st.sampled_from([None, 700]),
+        max_turns=st.sampled_from([None, 2]),
+    )
+    return with_any_waters(drawn)
+
+
+def tell(given_conversation: Conversation, policy: Policy, summary: Summary | None) -> tuple[Plan, Outcome, Story]:
+    """The plan, the outcome and the story; of what was left if the policy refuses the request."""
+    planned = plan(given_conversation, policy, count=count)
+    try:
+        outcome = apply(planned, policy, count=count, summary=summary)
+    except LimitExceededError as error:
+        outcome = Outcome(error.conversation or given_conversation, error.decisions)
+    return planned, outcome, tell_story(planned, outcome)
+
+
+def _shape(messages: tuple[Message, ...], shape: Shape) -> Conversation:
+    return replace(conversation(*messages, fixed_tokens=20), shape=shape)
+
+
+drawn = given(
+    st.one_of(transcripts(), valid_transcripts(60)),
+    any_policies(),
+    st.sampled_from([None, MODELS]),
+    st.sampled_from(SHAPES),
+)
+
+
+@drawn
+def test_a_message_has_a_change_exactly_if_it_is_forwarded_differently(
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
+) -> None:
+    _, outcome, story = tell(_shape(messages, shape), policy, summary)
+    changed = Counter(change.at for change in story.changes if change.fate is not Fate.ADDED)
+    assert set(changed.values()) <= {1}
+    forwarded = {origin.start: one for one, origin in _place(outcome.conversation) if origin is not None}
+    for at, message in enumerate(messages):
+        stays = at in forwarded and forwarded[at].texts == message.texts and forwarded[at].media == message.media
+        moved = any(change.at == at and change.fate is Fate.MOVED for change in story.changes)
+        assert (at not in changed) >= (stays and not moved), at
+        if at in changed and not moved:
+            assert not stays
+
+
+@drawn
+def test_the_tokens_of_the_changes_add_up(
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
+) -> None:
+    _, outcome, story = tell(_shape(messages, shape), policy, summary)
+    saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
+    assert saved == _shape(messages, shape).tokens - outcome.conversation.tokens
+    assert all(min(change.tokens_before, change.tokens_after) >= 0 for change in story.changes)
+
+
+@drawn
+def test_each_forwarded_text_is_an_unchanged_one_or_stands_in_a_change(
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
+) -> None:
+    _, outcome, story = tell(_shape(messages, shape), policy, summary)
+    changed = {change.at for change in story.changes if change.fate is not Fate.ADDED}
+    told = Counter(text for at, message in enumerate(messages) if at not in changed for text in message.texts)
+    said = "\n".join(change.after for change in story.changes)
+    for message, _ in _place(outcome.conversation):
+        for text in message.texts:
+            if told[text]:
+                told[text] -= 1
+            else:
+                assert text in said
+    assert not +told, "an unchanged message was not forwarded"
+
+
+@drawn
+def test_each_decision_has_a_sentence_and_each_change_a_decision(
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
+) -> None:
+    _, outcome, story = tell(_shape(messages, shape), policy, summary)
+    decided = {decision.rule for decision in outcome.decisions}
+    assert {sentence.rule for sentence in story.sentences[1:]} == decided
+    assert story.sentences[0].rule == ""
+    for decision in outcome.decisions:
+        told = [one.saved_tokens for one in story.sentences if one.rule == decision.rule]
+        assert decision.saved_tokens in told
+    for change in story.changes:
+        assert change.rules
+        assert set(change.rules) <= decided
+    everywhere = {change.at for change in story.changes} | set(range(-1, len(messages)))
+    assert all(
+        set(one.messages) <= everywhere and list(one.messages) == sorted(one.messages) for one in story.sentences
+    )
+
+
+@drawn
+def test_a_rule_is_named_at_as_many_messages_as_its_decision_counts(
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
+) -> None:
+    """For rules that count messages of the client one by one."""
+    _, outcome, story = tell(_shape(messages, shape), policy, summary)
+    counted = {"prune", "dedupe", "pin", "truncate", "shorten", "exceeded"}
+    named = Counter(rule for change in story.changes for rule in change.rules)
+    for decision in outcome.decisions:
+        if decision.rule in counted:
+            assert named[decision.rule] == decision.messages, decision
+
+
+@drawn
+def test_the_same_request_has_the_same_story(
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
+) -> None:
+    assert tell(_shape(messages, shape), policy, summary)[2] == tell(_shape(messages, shape), policy, summary)[2]
+
+
+@given(transcripts(), any_policies())
+def test_no_sentence_has_a_word_of_the_conversation(messages: tuple[Message, ...], policy: Policy) -> None:
+    planted = [replace(message, texts=tuple(f"xyzzy {text}" for text in message.texts)) for message in messages]
+    _, _, story = tell(_shape(tuple(planted), Shape()), policy, None)
+    assert all("xyzzy" not in sentence.text and "a/b.py" not in sentence.text for sentence in story.sentences)
+
+
+def test_the_laws_are_tried_on_every_rule() -> None:
+    """Else they would hold of nothing: the session below needs each of them."""
+    lists = session(30, result_tokens=150)
+    memory = f"<relevant_context>{fill('old', 300)}</relevant_context> Go on."
+    listing = (
+        "[" + ",        ".join(f'{{"number":    {number}, "said":      "row {number}"}}' for number in range(40)) + "]"
+    )
+    messages = (
+        *lists,
+        user(memory),
+        assistant(fill("long", 300)),
+        user("Look.", IMAGE),
+        assistant("Reading.", call("x1"), call("x2")),
+        result("x1", listing),
+        result("x2", fill("long", 2500)),
+        assistant("Again.", call("y1"), call("lost")),
+        result("y1", listing),
+        system("Take care."),
+        user("And now?"),
+        assistant("Well.", call("z")),
+        result("z", fill("huge", 2900)),
+        result("nobody", "Who asked?"),
+    )
+    policy = replace(
+        policies.POLICY,
+        tidying=Tidying(),
+        dedupe=True,
+        result_budget=Budget(2100),
+        max_message_tokens=90,
+        memory_tags=("relevant_context",),
+        pin_instruction=True,
+        on_exceeded=OnExceeded.TRUNCATE,
+        keep_images=0,
+    )
+    rules: set[str] = set()
+    for window, strategy in (
+        (60000, OverflowStrategy.PRUNE),
+        (9000, OverflowStrategy.PRUNE),
+        (2600, policy.overflow_strategy),
+    ):
+        _, outcome, story = tell(
+            conversation(*messages), replace(policy, context_window=window, overflow_strategy=strategy), None
+        )
+        saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
+        assert saved == conversation(*messages).tokens - outcome.conversation.tokens
+        rules |= {rule for change in story.changes for rule in change.rules}
+    wanted = {
+        "pairing",
+        "tidy",
+        "truncate",
+        "shorten",
+        "memory",
+        "exceeded",
+        "prune",
+        "dedupe",
+        "images",
+        "digest",
+        "pin",
+    }
+    assert rules >= wanted, wanted - rules
+
+
+def _place(forwarded: Conversation) -> list[tuple[Message, Any]]:
+    return list(zip(forwarded.messages, forwarded.origins, strict=True))

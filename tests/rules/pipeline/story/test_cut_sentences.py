@@ -1,0 +1,68 @@
+"""The sentences about a cut."""
+
+from itertools import pairwise
+
+import pytest
+from support.builders import conversation, count, session, system, user
+from support.policies import POLICY
+
+from rules.conversation import Message, Role
+from rules.pipeline.apply import apply
+from rules.pipeline.make_plan import plan
+from rules.pipeline.story.tell import tell_story
+from rules.pipeline.story.values import Sentence
+from rules.policy import Policy
+from rules.summary.request import Summary
+
+SAID = user("Never touch the schema.")
+SESSION = (*session(20), SAID, *session(25)[2:])
+
+
+def tell(messages: tuple[Message, ...], policy: Policy = POLICY, summary: Summary | None = None) -> list[Sentence]:
+    """The sentences about the cut."""
+    planned = plan(conversation(*messages), policy, count=count)
+    story = tell_story(planned, apply(planned, policy, count=count, summary=summary))
+    return [one for one in story.sentences if one.rule in {"summarise", "digest"}]
+
+
+@pytest.mark.parametrize("summary", [None, Summary("The build was mended.", by_model=True)])
+def test_they_tell_what_stands_for_what_and_what_stays(summary: Summary | None) -> None:
+    """And whether a model wrote it."""
+    what, rest, when = tell(SESSION, summary=summary)
+    assert what.text.startswith("A digest of " if summary is None else "A summary of ")
+    assert ("No summary of a model" in what.text) is (summary is None)
+    at, last = SESSION.index(SAID), what.messages[-1]
+    assert at not in what.messages
+    assert f"(messages 2-{at - 1} and {at + 1}-{last})" in what.text
+    assert "the task statement (message 1), 1 user message from before the cut (message 42)" in rest.text
+    assert rest.text.startswith("The system prompt, ")
+    assert rest.text.endswith(f"and the newest {len(SESSION) - last - 1} messages stay word for word.")
+    assert rest.messages == (1, at)
+    assert "earlier" in when.text
+    assert what.saved_tokens > 0
+    assert (rest.saved_tokens, when.saved_tokens) == (0, 0)
+
+
+def test_they_tell_whether_the_cut_is_new() -> None:
+    """It is new in the first request that has it, and old in all that follow."""
+    told = [tell(SESSION[:stop]) for stop in range(4, len(SESSION)) if SESSION[stop - 1].role is not Role.ASSISTANT]
+    cuts = [(sentences[0].messages[-1], sentences[2].text) for sentences in told if sentences]
+    assert cuts
+    for before, after in pairwise(told):
+        if after:
+            is_new = not before or before[0].messages[-1] != after[0].messages[-1]
+            assert after[2].text.startswith("The cut is new" if is_new else "The cut was made earlier")
+
+
+def test_they_tell_which_system_messages_stay() -> None:
+    """They are the newest of their kind."""
+    reminder = system("Speak plainly.")
+    messages = (*session(20), reminder, *session(25)[2:])
+    assert "1 system message from there (message 42)" in tell(messages)[1].text
+    assert "system message" not in tell(SESSION)[1].text
+
+
+def test_what_was_shortened_is_not_said_to_stay_word_for_word() -> None:
+    """A result behind the cut may be truncated."""
+    messages = (*session(40), *session(1, result_tokens=900)[2:])
+    assert tell(messages)[1].text.endswith("stay word for word, except for what the other sentences tell.")
