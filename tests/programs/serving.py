@@ -40,8 +40,7 @@ async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Proce
         env=own_environment(),
     )
     try:
-        line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
-        assert line["event"] == "listening"
+        line = (await read_log(process, "listening", patience_seconds=30))[-1]
         yield process, line["url"]
     finally:
         if process.returncode is None:
@@ -49,9 +48,9 @@ async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Proce
         await process.communicate()
 
 
-async def read_log(process: Process, *events: str) -> list[dict[str, Any]]:
+async def read_log(process: Process, *events: str, patience_seconds: float = 10) -> list[dict[str, Any]]:
     """Read log lines up to and including the first one with one of these events."""
     lines: list[dict[str, Any]] = []
     while not lines or lines[-1]["event"] not in events:
-        lines.append(orjson.loads(await asyncio.wait_for(process.stderr.readline(), 10)))
+        lines.append(orjson.loads(await asyncio.wait_for(process.stderr.readline(), patience_seconds)))
     return lines

@@ -80,8 +80,8 @@ async def run_stage(
     window = f"defaults={{context_window: {WINDOW_TOKENS}, completion_reserve: {RESERVE_TOKENS}}}"
     server = web.Server(upstream.handle, access_log=None)
     async with listen_at(server, "127.0.0.1:0") as (_, upstream_url):
-        settings = (f"upstream.base_url={upstream_url}/v1", "listen=127.0.0.1:0", "store=memory", window, PRICES)
-        settings += (f"dashboard.keep_text={str(keeps_text).lower()}",)
+        text = f"dashboard.keep_text={str(keeps_text).lower()}"
+        settings = (f"upstream.base_url={upstream_url}/v1", "listen=127.0.0.1:0", "store=memory", window, PRICES, text)
         config = load_config(settings=settings, environment={})
         async with run_proxy(config, log, compactors) as proxy:
             yield proxy.url, upstream

@@ -1,0 +1,221 @@
+// The list of sessions, and the page of one.
+
+import { sectionBars, sectionRows, smallBar } from "./charts.js";
+import { ApiError, erase, read } from "./api.js";
+import { el, section, table } from "./dom.js";
+import { count, exact, money, plural, share, time, tokens } from "./format.js";
+import { emptyState, saved, shortId } from "./requests.js";
+import { drawWindow, findCuts, isSquashed, nameKind, windowLegend } from "./window_picture.js";
+
+const LIMIT = 200;
+
+export const sessionLink = (id) =>
+  el("a", { href: `#/sessions/${encodeURIComponent(id)}`, "data-key": `session ${id}`, title: id }, shortId(id));
+
+export const sessions = () => ({
+  title: "Sessions",
+  load: (signal) => read("sessions", { limit: LIMIT }, signal),
+  listens: (name) => (name === "request" ? "reload" : null),
+  show: ({ sessions: found }) => {
+    if (!found.length) return [emptyState()];
+    const heads = [
+      { text: "Session" }, { text: "Last request" }, { text: "Model" }, { text: "Client" },
+      { text: "Requests", number: true }, { text: "Messages", number: true },
+      { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" },
+      { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, { text: "Part sent", hidden: true },
+      { text: "Limit", number: true }, { text: "Cuts", number: true }, { text: "Cost", number: true },
+      { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost" },
+    ];
+    const rows = found.map((one) => [
+      sessionLink(one.id), time(one.last_at), one.model, one.client || el("span", { class: "quiet" }, "no name"),
+      count(one.requests), count(one.messages), tokens(one.original_tokens), tokens(one.sent_tokens),
+      smallBar(one.original_tokens, one.sent_tokens), tokens(one.limit_tokens), count(one.cuts), money(one.cost_usd),
+      saved(one),
+    ]);
+    const text = found.length < LIMIT ? plural(found.length, "session") : `The newest ${exact(LIMIT)} sessions`;
+    return [
+      el("p", { class: "lead" }, "A session is one conversation. It has the name of a hash of its beginning."),
+      table(`${text}, newest first; tokens are those of the newest request`, heads, rows, { key: "sessions" }),
+    ];
+  },
+});
+
+const zoomed = new Map();
+
+export const session = (id, actions) => ({
+  title: `Session ${shortId(id)}`,
+  load: (signal) => read(`sessions/${encodeURIComponent(id)}`, {}, signal),
+  listens: (name, event) => (name === "request" && event.session === id ? "reload" : null),
+  missing: () => el("p", { class: "empty" }, "This session is not kept, or no longer: it was erased, newer ones took its place, or trimtab was started again. ", el("a", { href: "#/sessions" }, "All sessions")),
+  show: ({ session: one, turns }) => {
+    const cuts = findCuts(turns);
+    const last = turns.at(-1);
+    return [
+      el("p", { class: "lead" }, ...tellSession(one)),
+      sessionFigures(one, cuts),
+      turns.length ? pictureOf(id, turns, cuts, actions) : null,
+      last ? seenNow(last) : null,
+      turns.length ? cutTable(cuts) : null,
+      turns.length ? turnTable(turns, cuts) : null,
+      erasing(one, actions),
+    ];
+  },
+});
+
+function tellSession(one) {
+  return [
+    el("strong", {}, one.model), one.client ? `, client ${one.client}` : "", ", from ", time(one.first_at), " to ", time(one.last_at), ".",
+  ];
+}
+
+const figure = (title, value, note) =>
+  el("div", {}, el("dt", {}, title), el("dd", { class: "value" }, value), el("dd", { class: "note" }, note));
+
+function sessionFigures(one, cuts) {
+  const moves = cuts.filter((cut) => typeof cut.turn.cut_cost_usd === "number");
+  const paid = moves.reduce((total, cut) => total + cut.turn.cut_cost_usd, 0);
+  return el(
+    "dl",
+    { class: "figures" },
+    figure("Requests", count(one.requests, "requests"), [count(one.messages), " messages in the newest"]),
+    figure("Newest prompt", [tokens(one.sent_tokens, "sent_tokens")], [
+      "of ", tokens(one.original_tokens, "original_tokens"), "; the limit is ", tokens(one.limit_tokens, "limit_tokens"),
+    ]),
+    figure("Saved", saved(one), [
+      "cost ", money(one.cost_usd, "cost_usd"), "; without trimtab ", money(one.without_usd, "without_usd"),
+    ]),
+    figure("Moves of the cut", count(cuts.length), moves.length ? ["which cost ", money(paid), " in broken cache"] : "what they cost is not known"),
+  );
+}
+
+function pictureOf(id, turns, cuts, actions) {
+  const isZoomed = zoomed.get(id) ?? false;
+  const button = el(
+    "button",
+    {
+      type: "button",
+      "aria-pressed": String(isZoomed),
+      "data-key": "zoom",
+      click: () => {
+        zoomed.set(id, !isZoomed);
+        actions.redraw();
+      },
+    },
+    "Zoom to the window",
+  );
+  const open = (request) => {
+    location.hash = `#/requests/${encodeURIComponent(request)}`;
+  };
+  return section(
+    "The window over the session\u2019s requests",
+    el("div", { class: "picture-head" }, windowLegend(cuts), isSquashed(turns) || isZoomed ? button : null),
+    el("figure", {}, drawWindow(turns, cuts, { zoomed: isZoomed, open })),
+  );
+}
+
+function seenNow(last) {
+  if (!last.sent_tokens) return null;
+  const cut = last.window?.cuts?.at(-1);
+  const [from, to] = [last.original_sections ?? {}, last.sent_sections ?? {}];
+  const told = [];
+  if (last.summary_messages) {
+    told.push(`A ${last.summary_kind === "digest" ? "digest" : "summary"} stands for ${plural(last.summary_messages, "message")}.`);
+  }
+  if (cut) told.push(`Messages from ${exact(cut.at)} on are forwarded one by one.`);
+  if (last.window?.prune_stop > (cut?.at ?? 0)) {
+    told.push(`Tool results before message ${exact(last.window.prune_stop)} are placeholders.`);
+  }
+  if (told.length && !cut) told.push("All other messages are forwarded.");
+  if (!told.length) told.push("No cut has been made: every message is forwarded.");
+  const heads = [{ text: "Section" }, { text: "Original", number: true }, { text: "Sent", number: true }, { text: "Change", number: true }];
+  return section(
+    "What the model sees now",
+    el("p", {}, told.join(" "), " ", el("a", { href: requestAddress(last), "data-key": "newest request" }, "The newest request in detail")),
+    el("figure", {}, sectionBars([["original", from, last.original_tokens], ["sent", to, last.sent_tokens]], last.limit_tokens)),
+    table("Tokens of the newest prompt by section", heads, sectionRows(from, to), { hideCaption: true }),
+  );
+}
+
+const requestAddress = (turn) => `#/requests/${encodeURIComponent(turn.request_id)}`;
+
+function cutTable(cuts) {
+  if (!cuts.length) {
+    return section("Cuts", el("p", { class: "empty" }, "The cut has not moved in this session: nothing was forgotten so far."));
+  }
+  const heads = [
+    { text: "Request" }, { text: "When" }, { text: "Kind" }, { text: "Why" }, { text: "Messages cut", number: true },
+    { text: "Tokens removed", number: true },
+    { text: "Read again", number: true, title: "forwarded tokens that were in the previous prompt too, but at another place, so that the upstream\u2019s cache did not help" },
+    { text: "Which cost", number: true },
+  ];
+  const rows = cuts.map((cut) => [
+    el("a", { href: requestAddress(cut.turn), "data-key": `cut ${cut.turn.request_id}` }, exact(cut.number)),
+    time(cut.turn.at), nameKind(cut.kind), cut.decision?.reason ?? "", cut.cut ? exact(cut.cut.at) : "",
+    tokens(cut.decision ? cut.decision.tokens_before - cut.decision.tokens_after : null),
+    tokens(cut.turn.cut_tokens), money(cut.turn.cut_cost_usd),
+  ]);
+  return section("Cuts", table("Every move of the cut, and what it cost", heads, rows, { key: "cuts" }));
+}
+
+function turnTable(turns, cuts) {
+  const moved = new Map(cuts.map((cut) => [cut.turn.request_id, cut]));
+  const heads = [
+    { text: "Request" }, { text: "When" }, { text: "Outcome" }, { text: "Messages", number: true },
+    { text: "Original", number: true }, { text: "Sent", number: true }, { text: "Limit", number: true },
+    { text: "High water", number: true }, { text: "Low water", number: true }, { text: "Prefix kept", number: true },
+    { text: "Cost", number: true }, { text: "Cut" },
+  ];
+  const rows = turns.map((turn, index) => [
+    el("a", { href: requestAddress(turn), "data-key": `turn ${turn.request_id}` }, exact(index + 1)),
+    time(turn.at), turn.outcome, count(turn.messages), tokens(turn.original_tokens), tokens(turn.sent_tokens),
+    tokens(turn.limit_tokens), tokens(turn.window?.high_tokens), tokens(turn.window?.low_tokens), share(turn.prefix_kept),
+    money(turn.cost_usd), moved.has(turn.request_id) ? nameKind(moved.get(turn.request_id).kind) : "",
+  ]);
+  return section(
+    "All requests of the session",
+    el("details", { "data-key": "turns" }, el("summary", {}, `${plural(turns.length, "request")} as a table`), table("The window at each request, oldest first", heads, rows, { key: "turns" })),
+  );
+}
+
+function erasing(one, actions) {
+  const button = (text, question, done, textOnly) =>
+    el("button", { type: "button", class: "danger", "data-key": text, click: async () => {
+      if (!(await confirmErasing(text, question))) return;
+      try {
+        await erase(one.id, { textOnly });
+        done();
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        document.getElementById("alert").replaceChildren(el("p", { class: "error" }, `Not erased: ${error.message}`));
+      }
+    } }, text);
+  return section(
+    "Erase",
+    el("p", {}, "What the dashboard keeps is in memory only. Erasing changes no count, no stored summary and no log."),
+    el(
+      "p",
+      { class: "buttons" },
+      one.has_text
+        ? [button("Erase the text", "The texts of its messages and summaries are erased here. Its numbers stay.", actions.reload, true), " "]
+        : null,
+      button("Erase the session", "All requests of this session are erased from the dashboard.", () => { location.hash = "#/sessions"; }, false),
+    ),
+  );
+}
+
+/** Ask in a dialog. The focus returns to where it was. */
+function confirmErasing(title, question) {
+  const dialog = document.getElementById("dialog");
+  document.getElementById("dialog-title").textContent = `${title}?`;
+  document.getElementById("dialog-text").textContent = question;
+  const [yes, no] = [document.getElementById("dialog-yes"), document.getElementById("dialog-no")];
+  yes.onclick = () => dialog.close("yes");
+  no.onclick = () => dialog.close("");
+  dialog.returnValue = "";
+  dialog.showModal();
+  no.focus();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+  });
+}
+
