@@ -39,6 +39,8 @@ from proxy.state.recordings.writing import Draft, Recordings
 from proxy.state.statistics.costs import price
 from proxy.state.summaries.calls import SummaryCall
 from proxy.wire.codec import Request
+from rules.conversation import Outcome
+from rules.pipeline.story.tell import tell_story
 
 KEPT_HEADERS = frozenset(
     {
@@ -211,4 +213,9 @@ def _make_summary(served: _Served) -> RecordedSummary | None:
 
 
 def _make_story(attempt: Attempt) -> tuple[str, ...]:
-    return ()
+    chosen, compacted = attempt.chosen, attempt.compacted
+    if chosen is None or compacted is None:
+        return ()
+    outcome = Outcome(compacted.forwarded, compacted.decisions)
+    story = tell_story(chosen.planned.plan, outcome, ratio=chosen.planned.policy.token_ratio)
+    return tuple(sentence.text for sentence in story.sentences)
