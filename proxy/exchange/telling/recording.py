@@ -106,7 +106,8 @@ def redact(text: bytes, secrets: Iterable[str]) -> bytes:
     for secret in sorted(secrets, key=len, reverse=True):
         form = secret.encode("utf-8", "surrogateescape")
         quoted = orjson.dumps(form.decode("utf-8", "replace"))[1:-1]
-        for each in dict.fromkeys((form, quoted, quoted.replace(b"/", b"\\/"))):
+        # The longest first: a part of an escape that stayed would make the JSON invalid.
+        for each in sorted({form, quoted, quoted.replace(b"/", b"\\/")}, key=len, reverse=True):
             text = text.replace(each, HIDDEN)
     return text
 
