@@ -1,4 +1,4 @@
-"""`trimtab inspect` answers: what was done to this request, and what does the model see now?"""
+"""`trimtab inspect` says what was done to a request, and what the model sees now."""
 
 import asyncio
 from dataclasses import replace
@@ -39,7 +39,13 @@ async def test_a_compacted_request_is_told_with_figures_reasons_and_the_summary(
     event = recording.event
 
     assert shown.exit_code == 0, shown.stderr
-    for part in (event.request_id, event.session, f"{event.original_tokens:,}", f"{event.sent_tokens:,}", "82 messages"):
+    for part in (
+        event.request_id,
+        event.session,
+        f"{event.original_tokens:,}",
+        f"{event.sent_tokens:,}",
+        "82 messages",
+    ):
         assert part in shown.stdout, part
     for decision in event.decisions:
         assert decision.rule in shown.stdout
