@@ -60,7 +60,7 @@ async def read_metrics(url: str) -> dict[str, float]:
 
 async def stop(process: Any) -> None:
     process.send_signal(signal.SIGTERM)
-    await asyncio.wait_for(process.wait(), 30)
+    await asyncio.wait_for(process.wait(), 60)
 
 
 def read(folder: Path) -> list[Recording]:

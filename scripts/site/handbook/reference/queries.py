@@ -102,7 +102,8 @@ LABELS = (
         "trimtab_fail_open_total",
         "`read`, `plan`, `summary`, `apply`: the original was forwarded. `cache`: nothing was added for the provider's"
         " prompt cache. `recover`: the client received the upstream's refusal."
-        " `count`, `write_ahead`, `observe`, `bill`: the fault came after the request was sent.",
+        " `count`, `write_ahead`, `observe`, `bill`,"
+        " `tell`, `record`: the fault came after the request was sent.",
     ),
     Label("phase", "trimtab_overhead_seconds", "`plan`, `summary`, `apply`."),
     Label("kind", "trimtab_summary_tokens_total", "`prompt` or `completion` tokens of the call."),
