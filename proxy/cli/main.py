@@ -18,11 +18,14 @@ from proxy.cli.bodies.count import count
 from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
+from proxy.cli.records.inspect import inspect
+from proxy.cli.serving.record import record
 from proxy.cli.serving.serve import serve
 from proxy.cli.serving.wrap import wrap
 from proxy.cli.setup.init import init
 from proxy.cli.store.forget import forget
 from proxy.cli.store.stats import stats
+from proxy.cli.store.summary import summary
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ def main() -> None:
     """
 
 
-for command in (serve, wrap, init, healthcheck, compact, count, forget, stats):
+for command in (serve, wrap, record, init, healthcheck, compact, count, inspect, summary, forget, stats):
     main.add_command(command)
 
 

@@ -19,6 +19,7 @@ from proxy.state.catalogue.refused_additions import RefusedAdditions
 from proxy.state.history.kept import History
 from proxy.state.history.place import Place
 from proxy.state.models.service import Models
+from proxy.state.recordings.writing import Recordings
 from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
@@ -95,6 +96,7 @@ class Services:
     """The objects that serve requests; one set for each process.
 
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
+    recordings: None if requests are not recorded.
     place: this process among several workers; None for a single process.
     """
 
@@ -117,6 +119,7 @@ class Services:
     refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     past: History = field(default_factory=History)
+    recordings: Recordings | None = None
     place: Place | None = None
     spans: Spans = NO_SPANS
 

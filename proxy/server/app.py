@@ -17,6 +17,7 @@ from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
 from proxy.exchange.report import Recorder
 from proxy.exchange.services import Lifecycle, Services
+from proxy.exchange.telling.recording import tell_call
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
@@ -28,6 +29,7 @@ from proxy.server.workers.worker import Worker
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.state.history.place import Place
 from proxy.state.models.service import Models
+from proxy.state.recordings.writing import Recordings
 from proxy.state.statistics.books import Books
 from proxy.state.statistics.opening import open_statistics
 from proxy.state.statistics.till import Till
@@ -115,12 +117,13 @@ async def _open_services(
     metrics = Metrics(worker.metrics if worker is not None else None)
     spare_key = secrets.token_bytes(KEY_BYTES) if worker is None else worker.spare_key
     store, tenancy = _open_store(config, metrics, log, spare_key)
-    on_error = partial(_count_fault, metrics)
-    books = Books(open_statistics(config, log), on_error=on_error, log=log)
+    books = Books(open_statistics(config, log), on_error=partial(_count_fault, metrics), log=log)
     till = Till(metrics, books)
     spans = open_spans(config, log)
     client = UpstreamClient()
-    summaries = Summaries(store, client, SummaryCalls(metrics, log, till, spans))
+    recordings = None if config.record is None else Recordings(config.record, metrics, log)
+    on_call = None if recordings is None else partial(tell_call, recordings)
+    summaries = Summaries(store, client, SummaryCalls(metrics, log, till, spans, on_call))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log, till)
     uploads, memory = _bound_bodies(config)
@@ -131,16 +134,12 @@ async def _open_services(
         place = None if worker is None else Place(worker.number, worker.metrics)
         services = Services(config, client, *shared, lifecycle=lifecycle, past=past, place=place, spans=spans)
         books.start()
-        yield services
+        yield replace(services, recordings=recordings)
     finally:
         services.workers.close()
-        await past.close()
-        await summaries.close()
-        await models.close()
-        await books.close()
-        await store.close()
-        await client.close()
-        await spans.close()
+        for one in (past, summaries, recordings, models, books, store, client, spans):
+            if one is not None:
+                await one.close()
 
 
 def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:

@@ -18,7 +18,7 @@ from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 
-FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "log", "tracing")
+FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "record", "log", "tracing")
 """Keys that change only with a restart."""
 
 
@@ -58,6 +58,13 @@ def warn_of_kept_text(config: Config, log: Any) -> None:
     if config.dashboard.enabled and config.dashboard.keep_text:
         meaning = "the dashboard keeps text of conversations in memory, and shows it to everyone who may open it"
         log.warning("text_kept", meaning=meaning)
+
+
+def warn_of_recording(config: Config, log: Any) -> None:
+    """Log that the text of messages is written to disk, if it is."""
+    if config.record is not None:
+        meaning = "the text of messages is written to this folder, without keys; only its owner can read it"
+        log.warning("recording", dir=config.record.dir, meaning=meaning)
 
 
 def warn_of_bare_credentials(config: Config, log: Any) -> None:

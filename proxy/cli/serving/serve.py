@@ -29,6 +29,7 @@ from proxy.server.reload import (
     warn_of_bare_credentials,
     warn_of_kept_text,
     warn_of_open_addresses,
+    warn_of_recording,
     warn_of_unknown_variables,
 )
 from proxy.server.workers.cores import count_workers
@@ -122,6 +123,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any, sc
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics)
         tell_proxies(config, log)
         warn_of_bare_credentials(config, log)
+        warn_of_recording(config, log)
         screen.greet(config, proxy.url, proxy.metrics_url.removesuffix(config.metrics_path))
         async with screen.showing(proxy.services.recorder.metrics, log):
             await _serve_until(stop, reload, proxy, load, log)

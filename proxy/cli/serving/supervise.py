@@ -20,6 +20,7 @@ from proxy.server.reload import (
     warn_of_bare_credentials,
     warn_of_kept_text,
     warn_of_open_addresses,
+    warn_of_recording,
     warn_of_unknown_variables,
 )
 from proxy.server.workers.ground import Ground
@@ -128,6 +129,7 @@ class _Told:
         )
         tell_proxies(config, self._log)
         warn_of_bare_credentials(config, self._log)
+        warn_of_recording(config, self._log)
         self._screen.greet(config, url, (ground.pages or ground.requests).url)
 
 

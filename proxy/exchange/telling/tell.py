@@ -9,6 +9,7 @@ from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report, fail_open
 from proxy.exchange.services import Services
 from proxy.exchange.telling.event import make_event
+from proxy.exchange.telling.recording import record
 from proxy.exchange.telling.span import end_trace
 from proxy.exchange.telling.text import tell_text
 from proxy.state.history.event import Event
@@ -16,19 +17,22 @@ from proxy.state.statistics.costs import PER_TOKEN
 
 
 def tell(services: Services, journey: Journey, report: Report) -> None:
-    """Tell traces and the history of a request."""
+    """Tell traces, the history and the recordings of a request."""
     if journey.trace.is_on:
         with fail_open(services.recorder, report.arrival.request_id, "tell"):
             end_trace(journey, report)
-    history = services.history
-    if history is None:
+    history, recordings = services.history, services.recordings
+    if history is None and recordings is None:
         return
     with fail_open(services.recorder, report.arrival.request_id, "tell"):
         label = services.recorder.label(report.target)
         event = make_event(journey, report, label, now=time.time())
-        if history.keeps_text:
-            tell_text(services.recorder, history, journey, event)
-        history.add(event, _price_cache(journey, event))
+        if history is not None:
+            if history.keeps_text:
+                tell_text(services.recorder, history, journey, event)
+            history.add(event, _price_cache(journey, event))
+        if recordings is not None:
+            record(services, recordings, journey, report, event)
 
 
 def _price_cache(journey: Journey, event: Event) -> float | None:

@@ -49,6 +49,20 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
         (0, "The file was written."),
         (1, "No file was written: it exists, cannot be written, or the server cannot be reached."),
     ),
+    "inspect": (
+        (0, "The request or the table was printed."),
+        (1, "It is not recorded, or its file is broken, or the wanted body was not recorded."),
+    ),
+    "record": (
+        (0, "SIGTERM or Ctrl-C stopped it, and the requests in flight have ended."),
+        (1, "As for `trimtab serve`."),
+        (130, "As for `trimtab serve`."),
+        (143, "As for `trimtab serve`."),
+    ),
+    "summary": (
+        (0, "The text was printed."),
+        (1, "No summary with this id can be read with this credential, or the store cannot be read."),
+    ),
     "stats": (
         (0, "The statistics were printed, even if there were no requests."),
         (1, "The store is `memory`, or it cannot be opened or read."),

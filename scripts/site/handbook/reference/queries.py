@@ -103,7 +103,7 @@ LABELS = (
         "`read`, `plan`, `summary`, `apply`: the original was forwarded. `cache`: nothing was added for the provider's"
         " prompt cache. `recover`: the client received the upstream's refusal."
         " `count`, `write_ahead`, `observe`, `bill`: the fault came after the request was sent."
-        " `tell`: the dashboard lacks the request or its text.",
+        " `tell`: the dashboard lacks the request or its text. `record`: the recordings lack it.",
     ),
     Label("phase", "trimtab_overhead_seconds", "`plan`, `summary`, `apply`."),
     Label("kind", "trimtab_summary_tokens_total", "`prompt` or `completion` tokens of the call."),

@@ -1,0 +1,32 @@
+"""Recordings for tests."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from proxy.state.catalogue.prices import find_listed
+from proxy.state.history.event import Event
+from proxy.state.recordings.format import (
+    ENDING,
+    Circumstances,
+    RecordedFacts,
+    RecordedRequest,
+    RecordedSending,
+    Recording,
+    encode,
+)
+from rules.policy import Policy
+
+
+def make_recording(request_id: str = "ab" * 12, *, at: float = 1_700_000_000.0, body: str = "{}") -> Recording:
+    """A recording of a request that was forwarded unchanged."""
+    event = Event(request_id, at, 0.1, "chat", "POST", "/v1/chat/completions", 200, "unchanged")
+    circumstances = Circumstances({}, Policy(), 128_000, RecordedFacts(1.0), find_listed("http://127.0.0.1", "m"))
+    request = RecordedRequest("chat", "/v1/chat/completions", "m", body=body)
+    return Recording(replace(event, session="5e5510"), request, RecordedSending(), circumstances)
+
+
+def keep(folder: Path, recording: Recording) -> Path:
+    """Write a recording's file."""
+    path = folder / f"{round(recording.event.at * 1000):013}-{recording.id}{ENDING}"
+    path.write_bytes(encode(recording))
+    return path
