@@ -18,6 +18,7 @@ from proxy.cli.bodies.count import count
 from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
+from proxy.cli.records.replay import replay
 from proxy.cli.serving.serve import serve
 from proxy.cli.store.forget import forget
 from proxy.cli.store.stats import stats
@@ -39,7 +40,7 @@ def main() -> None:
     """
 
 
-for command in (serve, healthcheck, compact, count, forget, stats):
+for command in (serve, healthcheck, compact, count, forget, replay, stats):
     main.add_command(command)
 
 
