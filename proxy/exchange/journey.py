@@ -17,10 +17,13 @@ from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
 from proxy.http.relay import Reply
 from proxy.state.statistics.costs import Bill
 from proxy.telemetry.ledger import Ledger, Prompt
+from proxy.wire.codec import Request
 from rules.tokens.sections import Sections
 
 MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
-_NO_TARGET, _NO_ATTEMPT, _NOTHING_ANSWERED = Target(""), Attempt("aborted"), Answered()
+NO_TARGET = Target("")
+"""Of a request that was not read yet."""
+_NO_ATTEMPT, _NOTHING_ANSWERED = Attempt("aborted"), Answered()
 _NOTHING_OBSERVED = Observed()
 _NO_SECTIONS = Sections()
 
@@ -29,6 +32,7 @@ _NO_SECTIONS = Sections()
 class Journey:
     """One request under way.
 
+    request: what the client sent; None if it was not decoded.
     ledger: all decisions about it, also those of an attempt that was refused.
     attempts: how often it was sent, or was about to be.
     sent_at: time of the first attempt on the monotonic clock; 0.0 before it.
@@ -41,7 +45,8 @@ class Journey:
 
     arrival: Arrival
     reply: Reply
-    target: Target = _NO_TARGET
+    target: Target = NO_TARGET
+    request: Request | None = None
     attempt: Attempt = _NO_ATTEMPT
     ledger: Ledger = field(default_factory=Ledger)
     attempts: int = 0

@@ -18,6 +18,7 @@ from proxy.telemetry.ledger import Prompt
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
+from rules.conversation import Decision
 from rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
@@ -110,6 +111,14 @@ class Report:
     phase_seconds: tuple[tuple[str, float], ...] = ()
     bill: Bill | None = None
 
+    @property
+    def counted_decisions(self) -> tuple[Decision, ...]:
+        """The decisions whose savings are counted in the metrics: those that were carried out, and not refused."""
+        prompt = self.prompt
+        if prompt is None or not prompt.sent_tokens or self.target.mode != "enforce" or self.is_refused:
+            return ()
+        return prompt.decisions
+
 
 class Recorder:
     """Writes metrics and log lines."""
@@ -182,8 +191,7 @@ class Recorder:
         self.metrics.prompt_tokens.labels(label, "sent").inc(sent)
         self.metrics.record_sections(label, "sent", prompt.sent_sections)
         self.metrics.context_used.labels(label).observe(sent / max(prompt.limit_tokens, 1))
-        if prompt.decisions and report.target.mode == "enforce" and not report.is_refused:
-            self.metrics.record_decisions(label, prompt.decisions)
+        self.metrics.record_decisions(label, report.counted_decisions)
         if report.prefix_kept is not None:
             self.metrics.prefix_kept.labels(label).observe(report.prefix_kept)
         if answered.prompt_tokens:

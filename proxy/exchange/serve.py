@@ -82,7 +82,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
 async def _compact(services: Services, journey: Journey, route: Route, request: Request, begun: Begun | None) -> None:
     """Make the first attempt, and keep what the next request of the session will begin with."""
     arrival, codec = journey.arrival, request.codec
-    request = replace(request, cache=find_help(services, arrival, route, codec))
+    request = journey.request = replace(request, cache=find_help(services, arrival, route, codec))
     journey.asks_usage, journey.is_count = request.asks_usage, codec.is_count
     attempt = journey.attempt = await compact(services, arrival, route, request, journey.reply, journey.ledger)
     call = attempt.call

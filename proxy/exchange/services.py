@@ -18,6 +18,7 @@ from proxy.state.catalogue.lifetimes import Lifetimes
 from proxy.state.catalogue.refused_additions import RefusedAdditions
 from proxy.state.history.kept import History
 from proxy.state.models.service import Models
+from proxy.state.recordings.writing import Recordings
 from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
@@ -92,7 +93,8 @@ class _Serving:
 class Services:
     """The objects that serve requests; one set for each process.
 
-    codecs: by the ending of their paths. history: None if the dashboard is off.
+    codecs: by the ending of their paths.
+    history: None if the dashboard is off. recordings: None if requests are not recorded.
     """
 
     config: Config
@@ -114,6 +116,7 @@ class Services:
     refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     history: History | None = None
+    recordings: Recordings | None = None
 
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""

@@ -17,6 +17,7 @@ from proxy.config.schema import Config, LimitsConfig
 from proxy.config.values import site_url, split_address
 from proxy.exchange.report import Recorder
 from proxy.exchange.services import Lifecycle, Services
+from proxy.exchange.telling.recording import tell_call
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
@@ -27,6 +28,7 @@ from proxy.server.workers.worker import Worker
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.state.history.kept import History
 from proxy.state.models.service import Models
+from proxy.state.recordings.writing import Recordings
 from proxy.state.statistics.books import Books
 from proxy.state.statistics.opening import open_statistics
 from proxy.state.statistics.till import Till
@@ -113,7 +115,9 @@ async def _open_services(
     books = Books(open_statistics(config, log), on_error=on_error, log=log)
     till = Till(metrics, books)
     client = UpstreamClient()
-    summaries = Summaries(store, client, SummaryCalls(metrics, log, till))
+    recordings = None if config.record is None else Recordings(config.record, metrics, log)
+    on_call = None if recordings is None else partial(tell_call, recordings)
+    summaries = Summaries(store, client, SummaryCalls(metrics, log, till, on_call))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log, till)
     uploads, memory = _bound_bodies(config.limits)
@@ -121,12 +125,14 @@ async def _open_services(
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     try:
         history = History(keeps_text=config.dashboard.keep_text) if config.dashboard.enabled else None
-        services = Services(config, client, *shared, lifecycle=lifecycle, history=history)
+        services = Services(config, client, *shared, lifecycle=lifecycle, history=history, recordings=recordings)
         books.start()
         yield services
     finally:
         services.workers.close()
         await summaries.close()
+        if recordings is not None:
+            await recordings.close()
         await models.close()
         await books.close()
         await store.close()

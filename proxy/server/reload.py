@@ -15,7 +15,7 @@ from proxy.server.router import Current
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
 
-FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
+FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "record")
 """Keys that change only with a restart."""
 
 
@@ -46,6 +46,13 @@ def warn_of_open_addresses(config: Config, log: Any) -> None:
     """Log each address that other machines reach without a key."""
     for address, meaning in config.open_addresses().items():
         log.warning("listening_wide", listen=address, meaning=meaning)
+
+
+def warn_of_recording(config: Config, log: Any) -> None:
+    """Log that the text of messages is written to disk, if it is."""
+    if config.record is not None:
+        meaning = "the text of messages is written to this folder, without keys; only its owner can read it"
+        log.warning("recording", dir=config.record.dir, meaning=meaning)
 
 
 def warn_of_bare_credentials(config: Config, log: Any) -> None:

@@ -198,6 +198,10 @@ class Metrics:
         buckets=_RATE_BUCKETS,
     )
 
+    recordings = _Row(
+        Counter, "Recordings of requests: written to disk, dropped because too many waited, or failed.", "result"
+    )
+
     def __init__(self, shared: SharedMetrics | None = None) -> None:
         self.registry: CollectorRegistry = _Registry()
         self.is_shared = shared is not None

@@ -27,6 +27,7 @@ from proxy.server.reload import (
     tell_proxies,
     warn_of_bare_credentials,
     warn_of_open_addresses,
+    warn_of_recording,
     warn_of_unknown_variables,
 )
 from proxy.server.workers.cores import count_workers
@@ -109,6 +110,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
         loop.add_signal_handler(number, _stop_or_end, number, stop, lifecycle, log)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_open_addresses(config, log)
+    warn_of_recording(config, log)
     warn_of_unknown_variables(log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
         upstream, metrics = config.upstream.base_url, proxy.metrics_url

@@ -17,6 +17,7 @@ from proxy.server.reload import (
     tell_proxies,
     warn_of_bare_credentials,
     warn_of_open_addresses,
+    warn_of_recording,
     warn_of_unknown_variables,
 )
 from proxy.server.workers.ground import Ground
@@ -123,6 +124,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any) -> St
     """
     told, ground = _Told(config, load, log), Ground.open(config, count)
     warn_of_open_addresses(config, log)
+    warn_of_recording(config, log)
     warn_of_unknown_variables(log)
     if config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"

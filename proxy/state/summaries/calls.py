@@ -4,6 +4,7 @@ Law: no message text and no credential. A model is named by its label, and the r
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -37,13 +38,16 @@ class Payer:
 
 
 NO_PAYER = Payer()
+OnEnd = Callable[["SummaryCall", float], None]
+"""Gets a call that has ended, and how long it took in seconds. It must not raise."""
 
 
 class SummaryCalls:
-    """Counts and logs the calls of one proxy."""
+    """Counts and logs the calls of one proxy. `on_end`: also gets each of them; None for nobody."""
 
-    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None) -> None:
+    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None, on_end: OnEnd | None = None) -> None:
         self.metrics = metrics
+        self._on_end = on_end
         self._till = till or Till(metrics)
         self._log = log
         self._failing: set[str] = set()
@@ -70,6 +74,8 @@ class SummaryCalls:
             written_tokens=call.usage.written_tokens,
             seconds=round(seconds, 3),
         )
+        if self._on_end is not None:
+            self._on_end(call, seconds)
 
     def note_failure(self, model: str, reason: str) -> None:
         """Note that this model gave no summary in any attempt. Only the first such failure is logged, as a warning."""

@@ -12,23 +12,34 @@ class Fate(StrEnum):
 
     SHORTENED: some of its text or images is gone or replaced. PRUNED: a placeholder stands for its result.
     REMOVED: it is not forwarded; a summary or digest may tell what it said. ADDED: trimtab made it.
+    MOVED: its words are forwarded unchanged, but at another place: in the message that holds the summary, in a
+    neighbouring system message, or right after the call that it answers.
     """
 
     SHORTENED = "shortened"
     PRUNED = "pruned"
     REMOVED = "removed"
     ADDED = "added"
+    MOVED = "moved"
+
+
+OUTSIDE = -1
+"""The index of a message that is not in the request's list: the member `system` of a Messages request, or the member
+`instructions` of a Responses request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """What became of one message. Messages that are forwarded unchanged have none.
 
-    at: its index in the client's transcript; for an added message, that of the message before which it stands.
+    at: the index, from 0, of its first element in the request's own list (`messages` or `input`); OUTSIDE if it is not
+        in the list. Several results in one element have the same index. For an added message, the index of the element
+        before which it stands.
     role: on the wire. tool: the name of the tool whose result it is; empty if it is no result.
     rules: the names of the rules that changed it, as in decisions, in order.
     tokens_before, tokens_after: in trimtab's own tokens; 0 for a message that is not there.
-    before, after: its text as the client sent it, and as it is forwarded; empty if it is not there.
+    before, after: its text as the client sent it, and as it is forwarded, with its calls and a line for each image;
+        empty if it is not there.
     """
 
     at: int
@@ -47,7 +58,7 @@ class Sentence:
     """One sentence of a story. It names tools, messages and tokens, and quotes no text of the conversation.
 
     rule: the decision that it tells; empty for a sentence about the whole request.
-    messages: indexes in the client's transcript that it is about, ascending.
+    messages: indexes in the request's own list that it is about, ascending, as in `Change.at`.
     saved_tokens: what was saved, in the model's own tokens; negative if something was added.
     """
 

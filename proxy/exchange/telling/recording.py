@@ -1,0 +1,214 @@
+"""Makes the recording of a request: what arrived, what was sent, and everything that its plan depended on.
+
+Law: no credential. Whatever takes time runs in the writer's thread: on the event loop, only references are taken.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import islice
+
+import orjson
+
+from proxy.compaction.pool import Compactors
+from proxy.exchange.arrival import ID_BYTES
+from proxy.exchange.attempts.call import Call
+from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.journey import NO_TARGET, Journey
+from proxy.exchange.report import Recorder, Report, fail_open
+from proxy.exchange.services import Services
+from proxy.http.credentials import is_credential, plain
+from proxy.state.history.event import Event
+from proxy.state.recordings.format import (
+    SUMMARY_ENDPOINT,
+    Body,
+    Circumstances,
+    Counted,
+    RecordedCall,
+    RecordedFacts,
+    RecordedRequest,
+    RecordedSending,
+    RecordedSummary,
+    Recording,
+    encode,
+    write_body,
+)
+from proxy.state.recordings.writing import Draft, Recordings
+from proxy.state.statistics.costs import price
+from proxy.state.summaries.calls import SummaryCall
+from proxy.wire.codec import Request
+
+KEPT_HEADERS = frozenset(
+    {
+        "accept", "content-encoding", "content-type", "user-agent",
+        "anthropic-beta", "anthropic-version", "openai-beta",
+        "x-trimtab-mode", "x-trimtab-profile",
+    }
+)  # fmt: skip
+"""The client's headers that are recorded: those that decide how a request is read and compacted, and who made it."""
+MAX_COLD = 256
+"""Cuts at a cold cache that are recorded of a request without a plan. Chosen: more than one session has."""
+HIDDEN = b"***"
+"""Stands for a credential."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A request that is over. was_sent: something of it was sent to the upstream."""
+
+    event: Event
+    request: Request | None
+    attempt: Attempt
+    report: Report
+    was_sent: bool
+    compactors: Compactors
+
+
+def record(services: Services, recordings: Recordings, journey: Journey, report: Report, event: Event) -> None:
+    """Have a request recorded, except one that was refused by its head alone: anybody can send many of those."""
+    request, attempt = journey.request, journey.attempt
+    if report.error is not None and report.target == NO_TARGET:
+        return
+    served = _Served(event, request, attempt, report, bool(journey.sent_at), services.compactors)
+    size_bytes = 0 if request is None else len(request.body)
+    size_bytes += sum(map(len, attempt.body or ()))
+    make = partial(_make_content, services.recorder, served)
+    recordings.add(Draft(event.at, event.request_id, size_bytes, make))
+
+
+def tell_call(recordings: Recordings, call: SummaryCall, seconds: float) -> None:
+    """Have a call for a summary recorded."""
+    tokens, payer = call.charged or (None, None)
+    prices = None if payer is None else payer.prices
+    cost = None if tokens is None or prices is None else price(tokens, prices)
+    ended = RecordedCall(
+        label=call.model,
+        form=call.form,
+        result=call.result,
+        seconds=seconds,
+        prompt_tokens=call.prompt_tokens,
+        completion_tokens=call.completion_tokens,
+        charged=tokens,
+        cost=None if cost is None else cost.total,
+        client="" if payer is None else payer.client_name,
+    )
+    name, at = os.urandom(ID_BYTES).hex(), time.time()
+    event = Event(name, at, seconds, SUMMARY_ENDPOINT, "POST", "", call.status or 0, call.result, label=call.model)
+    recordings.add(Draft(at, name, 0, partial(encode, Recording(event, call=ended))))
+
+
+def redact(text: bytes, secrets: Iterable[str]) -> bytes:
+    """The text with `***` for each secret, also if it is written with the escapes of JSON."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        form = secret.encode("utf-8", "surrogateescape")
+        quoted = orjson.dumps(form.decode("utf-8", "replace"))[1:-1]
+        for each in dict.fromkeys((form, quoted, quoted.replace(b"/", b"\\/"))):
+            text = text.replace(each, HIDDEN)
+    return text
+
+
+def _make_content(recorder: Recorder, served: _Served) -> bytes | None:
+    """The content of the file; None after a fault, which is counted."""
+    with fail_open(recorder, served.event.request_id, "record"):
+        return encode(_make_recording(served))
+    return None
+
+
+def _make_recording(served: _Served) -> Recording:
+    attempt, report = served.attempt, served.report
+    prompt = report.prompt
+    return Recording(
+        event=served.event,
+        request=_make_request(served),
+        sent=_make_sending(served),
+        circumstances=None if attempt.call is None else _make_circumstances(served, attempt.call),
+        summary=_make_summary(served),
+        story=_make_story(attempt),
+        counted=Counted(prompt is not None, bool(prompt and prompt.sent_tokens), report.counted_decisions),
+        bill=report.bill,
+    )
+
+
+def _make_request(served: _Served) -> RecordedRequest:
+    arrival, request = served.report.arrival, served.request
+    headers = ((name.lower(), value) for name, value in arrival.end_to_end if not is_credential(plain(name)))
+    hidden = partial(_redact_text, secrets=arrival.secrets)
+    kept = {name: hidden(value) for name, value in headers if name in KEPT_HEADERS}
+    dialect = "" if arrival.passed is not None else arrival.endpoint
+    model = served.report.target.shown_model
+    if request is None:
+        return RecordedRequest(dialect, arrival.path, model, kept)
+    body = redact(request.body, arrival.secrets)
+    is_redacted = body != request.body
+    return RecordedRequest(
+        dialect, arrival.path, model, kept, write_body(body), is_count=request.codec.is_count, is_redacted=is_redacted
+    )
+
+
+def _redact_text(text: str, *, secrets: frozenset[str]) -> str:
+    return redact(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+
+
+def _make_sending(served: _Served) -> RecordedSending | None:
+    if not served.was_sent:
+        return None
+    request, attempt = served.request, served.attempt
+    body: Body | None = None
+    if attempt.body is not None and request is not None:
+        sent = b"".join(attempt.body)
+        body = None if sent == request.body else write_body(redact(sent, served.report.arrival.secrets))
+    headers = {} if attempt.compacted is None or attempt.body is None else dict(attempt.compacted.headers)
+    return RecordedSending(body, headers)
+
+
+def _make_circumstances(served: _Served, call: Call) -> Circumstances:
+    attempt = served.attempt
+    view, settings, upstream = call.view, call.route.settings, call.route.upstream
+    facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
+    plan = None if attempt.chosen is None else attempt.chosen.planned.plan
+    cache = call.request.cache
+    return Circumstances(
+        config=settings.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        policy=view.policy,
+        believed_tokens=view.believed_tokens,
+        facts=RecordedFacts(**facts),
+        prices=view.price_list,
+        upstream_url=upstream.base_url,
+        count=settings.count,
+        vocabulary=served.compactors.name_vocabulary(settings, call.route.target.model),
+        request_max_tokens=call.request.max_tokens,
+        local_items=settings.local_items,
+        strips_nonces=upstream.strips_nonces,
+        drop_tools=settings.drop_tools,
+        cleaned=call.cleaned,
+        cold=_find_cold(call, attempt),
+        put_off=plan is not None and plan.is_put_off,
+        cuts=0 if plan is None else len(plan.window.cuts),
+        is_test=attempt.is_test,
+        attempt=call.attempt,
+        cache_adds=tuple(sorted(cache.adds)),
+        cache_key=cache.key,
+    )
+
+
+def _find_cold(call: Call, attempt: Attempt) -> Mapping[str, str]:
+    """The cuts at a cold cache of this session; without a plan, all that are known of this client, some of them."""
+    if attempt.chosen is None:
+        return {prefix.hex(): str(kind) for prefix, kind in islice(call.cold.items(), MAX_COLD)}
+    plan = attempt.chosen.planned.plan
+    return {plan.hashes[at].hex(): str(kind) for at, kind in plan.cold.items()}
+
+
+def _make_summary(served: _Served) -> RecordedSummary | None:
+    chosen, used = served.attempt.chosen, served.attempt.summary
+    if chosen is None or chosen.text is None:
+        return None
+    text = _redact_text(chosen.text.text, secrets=served.report.arrival.secrets)
+    kind = "summarise" if chosen.text.by_model else "digest"
+    return RecordedSummary("" if used is None else used.id, kind, chosen.text.by_model, text)
+
+
+def _make_story(attempt: Attempt) -> tuple[str, ...]:
+    return ()
