@@ -39,6 +39,8 @@ from proxy.state.recordings.writing import Draft, Recordings
 from proxy.state.statistics.costs import price
 from proxy.state.summaries.calls import SummaryCall
 from proxy.wire.codec import Request
+from rules.conversation import Outcome
+from rules.pipeline.story.tell import tell_story
 
 KEPT_HEADERS = frozenset(
     {
@@ -104,7 +106,8 @@ def redact(text: bytes, secrets: Iterable[str]) -> bytes:
     for secret in sorted(secrets, key=len, reverse=True):
         form = secret.encode("utf-8", "surrogateescape")
         quoted = orjson.dumps(form.decode("utf-8", "replace"))[1:-1]
-        for each in dict.fromkeys((form, quoted, quoted.replace(b"/", b"\\/"))):
+        # The longest first: a part of an escape that stayed would make the JSON invalid.
+        for each in sorted({form, quoted, quoted.replace(b"/", b"\\/")}, key=len, reverse=True):
             text = text.replace(each, HIDDEN)
     return text
 
@@ -211,4 +214,9 @@ def _make_summary(served: _Served) -> RecordedSummary | None:
 
 
 def _make_story(attempt: Attempt) -> tuple[str, ...]:
-    return ()
+    chosen, compacted = attempt.chosen, attempt.compacted
+    if chosen is None or compacted is None:
+        return ()
+    outcome = Outcome(compacted.forwarded, compacted.decisions)
+    story = tell_story(chosen.planned.plan, outcome, ratio=chosen.planned.policy.token_ratio)
+    return tuple(sentence.text for sentence in story.sentences)

@@ -80,6 +80,7 @@ def test_the_body_that_was_sent_is_the_clients_own_unless_another_one_is_recorde
         (gzip.compress(b'{"version":2,"event":"secret"}'), "version 2"),
         (gzip.compress(b'{"version":1,"event":"secret"}'), "wrong form"),
     ],
+    ids=["empty", "text", "cut off", "object", "no JSON", "deep", "no UTF-8", "version", "form"],
 )
 def test_another_file_is_refused_with_a_reason_that_quotes_nothing(content, told):
     with pytest.raises(BadRecordingError, match=told) as caught:

@@ -1,0 +1,134 @@
+"""The folder of recordings stays within its bounds, whoever writes to it and whatever happened before."""
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.state.recordings.folder import DRAFT, LOCK, Folder
+from proxy.state.recordings.reading import list_files
+
+KILOBYTE = b"x" * 1000
+
+
+def name(number: int) -> str:
+    return f"{number:024x}"
+
+
+def list_ids(path: Path) -> list[int]:
+    return [int(file.id, 16) for file in list_files(path)]
+
+
+def add(folder: Folder, *numbers: int, content: bytes = KILOBYTE) -> None:
+    for number in numbers:
+        folder.add(1_700_000_000_000 + number, name(number), content)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_only_the_owner_can_read_the_folder_and_its_files(tmp_path):
+    before = os.umask(0)
+    try:
+        add(Folder(tmp_path / "new" / "folder", 9, 10_000), 1)
+    finally:
+        os.umask(before)
+    path = tmp_path / "new" / "folder"
+    assert mode_of(path) == 0o700
+    assert {mode_of(file) for file in path.iterdir()} == {0o600}
+    assert len(list(path.iterdir())) == 2  # the recording and the lock
+
+
+def test_the_oldest_are_deleted_by_time_and_not_by_the_order_of_writing(tmp_path):
+    add(Folder(tmp_path, 3, 10_000), 5, 1, 4, 2, 3)
+    assert list_ids(tmp_path) == [3, 4, 5]
+
+
+def test_all_files_together_stay_within_the_bytes(tmp_path):
+    add(Folder(tmp_path, None, 3500), *range(10))
+    assert list_ids(tmp_path) == [7, 8, 9]
+    add(Folder(tmp_path, None, 3500), 10, content=KILOBYTE * 2)
+    assert list_ids(tmp_path) == [9, 10]
+
+
+def test_a_restart_counts_what_is_there_and_leaves_files_of_others(tmp_path):
+    add(Folder(tmp_path, 5, 10_000), *range(5))
+    (tmp_path / "notes.txt").write_text("mine")
+    add(Folder(tmp_path, 3, 10_000), 5)
+    assert list_ids(tmp_path) == [3, 4, 5]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@given(writers=st.lists(st.integers(0, 2), min_size=1, max_size=30), keep=st.integers(1, 6))
+def test_several_writers_keep_exactly_the_newest(writers, keep, tmp_path_factory):
+    """Each of them knows what the others have added since."""
+    path = tmp_path_factory.mktemp("recordings")
+    folders = [Folder(path, keep, 10**9) for _ in range(3)]
+    for number, writer in enumerate(writers):
+        add(folders[writer], number)
+        assert list_ids(path) == list(range(number + 1))[-keep:]
+
+
+def _write_many(path: Path, first: int) -> None:
+    add(Folder(path, 20, 10**9), *range(first, first + 200, 2))
+
+
+def test_several_processes_keep_exactly_the_newest(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_write_many, args=(tmp_path, first)) for first in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert len(list_files(tmp_path)) == 20
+    assert not list(tmp_path.glob(f"*{DRAFT}"))
+
+
+def test_what_its_owner_deletes_meanwhile_is_no_fault(tmp_path):
+    folder = Folder(tmp_path, 3, 10_000)
+    add(folder, 1, 2, 3)
+    list_files(tmp_path)[0].path.unlink()
+    add(folder, 4, 5)
+    assert list_ids(tmp_path) == [3, 4, 5]
+    (tmp_path / LOCK).unlink()
+    add(folder, 6)
+    assert list_ids(tmp_path) == [4, 5, 6]
+
+
+def test_a_file_that_a_crash_left_half_written_is_never_read_and_is_removed(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            add(Folder(tmp_path, 3, 10_000), 1)
+    (left,) = tmp_path.glob(f"*{DRAFT}")
+    assert list_files(tmp_path) == []
+    add(Folder(tmp_path, 3, 10_000), 2)
+    assert not left.exists()
+    assert list_ids(tmp_path) == [2]
+
+
+def test_a_full_disk_leaves_no_part_of_a_file_and_the_folder_stays_usable(tmp_path, monkeypatch):
+    folder = Folder(tmp_path, 3, 10_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            add(folder, 1)
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+    add(folder, 2)
+    assert list_ids(tmp_path) == [2]
+
+
+def test_the_lock_is_not_followed_elsewhere(tmp_path):
+    """Another user of a shared folder cannot have a file of ours overwritten."""
+    target = tmp_path / "target"
+    target.write_bytes(b"mine")
+    (tmp_path / LOCK).symlink_to(target)
+    with pytest.raises(OSError, match="symbolic"):
+        add(Folder(tmp_path, 3, 10_000), 1)
+    assert target.read_bytes() == b"mine"
