@@ -41,6 +41,8 @@ async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Proce
     )
     try:
         line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
+        if line["event"] == "recording":  # a warning that comes first
+            line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
         assert line["event"] == "listening"
         yield process, line["url"]
     finally:
