@@ -58,6 +58,7 @@ class Carried:
 
     request: without what must not be sent.
     planned: with the plan that was carried out. original_plan: before cuts were taken back.
+    text: what was chosen for its cut.
     is_refused: trimtab refuses it. body: what goes out; None for the client's own bytes.
     """
 
@@ -66,6 +67,7 @@ class Carried:
     planned: Planned
     original_plan: Plan
     compacted: Compacted
+    text: Text
     is_refused: bool = False
     body: tuple[bytes, ...] | None = None
 
@@ -107,18 +109,20 @@ def carry_out(compactors: Compactors, request: Request, way: Way, choose: Choose
     conversation = planned.original
     if way.refuses_unpaired and not conversation.continues and find_unpaired(conversation.messages) is not None:
         compacted = compactor.leave_alone(planned).add_cleaned(scaled)
-        return Carried(way, request, planned, plan, replace(compacted, sent_tokens=0), is_refused=way.mode == "enforce")
+        return Carried(
+            way, request, planned, plan, replace(compacted, sent_tokens=0), Text(plan), is_refused=way.mode == "enforce"
+        )
     text = choose(plan)
     planned = replace(planned, plan=text.plan)
     try:
         compacted = _apply(compactor, planned, text, way).add_cleaned(scaled)
     except RefusedError as error:
         compacted = describe_refused(request, add_cleaned(error, scaled))
-        return Carried(way, request, planned, plan, compacted, is_refused=way.mode == "enforce")
+        return Carried(way, request, planned, plan, compacted, text, is_refused=way.mode == "enforce")
     if way.mode != "enforce":
-        return Carried(way, request, planned, plan, compacted)
+        return Carried(way, request, planned, plan, compacted, text)
     body, compacted = _help_cache(request, way.cache, compacted)
-    return Carried(way, request, planned, plan, compacted, body=body)
+    return Carried(way, request, planned, plan, compacted, text, body=body)
 
 
 def _apply(compactor: Compactor, planned: Planned, text: Text, way: Way) -> Compacted:

@@ -34,7 +34,7 @@ class _More:
     stand_ins: int = 0
     over_window: int = 0
     over_limit: int = 0
-    summaries: int = 0
+    summaries: Counter[str] = field(default_factory=Counter)
     kept_sum: float = 0.0
     kept_number: int = 0
     booked: int | None = None
@@ -75,7 +75,7 @@ class Figures:
     def add_summary(self, told: ToldSummary) -> None:
         """Add a call for a summary."""
         more = self.of(told.label)
-        more.summaries += 1
+        more.summaries[told.result] += 1
         for kind, tokens in (("prompt", told.prompt_tokens), ("completion", told.completion_tokens)):
             self._metrics.summary_tokens.labels(told.label, kind).inc(tokens)
         more.summary_booked = _add(more.summary_booked, told.cost)
@@ -110,7 +110,8 @@ class Figures:
             "completion_tokens": self._split("completion_tokens", "source", label),
             "cached_tokens": sum(self._split("cached_prompt_tokens", "model", label).values()),
             "written_tokens": sum(self._split("cache_write_tokens", "model", label).values()),
-            "summaries": more.summaries,
+            "summaries": sum(more.summaries.values()),
+            "summary_results": dict(sorted(more.summaries.items())),
             "summary_tokens": self._split("summary_tokens", "kind", label),
             "moved_cuts": more.moved_cuts,
             "stand_ins": more.stand_ins,

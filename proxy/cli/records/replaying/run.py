@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from proxy.cli.records.replaying.arms import Paid
-from proxy.cli.records.replaying.carry_out import Carried, Text, carry_out, read, remember
+from proxy.cli.records.replaying.carry_out import Carried, carry_out, read, remember
 from proxy.cli.records.replaying.compare import find_difference
+from proxy.cli.records.replaying.expected import Expected
 from proxy.cli.records.replaying.inputs.bodies import Sessions, split_turns
 from proxy.cli.records.replaying.inputs.log_lines import LogReader, estimate_tokens
 from proxy.cli.records.replaying.series import Series
@@ -27,9 +28,6 @@ from proxy.state.catalogue.prices import find_listed
 from proxy.state.recordings.format import BadRecordingError, Circumstances, Recording
 from proxy.state.recordings.reading import RecordingFile
 from proxy.wire.codec import Request, UndecodableError
-from rules.pipeline.plan import Plan
-from rules.summary.asking.prompts import PROMPT_TOKENS
-from rules.summary.request import SummaryRequest
 
 MAX_PLACES = 20
 """Places that are named of each kind. Chosen: as many as a reader follows up; the others are counted."""
@@ -77,11 +75,12 @@ class Replay:
     series: Series = field(default_factory=Series)
     _recorded: RecordedWays = field(init=False)
     _sessions: Sessions = field(default_factory=Sessions)
-    _asked: set[tuple[str, str, str]] = field(default_factory=set)
+    _expected: dict[str, Expected] = field(init=False)
     _sent: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._recorded = RecordedWays(self.compactors)
+        self._expected = {name: Expected(self._recorded.texts) for name in self.configured}
 
     def read_recordings(self, files: list[RecordingFile], advance: Advance) -> None:
         """Replay the recordings of a folder."""
@@ -169,7 +168,8 @@ class Replay:
                 self._add(side, _tell_again(told, carried), carried, chosen, event.session, event.at)
                 continue
             chosen = ways.choose(request, recording)
-            carried = carry_out(self.compactors, request, chosen.way, self._stand_in(chosen, event.session))
+            choose_text = self._expected[side.name].choose_text(chosen, event.session)
+            carried = carry_out(self.compactors, request, chosen.way, choose_text)
             self._add(side, self._tell(chosen, carried, told), carried, chosen, event.session, event.at)
 
     def _add(self, side: Side, told: Told, carried: Carried, chosen: Chosen, session: str, at: float) -> None:
@@ -201,31 +201,14 @@ class Replay:
             return made
         return replace(made, completion_tokens=told.completion_tokens, completion_source=told.completion_source)
 
-    def _stand_in(self, chosen: Chosen, session: str) -> Callable[[Plan], Text]:
-        """Gives a cut the text that was recorded for it; else a digest stands in."""
-
-        def choose(plan: Plan) -> Text:
-            return Text(plan, self._recorded.texts.find(session, plan, chosen.way.compactor))
-
-        return choose
-
     def _ask(self, side: Side, chosen: Chosen, carried: Carried, session: str) -> None:
-        """Count the summaries that a model would be asked for, each once, at their expected cost."""
-        plan, policy = carried.original_plan, chosen.way.policy
-        if chosen.way.mode != "enforce":
-            return
-        for wanted in (plan.prefetch, plan.request):
-            key = (side.name, session, "" if wanted is None else wanted.key)
-            if wanted is None or not wanted.asks_model or key in self._asked:
-                continue
-            self._asked.add(key)
-            side.add_summary(_expect(wanted, plan, chosen, policy.token_ratio))
-        if plan.request is not None and plan.request.asks_model:
-            key = (side.name, session, f"{plan.request.key} used")
-            is_known = self._recorded.texts.find(session, plan, chosen.way.compactor) is not None
-            if key not in self._asked and not is_known:
-                side.figures.of(chosen.label).stand_ins += 1
-            self._asked.add(key)
+        """Count the summaries that a model would be asked for, and the digests that stand in for them."""
+        if chosen.way.mode == "enforce":
+            expected = self._expected[side.name]
+            for call in expected.ask(chosen, carried.original_plan, session):
+                side.add_summary(call)
+            is_new = expected.stands_in(carried.planned.plan, carried.text, session)
+            side.figures.of(chosen.label).stand_ins += is_new
 
     def _book_line(self, side: Side, told: Told, upstream: str, model: str) -> None:
         prices = find_listed(f"https://{upstream}", model) if upstream else None
@@ -248,15 +231,6 @@ def _tell_again(told: Told, carried: Carried) -> Told:
         limit_tokens=compacted.limit_tokens,
         decisions=compacted.decisions if counts else (),
     )
-
-
-def _expect(wanted: SummaryRequest, plan: Plan, chosen: Chosen, ratio: float) -> ToldSummary:
-    """The call for a summary: asked behind what was forwarded, which the cache holds, and as long as it may be."""
-    before = plan.put_off() if plan.request is wanted else plan
-    prompt = round(min((before or plan).reserved_tokens, plan.hard_limit) * ratio)
-    completion = round(wanted.max_tokens * ratio)
-    tokens = chosen.paid.imagine(prompt + round(PROMPT_TOKENS * ratio), prompt, completion)
-    return ToldSummary(chosen.label, "expected", tokens.prompt, completion, tokens)
 
 
 def _read_lines(file: Path, advance: Advance) -> Iterator[tuple[str, bytes]]:

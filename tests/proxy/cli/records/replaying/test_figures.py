@@ -7,8 +7,10 @@ from rules.tokens.sections import Sections
 
 CUT = Told(
     "m", "chat", 200, "compacted", Sections(100, 0, 0, 900, 50), Sections(100, 200, 0, 300, 50), 800,
-    (Decision("prune", "", 1050, 850, 3, 2), Decision("digest", "", 850, 600, 3, 2), Decision("pin", "", 600, 650, 1, 5)),
-    prompt_tokens=640, cached_tokens=128, completion_tokens=7, prefix_kept=0.5, cost=2_000_000_000, without_cost=3_000_000_000,
+    (Decision("prune", "", 1050, 850, 3, 2), Decision("digest", "", 850, 600, 3, 2),
+     Decision("pin", "", 600, 650, 1, 5)),
+    prompt_tokens=640, cached_tokens=128, completion_tokens=7, prefix_kept=0.5,
+    cost=2_000_000_000, without_cost=3_000_000_000,
 )  # fmt: skip
 REFUSED = Told("m", "chat", 400, "refused", Sections(900), limit_tokens=800, error="context_length_exceeded")
 PASSED = Told("other", "models", 200, "passed")
@@ -49,6 +51,7 @@ def test_summaries_count_for_their_model() -> None:
     figures.add_summary(ToldSummary("m", "failed", 0, 0))
     model = figures.describe("m")
     assert (model["summaries"], model["booked_summaries_usd"]) == (2, 1.0)
+    assert model["summary_results"] == {"written": 1, "failed": 1}
     assert model["summary_tokens"] == {"prompt": 900, "completion": 60}
 
 

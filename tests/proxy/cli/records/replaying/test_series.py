@@ -1,5 +1,7 @@
 """The points of a picture."""
 
+import itertools
+
 from proxy.cli.records.replaying.series import MAX_POINTS, Series
 
 
@@ -10,7 +12,7 @@ def test_however_many_requests_there_are_the_points_are_bounded_and_even() -> No
             series.add(1, {}, {})
     numbers = [point.number for point in series.points]
     assert MAX_POINTS // 4 < len(numbers) < MAX_POINTS
-    assert len({after - before for before, after in zip(numbers, numbers[1:], strict=False)}) == 1
+    assert len({after - before for before, after in itertools.pairwise(numbers)}) == 1
 
 
 def test_each_of_a_few_requests_is_a_point() -> None:
