@@ -18,10 +18,13 @@ from proxy.cli.bodies.count import count
 from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
+from proxy.cli.records.inspect import inspect
 from proxy.cli.records.replay import replay
+from proxy.cli.serving.record import record
 from proxy.cli.serving.serve import serve
 from proxy.cli.store.forget import forget
 from proxy.cli.store.stats import stats
+from proxy.cli.store.summary import summary
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ def main() -> None:
     """
 
 
-for command in (serve, healthcheck, compact, count, forget, replay, stats):
+for command in (serve, record, healthcheck, compact, count, inspect, replay, summary, forget, stats):
     main.add_command(command)
 
 

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
-from support.client import SMALL, post, settle
+from support.client import post, settle
 from support.dialects.spoken.all_dialects import each_dialect
 from support.leaks import read_sample
 from support.sessions import make_session
@@ -16,48 +15,12 @@ from upstreams.recording import completion, error, hold_summaries, write_note
 
 from proxy.cli.records.planning import plan_again
 from proxy.state.recordings.format import Recording
-from proxy.state.recordings.reading import read_all
 from proxy.telemetry.ledger import REFUSED
 
 TOOL = {"type": "function", "function": {"name": "mcp__map", "description": "Draws a map. " * 40, "parameters": {}}}
 CHEAP = ("prices.cached_input=0", "prices.cache_write=0", "prices.output=0")
 """Prices at which every cut pays."""
 NEVER_WAIT = "defaults.summary.wait_seconds=0"
-
-
-class Recorder:
-    """A proxy that records, and what it has recorded."""
-
-    def __init__(self, start_proxy: Any, client: Any, folder: Path) -> None:
-        self._start, self._client, self._folder = start_proxy, client, folder
-        self.proxy: Any = None
-
-    async def start(self, *settings: str) -> None:
-        self.proxy = await self._start(*SMALL, f"record.dir={self._folder}", *settings)
-
-    async def ask(self, dialect: Any, body: Any, **headers: str) -> Any:
-        answer, _ = await post(self._client, self.proxy.url + dialect.path, body, **headers)
-        await settle(self.proxy)
-        return answer
-
-    async def play(self, dialect: Any, *, stops: Any = (20, 40, 60, 70, 82), session: Any = None) -> None:
-        session = session or make_session(40)
-        for stop in stops:
-            answer = await self.ask(dialect, dialect.write(session["messages"][:stop], session["tools"]))
-            assert answer.status == 200
-
-    async def read(self) -> list[Recording]:
-        await self.proxy.services.lifecycle.idle.wait()
-        await self.proxy.services.recordings.settle()
-        broken: list[Any] = []
-        found = list(read_all(self._folder, lambda *told: broken.append(told)))
-        assert broken == []
-        return [one for one in found if one.call is None]
-
-
-@pytest.fixture
-def recorder(start_proxy, client, tmp_path) -> Recorder:
-    return Recorder(start_proxy, client, tmp_path / "recordings")
 
 
 def check_again(recording: Recording) -> Counter[str]:
@@ -125,7 +88,7 @@ async def test_a_cut_that_was_put_off(dialect, recorder, upstream) -> None:
     await recorder.start(*CHEAP, NEVER_WAIT, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
     session, url = make_session(70, result_words=120)["messages"], recorder.proxy.url + dialect.path
     for stop in range(60, 130, 2):
-        await post(recorder._client, url, dialect.write(session[:stop], max_tokens=16))
+        await post(recorder.client, url, dialect.write(session[:stop], max_tokens=16))
     recordings = await recorder.read()
     release.set()
     await settle(recorder.proxy)
@@ -197,7 +160,7 @@ async def test_a_cut_at_a_cold_cache(dialect, recorder) -> None:
 
 async def test_what_was_not_planned_is_not_planned_again(recorder, upstream) -> None:
     await recorder.start()
-    client, url = recorder._client, recorder.proxy.url
+    client, url = recorder.client, recorder.proxy.url
     await post(client, f"{url}/v1/chat/completions", {"model": "m", "messages": []}, **{"x-trimtab-mode": "off"})
     await post(client, f"{url}/v1/chat/completions", b"no JSON")
     await client.get(f"{url}/v1/models")

@@ -55,7 +55,8 @@ async def test_the_same_configuration_changes_nothing(client, upstream, start_pr
     assert before["moved_cuts"] > 0
     assert "summarise" in before["cuts"]
     assert after["stand_ins"] == replay.differing.number == 0
-    assert after["summary_results"] == {"expected": before["summary_results"]["written"]}
+    # The others were written ahead for a cold cache, which a replay does not expect.
+    assert 0 < after["summary_results"]["expected"] <= before["summary_results"]["written"]
     (unit,) = after["costs"]
     assert {arm: after["costs"][unit][arm] for arm in ("trimtab", "nothing", "sliding")} == {
         arm: before["costs"][unit][arm] for arm in ("trimtab", "nothing", "sliding")

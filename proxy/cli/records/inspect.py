@@ -1,0 +1,112 @@
+"""`trimtab inspect`: what was done to a request, from its recording."""
+
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import orjson
+
+from proxy.cli.options import config_option, set_option, wrong_use
+from proxy.cli.records.place import dir_option, find_folder
+from proxy.state.recordings.format import BadRecordingError, Recording
+from proxy.state.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
+
+NOT_RECORDED = (
+    "nothing is recorded in {folder}; start the proxy with `trimtab record`, or set record.dir in the configuration"
+)
+
+
+@click.command()
+@click.argument("request_id", metavar="[ID|last]", required=False)
+@click.option("--diff", "with_diff", is_flag=True, help="Also print how each changed message differs.")
+@click.option("--sent", is_flag=True, help="Print only the body that was sent to the upstream: what the model sees.")
+@click.option("--received", is_flag=True, help="Print only the body that the client sent.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON. Money is in US dollars.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of requests in the table."
+)
+@dir_option
+@config_option
+@set_option
+def inspect(  # noqa: PLR0913 - the options of a command
+    *,
+    request_id: str | None,
+    with_diff: bool,
+    sent: bool,
+    received: bool,
+    as_json: bool,
+    limit: int,
+    folder: Path | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Show what trimtab did to a request.
+
+    ID is the request's id or its beginning, as in the log and in the header x-trimtab-request-id; last is the newest
+    request. Without it, print a table of the newest requests. Requests must be recorded: see `trimtab record`. The
+    recordings contain the text of the conversation, and so does what this command prints.
+    """
+    if sent and received:
+        message = "--sent and --received exclude each other"
+        raise click.UsageError(message)
+    with wrong_use():
+        place = find_folder(folder, config_path, settings)
+    try:
+        if request_id is None and not (sent or received):
+            _list(place, limit, as_json=as_json)
+            return
+        if not place.is_dir() or not list_files(place):
+            _give_up(NOT_RECORDED.format(folder=place))
+        recording = read_one(place, request_id or LAST, _tell_broken)
+    except (NoRecordingError, BadRecordingError) as error:
+        _give_up(str(error))
+    if sent or received:
+        _print_body(recording, is_sent=sent)
+    else:
+        _print(recording, with_diff=with_diff, as_json=as_json)
+
+
+def _list(folder: Path, limit: int, *, as_json: bool) -> None:
+    every = read_all(folder, _tell_broken, newest_first=True) if folder.is_dir() else iter(())
+    events = [one.event for one in islice((one for one in every if one.call is None), limit)]
+    if not events:
+        _give_up(NOT_RECORDED.format(folder=folder))
+    if as_json:
+        from proxy.cli.records.describing import describe_event  # noqa: PLC0415 - `serve` does not need it
+
+        click.echo(orjson.dumps([describe_event(event) for event in events], option=orjson.OPT_INDENT_2))
+        return
+    from proxy.cli.records.showing import make_console, show_list  # noqa: PLC0415 - `serve` does not need rich
+
+    show_list(events, make_console())
+
+
+def _print(recording: Recording, *, with_diff: bool, as_json: bool) -> None:
+    from proxy.cli.records.describing import describe, find_changes  # noqa: PLC0415 - `serve` does not need it
+
+    changed = find_changes(recording)
+    if as_json:
+        click.echo(orjson.dumps(describe(recording, changed, with_texts=with_diff), option=orjson.OPT_INDENT_2))
+        return
+    from proxy.cli.records.showing import make_console, show  # noqa: PLC0415 - `serve` does not need rich
+
+    show(recording, changed, make_console(), with_diff=with_diff)
+
+
+def _print_body(recording: Recording, *, is_sent: bool) -> None:
+    body = recording.sent_body if is_sent else recording.received_body
+    if body is None:
+        what = "nothing was sent" if is_sent and recording.sent is None else "its body was not recorded"
+        _give_up(f"{recording.id}: {what}; its outcome was {recording.event.outcome}")
+    click.echo(body, nl=sys.stdout.isatty())
+
+
+def _tell_broken(path: Path, reason: str) -> None:
+    click.echo(f"trimtab: warning: {path}: {reason}", err=True)
+
+
+def _give_up(reason: str) -> NoReturn:
+    click.echo(f"trimtab: {reason}", err=True)
+    sys.exit(1)

@@ -1,0 +1,219 @@
+"""`trimtab inspect` answers: what was done to this request, and what does the model see now?"""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from support.command_line import run_trimtab
+from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.chat import CHAT
+from support.recordings import keep, make_recording
+from support.sessions import make_session
+from upstreams.recording import completion, write_note
+
+from proxy.state.recordings.format import RecordedCall, RecordedSending
+
+NEVER_WAIT = "defaults.summary.wait_seconds=0"
+
+
+async def inspect(recorder: Any, *arguments: str) -> Any:
+    await recorder.read()
+    return await asyncio.to_thread(run_trimtab, "inspect", *arguments, "--dir", recorder.folder)
+
+
+@each_dialect
+async def test_a_compacted_request_is_told_with_figures_reasons_and_the_summary(dialect, recorder, upstream) -> None:
+    async def answer(recorded: Any, _: Any) -> web.Response:
+        usage = {"prompt_tokens": 4321, "completion_tokens": 12}
+        text = write_note("SUMMARY of the work so far.") if recorded.asks_for_summary else "All good."
+        return completion(text, recorded.dialect, **usage)
+
+    upstream.answer = answer
+    await recorder.start("prices={input: 1, cached_input: 0.1, output: 4, unit: usd}")
+    await recorder.play(dialect)
+    shown = await inspect(recorder, "last")
+    recording = (await recorder.read())[-1]
+    event = recording.event
+
+    assert shown.exit_code == 0, shown.stderr
+    for part in (
+        event.request_id,
+        event.session,
+        f"{event.original_tokens:,}",
+        f"{event.sent_tokens:,}",
+        "82 messages",
+    ):
+        assert part in shown.stdout, part
+    for decision in event.decisions:
+        assert decision.rule in shown.stdout
+    assert "SUMMARY of the work so far." in shown.stdout
+    assert recording.summary.id in shown.stdout
+    assert "4,321 prompt tokens" in shown.stdout
+    assert "; without trimtab $" in shown.stdout
+    assert "read_file" in shown.stdout
+    for sentence in recording.story:
+        assert sentence.split()[-1] in shown.stdout
+    assert "note:" not in shown.stdout
+    assert "word1x1" not in shown.stdout
+
+
+async def test_the_diff_shows_what_of_a_message_is_gone(recorder) -> None:
+    await recorder.start("defaults.max_tool_result_tokens=64")
+    await recorder.play(CHAT, stops=(4,))
+    plain, with_diff = await inspect(recorder, "last"), await inspect(recorder, "last", "--diff")
+    assert "word0x50" not in plain.stdout
+    assert [line for line in with_diff.stdout.splitlines() if line.strip().startswith("-") and "word0x50" in line]
+    assert "3: tool of read_file shortened by truncate" in plain.stdout
+
+
+async def test_what_the_model_sees_and_what_the_client_sent(recorder, upstream) -> None:
+    """Byte for byte, for other programs to read."""
+    await recorder.start(NEVER_WAIT)
+    await recorder.play(CHAT, stops=(82,))
+    sent, received = await inspect(recorder, "--sent"), await inspect(recorder, "last", "--received")
+    assert sent.stdout_bytes == upstream.chats[0].body
+    assert len(orjson.loads(received.stdout_bytes)["messages"]) == 82
+
+
+async def test_the_same_as_json(recorder) -> None:
+    await recorder.start(NEVER_WAIT)
+    await recorder.play(CHAT, stops=(82,))
+    (recording,) = await recorder.read()
+    told = orjson.loads((await inspect(recorder, recording.id[:6], "--json")).stdout)
+    assert told["event"]["request_id"] == recording.id
+    assert sum(told["event"]["original_sections"].values()) == told["event"]["original_tokens"]
+    assert told["event"]["cost_usd"] is None
+    assert told["story"] == list(recording.story)
+    assert {change["fate"] for change in told["changes"]} >= {"removed", "added"}
+    assert all("before" not in change for change in told["changes"])
+    with_texts = orjson.loads((await inspect(recorder, "last", "--json", "--diff")).stdout)
+    assert any("word1x1" in change["before"] for change in with_texts["changes"])
+
+
+async def test_the_table_has_the_newest_requests_first(recorder) -> None:
+    await recorder.start()
+    await recorder.play(CHAT, stops=(4, 10, 20))
+    ids = [one.id for one in await recorder.read()][::-1]
+    lines = (await inspect(recorder)).stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [one[:12] for one in ids]
+    assert len((await inspect(recorder, "--limit", "2")).stdout.splitlines()) == 3
+    assert [one["request_id"] for one in orjson.loads((await inspect(recorder, "--json")).stdout)] == ids
+
+
+async def _refused(recorder: Any) -> None:
+    await recorder.start("defaults.on_exceeded=error")
+    await recorder.ask(CHAT, CHAT.write([{"role": "user", "content": "word " * 20_000}]))
+
+
+async def _observed(recorder: Any) -> None:
+    await recorder.start("mode=observe")
+    await recorder.play(CHAT, stops=(82,))
+
+
+async def _off(recorder: Any) -> None:
+    await recorder.start("mode=off")
+    await recorder.play(CHAT, stops=(4,))
+
+
+async def _undecodable(recorder: Any) -> None:
+    await recorder.start()
+    await recorder.ask(CHAT, b"no JSON")
+
+
+async def _unchanged(recorder: Any) -> None:
+    await recorder.start()
+    await recorder.ask(CHAT, CHAT.write([{"role": "user", "content": "hi"}]))
+
+
+async def _broken(recorder: Any) -> None:
+    await recorder.start("upstream.base_url=http://127.0.0.1:9/v1")
+    await recorder.ask(CHAT, CHAT.write([{"role": "user", "content": "hi"}]))
+
+
+async def _redacted(recorder: Any) -> None:
+    await recorder.start()
+    key = "sk-planted-0123456789"
+    await recorder.ask(CHAT, CHAT.write([{"role": "user", "content": key}]), authorization=f"Bearer {key}")
+
+
+@pytest.mark.parametrize(
+    ("play", "told"),
+    [
+        (_refused, "error context_length_exceeded"),
+        (_observed, "mode observe"),
+        (_off, "outcome off"),
+        (_undecodable, "outcome undecodable"),
+        (_unchanged, "outcome unchanged"),
+        (_broken, "error upstream_unreachable"),
+        (_redacted, "a key in the body is recorded as ***"),
+    ],
+)
+async def test_each_outcome_is_shown(play, told, recorder) -> None:
+    await play(recorder)
+    for arguments in (("last",), ("last", "--diff"), ("last", "--json")):
+        shown = await inspect(recorder, *arguments)
+        assert shown.exit_code == 0, shown.stderr
+        if "--json" not in arguments:
+            assert told in shown.stdout
+    sent = await inspect(recorder, "last", "--sent")
+    if play in {_undecodable, _refused}:
+        assert sent.exit_code == 1
+        assert "its outcome was" in sent.stderr
+
+
+def test_a_folder_without_recordings_says_what_to_do(tmp_path) -> None:
+    for place in (tmp_path, tmp_path / "absent"):
+        for arguments in ((), ("last",), ("--sent",)):
+            shown = run_trimtab("inspect", *arguments, "--dir", place)
+            assert shown.exit_code == 1
+            assert "trimtab record" in shown.stderr
+            assert "Traceback" not in shown.stderr
+
+
+def test_an_id_that_is_not_recorded_and_a_broken_file_are_told(tmp_path) -> None:
+    broken = keep(tmp_path, make_recording("b" * 24, at=1_700_000_001))
+    broken.write_bytes(b"broken")
+    keep(tmp_path, make_recording())
+    assert "no recording has the id 1234" in run_trimtab("inspect", "1234", "--dir", tmp_path).stderr
+    assert "not compressed" in run_trimtab("inspect", "bbbb", "--dir", tmp_path).stderr
+    listed = run_trimtab("inspect", "--dir", tmp_path)
+    assert listed.exit_code == 0
+    assert broken.name in listed.stderr
+    assert "abababab" in listed.stdout
+
+
+def test_the_folder_of_the_configuration_is_read(tmp_path) -> None:
+    keep(tmp_path, make_recording())
+    (tmp_path / "trimtab.yaml").write_text(f"record: {{dir: {tmp_path}}}\n")
+    assert "abababab" in run_trimtab("inspect", "--config", tmp_path / "trimtab.yaml").stdout
+    assert "abababab" in run_trimtab("inspect", "--set", f"record.dir={tmp_path}").stdout
+    assert run_trimtab("inspect", "--set", "record.keep=0", "--set", f"record.dir={tmp_path}").exit_code == 2
+
+
+def test_calls_for_summaries_are_no_requests(tmp_path) -> None:
+    call = RecordedCall("m", "inline", "written", 1.0, 1, 1)
+    keep(tmp_path, replace(make_recording("c" * 24, at=1_800_000_000), call=call, request=None, circumstances=None))
+    keep(tmp_path, make_recording())
+    assert "cccc" not in run_trimtab("inspect", "--dir", tmp_path).stdout
+    assert "abababab" in run_trimtab("inspect", "last", "--dir", tmp_path).stdout
+    assert run_trimtab("inspect", "cccc", "--dir", tmp_path).exit_code == 0
+
+
+def test_both_bodies_at_once_are_wrong_use(tmp_path) -> None:
+    assert run_trimtab("inspect", "last", "--sent", "--received", "--dir", tmp_path).exit_code == 2
+
+
+def test_a_recording_of_another_version_of_the_rules_says_so(tmp_path) -> None:
+    """What was recorded is shown all the same."""
+    body = orjson.dumps({"model": "m", **make_session(3)}).decode()
+    recording = make_recording(body=body)
+    from rules.conversation import Decision  # noqa: PLC0415 - only here
+
+    counted = replace(recording.counted, decisions=(Decision("truncate", "", 9, 3, 1, 3),))
+    keep(tmp_path, replace(recording, counted=counted, sent=RecordedSending("{}")))
+    shown = run_trimtab("inspect", "last", "--dir", tmp_path)
+    assert shown.exit_code == 0
+    assert "plans the request otherwise" in shown.stdout

@@ -1,0 +1,133 @@
+"""`trimtab summary`: those who paid for a summary can read it, and nobody else learns that it exists."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from support.client import SMALL, post
+from support.command_line import run_trimtab
+from support.sessions import make_session
+
+KEY = "sk-planted-0123456789abcdef"
+PATH = "/v1/chat/completions"
+NONE: dict[str, str] = {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "AZURE_OPENAI_API_KEY": ""}
+
+
+@pytest.fixture
+def store(tmp_path) -> str:
+    return f"store=sqlite:///{tmp_path}/summaries.sqlite3"
+
+
+@pytest.fixture
+def cause(start_proxy, client, store) -> Any:
+    """A function that has a summary written for a client with these headers; returns its id."""
+
+    async def ask(*settings: str, query: str = "", **headers: str) -> str:
+        proxy = await start_proxy(*SMALL, store, "upstream.credential=client", *settings)
+        body = {"model": "m", **make_session(40)}
+        sent = {name: value for name, value in headers.items() if value}
+        if "authorization" in headers:
+            answer, _ = await post(client, f"{proxy.url}{PATH}{query}", body, **{"Authorization": ""} | sent)
+        else:
+            async with client.post(f"{proxy.url}{PATH}{query}", json=body, headers=sent) as answer:
+                await answer.read()
+        assert answer.status == 200
+        return re.findall(r'"([0-9a-f]{64})"', answer.headers["x-trimtab-summary"])[0]
+
+    return ask
+
+
+async def show(store: str, *arguments: str, **environment: str) -> Any:
+    run = lambda: run_trimtab("summary", *arguments, "--set", store, **NONE | environment)  # noqa: E731 - for a thread
+    return await asyncio.to_thread(run)
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({"authorization": f"Bearer {KEY}"}, ""),
+        ({"x-api-key": KEY}, ""),
+        ({"api-key": KEY}, ""),
+        ({"x-goog-api-key": KEY}, ""),
+        ({"x-api-key": KEY, "authorization": f"Bearer {KEY}"}, ""),
+        ({}, f"?key={KEY}"),
+    ],
+    ids=["bearer", "x-api-key", "api-key", "google", "both", "query"],
+)
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "MY_KEY"])
+async def test_the_key_opens_it_however_the_client_sends_it(headers, query, variable, cause, store) -> None:
+    name = await cause(query=query, **headers)
+    option = ("--key-from-env", variable) if variable == "MY_KEY" else ()
+    shown = await show(store, name, *option, **{variable: KEY})
+    assert shown.exit_code == 0, shown.stderr
+    assert "SUMMARY" in shown.stdout
+    assert "a model has written it" in shown.stderr
+    assert KEY not in shown.output
+
+
+async def test_other_headers_that_tell_clients_apart_are_needed_too(cause, store) -> None:
+    headers = {"authorization": f"Bearer {KEY}", "openai-organization": "org-1", "x-acme-token": "t-0123456789"}
+    name = await cause(**headers)
+    assert (await show(store, name, OPENAI_API_KEY=KEY)).exit_code == 1
+    more = ("--header", "openai-organization=org-1", "--header-from-env", "x-acme-token=ACME")
+    shown = await show(store, name, *more, OPENAI_API_KEY=KEY, ACME="t-0123456789")
+    assert shown.exit_code == 0, shown.stderr
+    assert "t-0123456789" not in shown.output
+
+
+async def test_a_tenant_by_header_is_enough(cause, store) -> None:
+    """It is no secret, so the proxy's own key counts, which is beside the store."""
+    name = await cause("tenant=header:x-team", **{"x-team": "red", "authorization": f"Bearer {KEY}"})
+    tenant = ("--set", "tenant=header:x-team")
+    assert (await show(store, name, *tenant, "--header", "X-Team=red")).exit_code == 0
+    assert (await show(store, name, *tenant, "--header", "X-Team=blue")).exit_code == 1
+    assert (await show(store, name, *tenant, OPENAI_API_KEY=KEY)).exit_code == 1
+
+
+async def test_a_client_without_a_credential_is_known_by_the_proxys_own_key(cause, store, tmp_path) -> None:
+    name = await cause()
+    assert (await show(store, name)).exit_code == 0
+    (key_file,) = tmp_path.glob("*.key")
+    key_file.unlink()
+    assert (await show(store, name)).exit_code == 1
+    assert not key_file.exists()
+
+
+async def test_a_wrong_key_and_an_unknown_id_look_the_same(cause, store) -> None:
+    name = await cause(authorization=f"Bearer {KEY}")
+    wrong = await show(store, name, OPENAI_API_KEY="sk-wrong-0123456789")
+    unknown = await show(store, "0" * 64, OPENAI_API_KEY=KEY)
+    assert (wrong.exit_code, wrong.output) == (unknown.exit_code, unknown.output)
+    assert wrong.exit_code == 1
+    assert "no summary with this id can be read with this credential" in wrong.stderr
+    assert "sk-wrong" not in wrong.output
+
+
+async def test_the_id_may_be_copied_with_what_stands_around_it(cause, store) -> None:
+    name = await cause(authorization=f"Bearer {KEY}")
+    shown = await show(store, f'"{name}";kind=summarise;messages=3', OPENAI_API_KEY=KEY)
+    assert shown.exit_code == 0, shown.stderr
+
+
+async def test_a_digest_is_told_as_one(cause, store) -> None:
+    name = await cause("defaults.summary.wait_seconds=0", authorization=f"Bearer {KEY}")
+    shown = await show(store, name, OPENAI_API_KEY=KEY)
+    assert "a digest, written without a model" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (("not an id",), 2, "64 hexadecimal digits"),
+        (("0" * 64, "--key-from-env", "ABSENT"), 2, "this environment variable holds no key"),
+        (("0" * 64, "--header", "nothing"), 2, "write NAME=VALUE"),
+        (("0" * 64, "--header-from-env", "x-acme-token=ABSENT"), 2, "is not set"),
+        (("0" * 64, "--set", "store=memory"), 1, "in the running proxy only"),
+        (("0" * 64, "--set", "store=redis://127.0.0.1:9/0"), 1, "cannot be opened or read"),
+    ],
+)
+def test_what_cannot_work_says_what_to_do(arguments, status, told) -> None:
+    shown = run_trimtab("summary", *arguments, **NONE)
+    assert shown.exit_code == status
+    assert told in shown.stderr
