@@ -45,6 +45,11 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
         (1, "The proxy does not accept requests, or the configuration is wrong."),
         (2, "The arguments are wrong."),
     ),
+    "replay": (
+        (0, "The report was printed."),
+        (1, "With `--check`: a request differs or cannot be read. Or the picture cannot be drawn."),
+        (130, "Ctrl-C."),
+    ),
     "stats": (
         (0, "The statistics were printed, even if there were no requests."),
         (1, "The store is `memory`, or it cannot be opened or read."),
