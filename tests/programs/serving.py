@@ -17,10 +17,10 @@ def own_environment() -> dict[str, str]:
 
 
 @asynccontextmanager
-async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Process, str]]:
+async def serving(*arguments: str, shell: str = "", command: str = "serve") -> AsyncIterator[tuple[Process, str]]:
     """Run the process. Yields it and its base URL with /v1, which is read from its log.
 
-    shell: commands that the shell runs before it starts trimtab.
+    shell: commands that the shell runs before it starts trimtab. command: `serve`, or one that takes its options.
     """
     process = await asyncio.create_subprocess_exec(
         "/bin/sh",
@@ -30,7 +30,7 @@ async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Proce
         sys.executable,
         "-m",
         "proxy",
-        "serve",
+        command,
         "--listen",
         "127.0.0.1:0",
         "--set",

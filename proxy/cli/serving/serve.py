@@ -110,13 +110,13 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
         loop.add_signal_handler(number, _stop_or_end, number, stop, lifecycle, log)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_open_addresses(config, log)
-    warn_of_recording(config, log)
     warn_of_unknown_variables(log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics)
         tell_proxies(config, log)
         warn_of_bare_credentials(config, log)
+        warn_of_recording(config, log)
         await _serve_until(stop, reload, proxy, load, log)
 
 

@@ -114,6 +114,7 @@ class _Told:
         )
         tell_proxies(config, self._log)
         warn_of_bare_credentials(config, self._log)
+        warn_of_recording(config, self._log)
 
 
 def start_workers(config: Config, load: Load | None, count: int, log: Any) -> Start | int:
@@ -124,7 +125,6 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any) -> St
     """
     told, ground = _Told(config, load, log), Ground.open(config, count)
     warn_of_open_addresses(config, log)
-    warn_of_recording(config, log)
     warn_of_unknown_variables(log)
     if config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"

@@ -1,4 +1,4 @@
-"""`trimtab inspect` answers: what was done to this request, and what does the model see now?"""
+"""`trimtab inspect` says what was done to a request, and what the model sees now."""
 
 import asyncio
 from dataclasses import replace
