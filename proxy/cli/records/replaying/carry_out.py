@@ -4,12 +4,13 @@ Law: as the proxy does (proxy/exchange/attempts/compact.py), without a clock and
 about the summary is used; else a digest stands in, as in `trimtab compact`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from proxy.compaction.compactor import Compacted, Compactor, Planned, describe_refused
 from proxy.compaction.pool import Compactors
 from proxy.compaction.refusal import RefusedError, add_cleaned, scale_cleaned
+from proxy.lru import BytesLRU
 from proxy.wire.codec import Request, Unsent
 from proxy.wire.content.cache_help import NO_HELP, CacheHelp
 from proxy.wire.dialects import guess_dialect, name_codec
@@ -18,10 +19,13 @@ from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import NO_COLD
 from rules.policy import Policy
 from rules.results.pairing import find_unpaired
-from rules.summary.request import Summary
+from rules.summary.request import Summary, make_digest
 from rules.window.state import ColdCut
 
 NOTHING_UNSENT = Unsent()
+MAX_DIGESTS_BYTES = 16 * 1024 * 1024
+"""Chosen: the digests of some thousand sessions."""
+_DIGESTS: BytesLRU[Hashable, Summary] = BytesLRU(MAX_DIGESTS_BYTES, lambda _, digest: 2 * len(digest.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,20 @@ def carry_out(compactors: Compactors, request: Request, way: Way, choose: Choose
 def _apply(compactor: Compactor, planned: Planned, text: Text, way: Way) -> Compacted:
     if planned.plan.is_empty and way.mode == "enforce":
         return compactor.leave_alone(planned)
-    return compactor.apply(planned, text.summary)
+    return compactor.apply(planned, text.summary or _recall_digest(planned.plan, way))
+
+
+def _recall_digest(plan: Plan, way: Way) -> Summary | None:
+    """The digest of a cut, which is written once, because each later request of the session needs it again."""
+    wanted, count = plan.request, way.compactor.count
+    if wanted is None:
+        return None
+    covered = (wanted.key, wanted.base, wanted.at, len(wanted.earlier), len(wanted.span), wanted.said_elsewhere)
+    key = (count, way.policy, covered, wanted.max_tokens, wanted.kept, wanted.base_kept)
+    digest = _DIGESTS.get(key)
+    if digest is None:
+        digest = _DIGESTS[key] = Summary(make_digest(wanted, count=count), by_model=False)
+    return digest
 
 
 def _clean(compactors: Compactors, request: Request, way: Way) -> tuple[Request, tuple[Decision, ...]]:
