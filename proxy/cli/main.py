@@ -19,6 +19,7 @@ from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
 from proxy.cli.records.inspect import inspect
+from proxy.cli.records.replay import replay
 from proxy.cli.serving.record import record
 from proxy.cli.serving.serve import serve
 from proxy.cli.serving.wrap import wrap
@@ -44,7 +45,7 @@ def main() -> None:
     """
 
 
-for command in (serve, wrap, record, init, healthcheck, compact, count, inspect, summary, forget, stats):
+for command in (serve, wrap, record, init, healthcheck, compact, count, inspect, replay, summary, forget, stats):
     main.add_command(command)
 
 

@@ -236,6 +236,9 @@ class Recorder:
             "upstream": target.upstream,
             "model": target.shown_model,
             "match": target.match,
+            "mode": "" if target.mode == "enforce" else target.mode,
+            "retry": report.retry,
+            "compaction": "client" if report.is_client_compaction else "",
         }
         fields |= {key: value for key, value in known.items() if value}
         if report.error is not None:
@@ -246,8 +249,6 @@ class Recorder:
                 fields["context_cost"] = report.error.context_cost
         if prompt is not None:
             fields |= prompt.describe()
-        if report.is_client_compaction:
-            fields["compaction"] = "client"
         if report.prefix_kept is not None:
             fields["prefix_kept"] = round(report.prefix_kept, 3)
         read = {"cached_tokens": answered.cached_tokens, "written_tokens": answered.written_tokens}

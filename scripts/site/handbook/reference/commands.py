@@ -59,6 +59,11 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
         (130, "As for `trimtab serve`."),
         (143, "As for `trimtab serve`."),
     ),
+    "replay": (
+        (0, "The report was printed."),
+        (1, "With `--check`: a request differs or cannot be read. Or the picture cannot be drawn."),
+        (130, "Ctrl-C."),
+    ),
     "summary": (
         (0, "The text was printed."),
         (1, "No summary with this id can be read with this credential, or the store cannot be read."),

@@ -1,0 +1,196 @@
+"""`trimtab replay`: what trimtab has saved or would save, from recordings, a log, or request bodies."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+
+from proxy.cli.options import WRONG_USE, dialect_option, table_option, wrong_use
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_file
+from proxy.telemetry.logs import configure_log, get_log
+
+if TYPE_CHECKING:
+    from proxy.cli.records.replaying.run import Advance, Replay
+
+RECORDINGS, LOG, BODIES = "recordings", "log", "bodies"
+INTERRUPTED = 130
+"""Exit status. Source: the convention of shells for SIGINT, 128 and the signal's number."""
+_REFRESHES = 4
+"""Of the progress bar in a second. Chosen: as often as one can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command; see their help."""
+
+    config_path: Path | None
+    against: Path | None
+    settings: tuple[str, ...]
+    dialect: str | None
+    model: str | None
+    turns: bool
+    check: bool
+    as_table: bool | None
+    plot: Path | None
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    help="Replay with this configuration. Recordings are compared with what was recorded.",
+)
+@click.option("--against", type=click.Path(path_type=Path), help="Compare with this configuration instead.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="DOTTED.KEY=VALUE",
+    help="Set one key of the configuration of --config. Repeatable.",
+)
+@dialect_option
+@click.option("--model", metavar="NAME", help="Model of the bodies in a file, instead of the one that they name.")
+@click.option(
+    "--turns",
+    is_flag=True,
+    help="Take each body in a file as a whole session, and replay all requests that its client has sent.",
+)
+@click.option("--check", is_flag=True, help="End with status 1 if anything differs or cannot be read.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw a picture: .svg or .png.")
+@table_option
+def replay(path: Path, **given: Any) -> None:
+    """Replay recorded requests: what trimtab has saved, and what another configuration would save.
+
+    PATH is a folder of recordings (key `record`), a log of `trimtab serve` in the format json, or a file with a request
+    body in each line. No network is used, and no model is asked. Costs are compared with sending all requests
+    unchanged, and with a sliding window that drops the oldest messages.
+    """
+    options = Options(**given)
+    if options.against is not None and not (options.config_path or options.settings):
+        message = "--against needs --config or --set"
+        raise click.UsageError(message)
+    if options.plot is not None and options.plot.suffix not in {".svg", ".png"}:
+        message = "the name must end with .svg or .png"
+        raise click.BadParameter(message, param_hint="--plot")
+    done: list[Replay] = []
+    try:
+        report = _run(path, options, done)
+    except KeyboardInterrupt:
+        number = done[0].requests if done else 0
+        click.echo(f"trimtab: stopped after {number} requests; nothing was changed", err=True)
+        sys.exit(INTERRUPTED)
+    if options.as_table if options.as_table is not None else sys.stdout.isatty():
+        from proxy.cli.records.replaying.showing.table import print_report  # noqa: PLC0415 - `serve` does not need rich
+
+        print_report(report)
+    else:
+        click.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    sys.exit(1 if options.check and (report["unreadable"]["number"] or report["differing"]["number"]) else 0)
+
+
+def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
+    """Replay, and describe the result. `done` gets the replay as soon as it begins."""
+    from proxy.cli.records.replaying.showing.report import describe  # noqa: PLC0415 - `serve` does not need it
+
+    kind = find_kind(path)
+    with wrong_use():
+        replaying = _prepare(kind, options)
+    done.append(replaying)
+    _read(replaying, kind, path, options)
+    if options.plot is not None:
+        from proxy.cli.records.replaying.showing.plot import NoPlotError, draw  # noqa: PLC0415 - an extra
+
+        try:
+            draw(replaying.series, options.plot)
+        except NoPlotError as error:
+            click.echo(f"trimtab: {error}", err=True)
+            sys.exit(1)
+    return describe(replaying, kind, path)
+
+
+def find_kind(path: Path) -> str:
+    """What is at a path: recordings, a log, or bodies."""
+    from proxy.cli.records.replaying.inputs.log_lines import is_log  # noqa: PLC0415 - `serve` does not need it
+
+    if path.is_dir():
+        return RECORDINGS
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    return LOG if is_log(first) else BODIES
+
+
+def _prepare(kind: str, options: Options) -> "Replay":
+    """The replay before its first request. Raises ConfigError."""
+    from proxy.cli.records.replaying.run import Replay  # noqa: PLC0415 - `serve` does not need it
+    from proxy.cli.records.replaying.side import Side  # noqa: PLC0415 - the same
+    from proxy.cli.records.replaying.ways import ConfiguredWays  # noqa: PLC0415 - the same
+
+    is_configured = options.config_path is not None or bool(options.settings)
+    if kind == LOG and is_configured:
+        message = "a log holds no messages, so another configuration cannot be replayed from it; record requests"
+        click.echo(f"trimtab: {message} (key record)", err=True)
+        sys.exit(WRONG_USE)
+    configure_log("error")
+    compactors = Compactors(get_log())
+    configured: dict[str, ConfiguredWays] = {}
+    if options.against is not None:
+        config = load_file(options.against, (), is_online=False)
+        configured[str(options.against)] = ConfiguredWays(compactors, config)
+    if is_configured or kind == BODIES:
+        name = ", ".join((*([str(options.config_path)] if options.config_path else []), *options.settings))
+        config = load_file(options.config_path, options.settings, is_online=False)
+        configured[name or "defaults"] = ConfiguredWays(compactors, config)
+    first = {RECORDINGS: ["recorded"], LOG: ["log"]}.get(kind, []) if options.against is None else []
+    return Replay(compactors, [Side(name) for name in (*first, *configured)], configured)
+
+
+def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:
+    if kind == RECORDINGS:
+        from proxy.state.recordings.reading import list_files  # noqa: PLC0415 - `serve` does not need it here
+
+        files = list_files(path)
+        with _show_progress("recordings", len(files)) as advance:
+            replaying.read_recordings(files, advance)
+        return
+    with _show_progress("bytes", path.stat().st_size) as advance:
+        if kind == LOG:
+            replaying.read_log(path, advance)
+        else:
+            model, turns = options.model, options.turns
+            replaying.read_bodies(path, advance, dialect=options.dialect, model=model, turns=turns)
+
+
+@contextmanager
+def _show_progress(unit: str, total: int) -> "Iterator[Advance]":
+    """Context manager: a progress bar on standard error if that is a terminal, with the rate and the time left."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - `serve` does not need rich
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("replaying"),
+        BarColumn(),
+        TaskProgressColumn(show_speed=True),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=_REFRESHES, transient=True) as progress:
+        task = progress.add_task("", total=total, rate="")
+
+        def advance(number: int) -> None:
+            """Show how much was read."""
+            speed = progress.tasks[0].speed
+            rate = "" if speed is None else f"{speed:,.0f} {unit}/s"
+            progress.update(task, advance=number, rate=rate)
+
+        yield advance

@@ -1,0 +1,196 @@
+"""What was recorded or logged of some traffic, replayed, equals /metrics to the token."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp import web
+from programs.serving import serving
+from prometheus_client.parser import text_string_to_metric_families
+from support.client import SMALL, post, settle
+from support.command_line import run_trimtab
+from support.dialects.spoken.all_dialects import DIALECTS
+from support.dialects.spoken.dialect import Dialect
+from support.sessions import make_session, requests_of
+from upstreams.recording import Recorded, completion, stream, write_note
+
+STEPS = 24
+LIMIT_BYTES = 20_000
+"""Prompts of the model `strict` that are longer are refused."""
+REFUSAL = orjson.dumps({"error": {"message": "This model's maximum context length is 6000 tokens."}})
+COMPARED = (
+    ("prompt_tokens", "stage"), ("tokens_saved", "rule"), ("tokens_added", "rule"), ("cuts", "kind"),
+    ("completion_tokens", "source"), ("summary_tokens", "kind"),
+)  # fmt: skip
+"""Metrics and the label of each that is no model."""
+NAMES = {"tokens_saved": "saved_tokens", "tokens_added": "added_tokens"}
+"""Names of these metrics in the replay's JSON, where they differ."""
+
+
+async def _answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+    """An upstream that writes summaries, reports usage, and refuses long prompts of one model."""
+    dialect = recorded.dialect
+    if not recorded.body.startswith(b"{"):
+        return web.Response(status=400)
+    if recorded.asks_for_summary:
+        return completion(write_note("Parts were read."), dialect, prompt_tokens=900, completion_tokens=60)
+    if recorded.json["model"] == "strict" and len(recorded.body) > LIMIT_BYTES:
+        return web.Response(status=400, body=REFUSAL, content_type="application/json")
+    if recorded.json.get("stream"):
+        return await stream(request, "All good.", dialect=dialect)
+    return completion(dialect=dialect, prompt_tokens=len(recorded.body) // 4, completion_tokens=7)
+
+
+async def _send(
+    client: aiohttp.ClientSession, url: str, dialect: Dialect, model: str, *, session: dict[str, Any], **headers: str
+) -> list[int]:
+    """Send all requests of a session. Return the statuses."""
+    statuses = []
+    for number, messages in enumerate(requests_of(session)):
+        body = dialect.write(messages, session["tools"], model=model, **({"stream": True} if number % 3 == 2 else {}))
+        response, _ = await post(client, url + dialect.path, body, **headers)
+        statuses.append(response.status)
+    return statuses
+
+
+async def _send_traffic(client: aiohttp.ClientSession, url: str, proxy: Any = None) -> None:
+    """Sessions in each dialect: one that is cut, one that is observed, one that the upstream refuses on its way."""
+    for dialect in DIALECTS:
+        for model in ("m", "gpt-4o", "strict"):
+            session = make_session(STEPS, system=f"You are {model} in {dialect.name}.")
+            await _send(client, url, dialect, model, session=session)
+            if proxy is not None:
+                await settle(proxy)
+        session = make_session(STEPS, system=f"You are watched in {dialect.name}.")
+        await _send(client, url, dialect, "m", session=session, **{"x-trimtab-mode": "observe"})
+    _ = await post(client, url + "/v1/chat/completions", b"no JSON")
+    _ = await post(
+        client, url + "/v1/messages/count_tokens", {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    )
+
+
+async def _read_metrics(client: aiohttp.ClientSession, url: str) -> dict[tuple[str, ...], float]:
+    """The metrics' values by name and labels."""
+    text = await (await client.get(url + "/metrics")).text()
+    return {
+        (
+            family.name.removeprefix("trimtab_"),
+            *(f"{name}={value}" for name, value in sorted(sample.labels.items())),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+
+
+def _replay(path: Path, *more: str, status: int = 0) -> dict[str, Any]:
+    result = run_trimtab("replay", path, "--json", *more)
+    assert result.exit_code == status, result.output
+    return orjson.loads(result.stdout_bytes)
+
+
+def _read_report(models: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], float]:
+    """The same values as `_read_metrics`, from a replay."""
+    found: dict[tuple[str, ...], float] = {}
+    for model in models:
+        label = f"model={model['name']}"
+        found |= {
+            (metric, *sorted((label, f"{other}={value}"))): tokens
+            for metric, other in COMPARED[1:]
+            for value, tokens in model[NAMES.get(metric, metric)].items()
+        }
+        for stage in ("original", "sent"):
+            found["prompt_tokens", label, f"stage={stage}"] = model[f"{stage}_tokens"]
+            for section, tokens in model["sections"][stage].items():
+                found["section_tokens", label, f"section={section}", f"stage={stage}"] = tokens
+        found["cached_prompt_tokens", label] = model["cached_tokens"]
+        found["repairs", label] = model["repairs"]
+    return {key: value for key, value in found.items() if value}
+
+
+def _keep_compared(
+    metrics: dict[tuple[str, ...], float], *, sums_completions: bool = False
+) -> dict[tuple[str, ...], float]:
+    """The metrics that a replay tells, without zeros. A log does not say who counted a completion."""
+    names = {name for name, _ in COMPARED} | {"section_tokens", "cached_prompt_tokens", "repairs"}
+    kept: Counter[tuple[str, ...]] = Counter()
+    for key, value in metrics.items():
+        if key[0] in names and value:
+            kept[key[:2] if sums_completions and key[0] == "completion_tokens" else key] += value
+    return dict(kept)
+
+
+async def test_a_recorded_hour_equals_the_metrics(client, upstream, start_proxy, tmp_path):
+    """In each dialect, with summaries, recoveries and observed sessions; and no request differs from its recording."""
+    upstream.answer = _answer
+    folder = tmp_path / "records"
+    proxy = await start_proxy(*SMALL, f"record.dir={folder}")
+    await _send_traffic(client, proxy.url, proxy)
+    await settle(proxy)
+    metrics = await _read_metrics(client, proxy.url)
+    await proxy.services.recordings.settle()
+
+    report = await asyncio.to_thread(_replay, folder, "--check")
+
+    (side,) = report["sides"]
+    assert report["differing"]["number"] == report["unreadable"]["number"] == report["not_replayed"] == 0
+    assert _read_report(side["models"]) == _keep_compared(metrics)
+    requests = sum(value for key, value in metrics.items() if key[0] == "requests")
+    assert sum(model["requests"] for model in side["models"]) == requests == report["input"]["requests"]
+    kinds = {kind for model in side["models"] for kind in model["cuts"]}
+    assert kinds >= {"summarise", "prune"}
+    assert sum(model["retried"] for model in side["models"]) > 0
+    assert sum(model["outcomes"].get("observe", 0) for model in side["models"]) > STEPS
+
+
+async def test_a_log_equals_the_metrics(client, upstream, start_proxy, log, tmp_path):
+    """The labels are found again, although the lines name models that got no label yet."""
+    upstream.answer = _answer
+    proxy = await start_proxy(*SMALL, "models=[{match: 'gpt-*', max_tool_result_tokens: 100}]")
+    await _send_traffic(client, proxy.url, proxy)
+    await settle(proxy)
+    metrics = await _read_metrics(client, proxy.url)
+    lines = [orjson.dumps({**line, "level": "info", "timestamp": "2026-11-23T04:56:46Z"}) for line in log.lines]
+    file = tmp_path / "serve.log"
+    file.write_bytes(b"\n".join(lines))
+
+    report = await asyncio.to_thread(_replay, file)
+
+    told = _keep_compared(_read_report(report["sides"][0]["models"]), sums_completions=True)
+    assert told == _keep_compared(metrics, sums_completions=True)
+    assert report["unreadable"]["number"] == 0
+
+
+async def test_two_workers_record_and_log_what_the_metrics_count(client, upstream, tmp_path):
+    """Each worker gives labels by itself; recordings and log of both together equal the metrics of both."""
+    upstream.answer = _answer
+    folder, file = tmp_path / "records", tmp_path / "serve.log"
+    settings = [word for setting in (*SMALL, "workers=2", f"record.dir={folder}") for word in ("--set", setting)]
+    async with serving(*settings, "--upstream", upstream.url) as (process, url), asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(process.stderr.read())
+        base_url = url.removesuffix("/v1")
+        for session in range(6):
+            async with aiohttp.ClientSession() as connection:  # each connection is one worker's
+                made = make_session(10, system=f"You are number {session}.")
+                await _send(connection, base_url, DIALECTS[session % len(DIALECTS)], "gpt-4o", session=made)
+        metrics = await _read_metrics(client, base_url)
+        process.send_signal(signal.SIGTERM)
+        file.write_bytes(await reading)
+
+    recorded = await asyncio.to_thread(_replay, folder, "--check")
+    logged = await asyncio.to_thread(_replay, file)
+
+    whole = _keep_compared(metrics, sums_completions=True)
+    for report in (recorded, logged):
+        assert report["input"]["requests"] == 66
+        told = _keep_compared(_read_report(report["sides"][0]["models"]), sums_completions=True)
+        # A summary that is written after the last answer may end after the page of the metrics was read.
+        assert {key: value for key, value in told.items() if key[0] != "summary_tokens"} == {
+            key: value for key, value in whole.items() if key[0] != "summary_tokens"
+        }
+    assert {line["worker"] for line in map(orjson.loads, file.read_bytes().splitlines()) if "worker" in line} == {1, 2}

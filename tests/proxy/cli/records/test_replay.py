@@ -1,0 +1,141 @@
+"""`trimtab replay`: which input it takes, what it prints, and how it ends."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from support.client import CHAT
+from support.command_line import SMALL, run_trimtab
+from support.recordings import keep, make_recording
+from support.sessions import make_session, requests_of
+
+from proxy.cli.records.replaying.run import Replay
+
+pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+
+LINE = {
+    "event": "request",
+    "timestamp": "2026-11-23T00:00:00Z",
+    "status": 200,
+    "outcome": "passed",
+    "endpoint": "other",
+}
+
+
+def _write_bodies(folder: Path, steps: int = 16, model: str = "gpt-4o") -> Path:
+    session = make_session(steps)
+    bodies = [{"model": model, "messages": messages, "tools": session["tools"]} for messages in requests_of(session)]
+    file = folder / "bodies.jsonl"
+    file.write_bytes(b"\n".join(map(orjson.dumps, bodies)))
+    return file
+
+
+def _read(*arguments: str | Path) -> dict[str, Any]:
+    result = run_trimtab("replay", "--json", *arguments)
+    assert result.exit_code == 0, result.output
+    return orjson.loads(result.stdout_bytes)
+
+
+def test_bodies_are_compacted_as_by_trimtab_compact(tmp_path: Path) -> None:
+    """The tokens that the replay tells are those that `compact --explain` tells of the same file and settings."""
+    file = _write_bodies(tmp_path)
+    report = _read(file, *SMALL)
+    explained = run_trimtab("compact", "--jsonl", "--explain", *SMALL, file).stderr
+
+    lines = [
+        line.split(": ", 1)[1].split() for line in explained.splitlines() if " tokens, " in line and ", limit " in line
+    ]
+    (model,) = report["sides"][0]["models"]
+    assert model["original_tokens"] == sum(int(words[0]) for words in lines) > 0
+    assert model["sent_tokens"] == sum(int(words[2]) for words in lines) < model["original_tokens"]
+    assert (model["name"], model["requests"], model["sessions"]) == ("gpt-4o", 17, 1)
+
+
+def test_two_configurations_are_compared(tmp_path: Path) -> None:
+    """With --against, the first side is that configuration; what changes is told by model."""
+    file, old = _write_bodies(tmp_path), tmp_path / "old.yaml"
+    old.write_text("defaults: {context_window: 128000, count: heuristic}\n")
+    report = _read(file, "--against", old, *SMALL)
+
+    before, after = report["sides"]
+    (change,) = report["changes"]
+    assert (before["name"], after["name"]) == (str(old), ", ".join(SMALL[1::2]))
+    assert change["sent_tokens"] == {"before": before["total"]["sent_tokens"], "after": after["total"]["sent_tokens"]}
+    assert after["total"]["sent_tokens"] < before["total"]["sent_tokens"] == before["total"]["original_tokens"]
+    assert (before["sessions"]["over_window"], after["sessions"]["over_window"]) == (0, 1)
+
+
+def test_a_recording_is_compared_with_a_configuration(tmp_path: Path) -> None:
+    """The recorded side is there in addition, under its own name."""
+    keep(tmp_path, make_recording(body=orjson.dumps(CHAT).decode()))
+    assert [side["name"] for side in _read(tmp_path)["sides"]] == ["recorded"]
+    assert [side["name"] for side in _read(tmp_path, "--set", "mode=observe")["sides"]] == ["recorded", "mode=observe"]
+
+
+def test_a_log_cannot_be_replayed_with_a_configuration(tmp_path: Path) -> None:
+    """It holds no messages. The command says what to do instead."""
+    file = tmp_path / "log"
+    file.write_bytes(orjson.dumps(LINE))
+    assert _read(file)["input"] == {
+        "kind": "log", "path": str(file), "requests": 1, "first_at": None, "last_at": None,
+    }  # fmt: skip
+    result = run_trimtab("replay", file, *SMALL)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "holds no messages" in result.stderr
+
+
+def test_what_cannot_be_read_is_counted_and_named(tmp_path: Path) -> None:
+    """The rest is replayed all the same. Only --check ends with status 1."""
+    file = _write_bodies(tmp_path, 2)
+    file.write_bytes(file.read_bytes() + b"\n\nnot JSON\n[]\n")
+    report = _read(file, *SMALL)
+
+    assert report["input"]["requests"] == 3
+    assert [each["place"] for each in report["unreadable"]["places"]] == ["line 5", "line 6"]
+    assert run_trimtab("replay", file, "--check", *SMALL).exit_code == 1
+
+
+def test_a_folder_with_a_broken_recording_is_replayed(tmp_path: Path) -> None:
+    keep(tmp_path, make_recording(body=orjson.dumps(CHAT).decode()))
+    (tmp_path / f"1700000000000-{'cd' * 12}.json.gz").write_bytes(b"broken")
+    report = _read(tmp_path)
+    assert (report["input"]["requests"], report["unreadable"]["number"]) == (1, 1)
+    assert "compressed" in report["unreadable"]["places"][0]["reason"]
+
+
+@pytest.mark.parametrize("steps", [16])
+def test_a_session_in_one_body_is_replayed_turn_by_turn(tmp_path: Path, steps: int) -> None:
+    """--turns makes of one body what the client has sent on the way to it."""
+    whole = _read(_write_bodies(tmp_path, steps), *SMALL)["sides"][0]["models"][0]
+    session, file = make_session(steps), tmp_path / "session.jsonl"
+    file.write_bytes(orjson.dumps({"messages": session["messages"][:-1], "tools": session["tools"]}))
+    turns = _read(file, "--turns", "--model", "gpt-4o", *SMALL)["sides"][0]["models"][0]
+    assert turns == whole
+
+
+def test_an_interrupted_replay_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback, and the status of shells for Ctrl-C."""
+
+    def interrupt(replay: Replay, *_: object, **__: object) -> None:
+        replay.requests = 3
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Replay, "read_bodies", interrupt)
+    result = run_trimtab("replay", _write_bodies(tmp_path))
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "trimtab: stopped after 3 requests; nothing was changed\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--against", "x.yaml"), "--against needs"),
+        (("--plot", "x.gif"), ".svg or .png"),
+        (("--set", "nonsense=1"), "nonsense"),
+    ],
+)
+def test_wrong_use_is_refused(tmp_path: Path, arguments: tuple[str, str], told: str) -> None:
+    result = run_trimtab("replay", _write_bodies(tmp_path, 1), *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
