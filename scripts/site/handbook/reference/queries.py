@@ -98,6 +98,12 @@ LABELS = (
         " other than 200); `failed` (no readable answer); `timed_out`; `cancelled` (the process ended).",
     ),
     Label(
+        "result",
+        "trimtab_recordings_total",
+        "`written`; `dropped` (too many waited, or it is larger than `record.max_bytes`); `failed` (the folder cannot be"
+        " written, or there was a fault).",
+    ),
+    Label(
         "phase",
         "trimtab_fail_open_total",
         "`read`, `plan`, `summary`, `apply`: the original was forwarded. `cache`: nothing was added for the provider's"
