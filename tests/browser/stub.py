@@ -97,12 +97,15 @@ class Stub:
             case ["requests", wanted]:
                 found = next((turn for turn in self.turns if turn["request_id"] == wanted), None)
                 return found and {"event": found, "text": self._text(found)}
-            case ["sessions"]:
-                return {"sessions": [one.show() for one in self.sessions]}
-            case ["sessions", wanted]:
-                one = next((one for one in self.sessions if one.id == wanted), None)
-                return one and {"session": one.show(), "turns": one.turns}
+            case ["sessions", *names]:
+                return self._show_sessions(names)
         return None
+
+    def _show_sessions(self, names: list[str]) -> dict[str, Any] | None:
+        if not names:
+            return {"sessions": [one.show() for one in self.sessions]}
+        one = next((one for one in self.sessions if one.id == names[0]), None)
+        return one and {"session": one.show(), "turns": one.turns}
 
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
         found = self.turns

@@ -1,4 +1,4 @@
-"""The page in front of the real program: its numbers are those of the API, of the metrics, and of the upstream's books."""
+"""The page of the real program: its numbers are those of the API, of the metrics, and of the upstream's books."""
 
 import asyncio
 import re
