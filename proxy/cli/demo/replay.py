@@ -81,8 +81,8 @@ async def run_stage(
     server = web.Server(upstream.handle, access_log=None)
     async with listen_at(server, "127.0.0.1:0") as (_, upstream_url):
         settings = (f"upstream.base_url={upstream_url}/v1", "listen=127.0.0.1:0", "store=memory", window, PRICES)
-        settings += (f"dashboard.keep_text={str(keeps_text).lower()}",)
-        config = load_config(settings=settings, environment={})
+        text = f"dashboard.keep_text={str(keeps_text).lower()}"
+        config = load_config(settings=(*settings, text), environment={})
         async with run_proxy(config, log, compactors) as proxy:
             yield proxy.url, upstream
 
