@@ -25,6 +25,7 @@ class Registry(CollectorRegistry):
     """
 
     def collect(self) -> Iterator[Metric]:
+        """All metrics, without those series."""
         for family in super().collect():
             family.samples = [sample for sample in family.samples if sample.name != f"{family.name}_created"]
             yield family

@@ -103,7 +103,7 @@ def test_every_event_says_what_to_do() -> None:
 def test_levels_formats_and_bounds_are_those_of_the_code() -> None:
     rows = read_rows(read_section(PAGE, "Level and format"))
 
-    assert [tuple(find_code(row[2])) for row in rows] == [LEVELS, FORMATS]
+    assert [tuple(find_code(row[3])) for row in rows] == [LEVELS, FORMATS]
     assert WAIT_SECONDS == 1 / 4
     assert "a quarter of a second" in read_section(PAGE, "Level and format")
     assert f"cut to {MAX_CHARS} characters" in read_section(PAGE, "What is changed before it is logged")

@@ -32,7 +32,7 @@ DRAIN_SECONDS = 1.0
 """For requests that the command leaves behind. Chosen: nobody waits for their answers any more."""
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--upstream",

@@ -78,7 +78,7 @@ def find_fault(arguments: list[str]) -> str | None:
         return None
     try:
         name, command, rest = main.resolve_command(group, list(arguments))
-        return _check(command, click.Context(command, info_name=name, parent=group), rest)
+        return _check(command, click.Context(command, info_name=name, parent=group, **command.context_settings), rest)
     except click.UsageError as error:
         return error.format_message()
 
@@ -89,7 +89,7 @@ def _check(command: click.Command, context: click.Context, arguments: list[str])
         return f"unexpected argument {left[0]}"
     for parameter in command.get_params(context):
         value = given.get(parameter.name)
-        texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+        texts = list(value) if isinstance(value, list | tuple) else [value] if isinstance(value, str) else []
         if parameter.required and not texts:
             return f"{parameter.human_readable_name} is missing"
         is_plain = texts and not any("$" in text for text in texts)  # a shell variable may have any value

@@ -73,7 +73,8 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
         (1, "The store is `memory`, or it cannot be opened or read."),
     ),
     "wrap": (
-        (1, "The proxy cannot listen; or COMMAND ended with this status, as with any other."),
+        (0, "COMMAND ended with this status; any other status of COMMAND is handed on, too."),
+        (1, "The proxy cannot listen, or COMMAND ended with this status."),
         (126, "COMMAND cannot be run."),
         (127, "COMMAND was not found."),
     ),

@@ -118,6 +118,7 @@ async def test_the_proxy_listens_on_loopback_only_and_ends_with_the_command(upst
         (["no-such-command"], 127, "trimtab: no-such-command: command not found"),
         (["/dev/null"], 126, "trimtab: /dev/null: cannot be run: Permission denied"),
         ([], 2, "Error: Missing argument 'COMMAND...'."),
+        (["--quite", "true"], 2, "Error: No such option"),
         (["--set", "nope=1", "true"], 2, "trimtab: nope: "),
         (["--upstream", "nowhere", "true"], 2, "trimtab: upstream.base_url: "),
         (["--log-file", "/no/such/folder/file", "true"], 2, "Error: Invalid value for --log-file: "),
