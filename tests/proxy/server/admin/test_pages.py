@@ -6,9 +6,7 @@ import pytest
 from proxy.server.admin.pages import PAGES
 
 
-@pytest.mark.parametrize(
-    "path", ["/trimtab/nope", "/trimtab/page.css/x", "/trimtab/health/x", "/%74rimtab/api"]
-)
+@pytest.mark.parametrize("path", ["/trimtab/nope", "/trimtab/page.css/x", "/trimtab/health/x", "/%74rimtab/api"])
 async def test_what_is_no_page_is_not_found(path, client, upstream, start_proxy):
     """The error has OpenAI's form and names the existing pages. Nothing is sent to the upstream."""
     proxy = await start_proxy()
