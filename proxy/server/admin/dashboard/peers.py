@@ -82,12 +82,12 @@ async def connect(place: Place, number: int) -> AsyncIterator[aiohttp.ClientSess
 
 
 async def correct_cuts(services: Services, events: Sequence[Json]) -> None:
-    """Take back `cut_moved` if another worker has seen the cut before."""
+    """Take back `cut_moved` if any worker has seen the cut before: each of them knows its own requests only."""
     moved = [event for event in events if event["cut_moved"]]
     if services.place is None or not moved:
         return
     marks = [(event["session"], _name_mark(event), event["at"]) for event in moved]
-    for told in (await ask_others(services.place, "seen", {"marks": marks})).found:
+    for told in (await ask_all(services, "seen", {"marks": marks})).found:
         for event, is_seen in zip(moved, told, strict=True):
             if is_seen:
                 event.update(cut_moved=False, cut_tokens=None, cut_cost_usd=None)

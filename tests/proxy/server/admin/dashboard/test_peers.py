@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
+from support.events import make_event, make_window
 
 from proxy.server.admin.dashboard import peers
 from proxy.server.admin.dashboard.peers import ask_all, ask_others, correct_cuts
@@ -75,3 +76,16 @@ async def test_a_cut_that_another_worker_has_seen_has_not_moved(start_proxy, pla
         await correct_cuts(replace(proxy.services, place=place), events)
     assert asked == [{"marks": [["s", "7/2", 9.0]]}]
     assert (events[0]["cut_moved"], events[0]["cut_tokens"], events[0]["cut_cost_usd"]) == (False, None, None)
+
+
+async def test_a_cut_that_this_worker_has_seen_has_not_moved_at_another_one(start_proxy, place):
+    """Its own request, which was the first, stays marked."""
+    proxy = await start_proxy()
+    services = replace(proxy.services, place=place)
+    for at in (5.0, 9.0):
+        services.past.add(make_event(session="s", at=at, window=make_window(7, 2)))
+    window = {"cuts": [{"at": 7}], "prune_stop": 2}
+    events = [{"session": "s", "at": at, "window": window, "cut_moved": True} for at in (5.0, 8.0)]
+    async with serve_workers(answering(b"[false, false]"), replace(place, number=2)):
+        await correct_cuts(services, events)
+    assert [event["cut_moved"] for event in events] == [True, False]
