@@ -100,8 +100,8 @@ LABELS = (
     Label(
         "result",
         "trimtab_recordings_total",
-        "`written`; `dropped` (too many waited, or it is larger than `record.max_bytes`); `failed` (the folder cannot be"
-        " written, or there was a fault).",
+        "`written`; `dropped` (too many waited, or it is larger than `record.max_bytes`); `failed` (the folder cannot"
+        " be written, or there was a fault).",
     ),
     Label(
         "phase",
