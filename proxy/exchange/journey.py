@@ -46,7 +46,6 @@ class Journey:
     arrival: Arrival
     reply: Reply
     target: Target = NO_TARGET
-    request: Request | None = None
     attempt: Attempt = _NO_ATTEMPT
     ledger: Ledger = field(default_factory=Ledger)
     attempts: int = 0
@@ -60,6 +59,7 @@ class Journey:
     is_hopeless: bool = False
     is_count: bool = False
     is_over: bool = False
+    request: Request | None = None
 
     def begin_attempt(self) -> None:
         """Note that the request is sent, or sent again."""
