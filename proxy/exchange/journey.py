@@ -48,7 +48,6 @@ class Journey:
     arrival: Arrival
     reply: Reply
     target: Target = NO_TARGET
-    request: Request | None = None
     attempt: Attempt = _NO_ATTEMPT
     ledger: Ledger = field(default_factory=Ledger)
     attempts: int = 0
@@ -64,6 +63,7 @@ class Journey:
     is_over: bool = False
     trace: Trace = NO_TRACE
     response_model: str = ""
+    request: Request | None = None
 
     def begin_attempt(self) -> None:
         """Note that the request is sent, or sent again."""
