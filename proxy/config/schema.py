@@ -158,7 +158,7 @@ class Config(Section):
         examples=[{"dir": "/var/lib/trimtab/recordings"}],
         description="Where requests are recorded, for trimtab inspect and trimtab replay. null: nowhere.",
     )
-    log: LogConfig = Field(LogConfig(), description="The log on standard error.")
+    log: LogConfig = Field(LogConfig(), description="How the log on standard error is written.")
     tracing: TracingConfig = Field(TracingConfig(), description="Traces by OpenTelemetry.")
     limits: LimitsConfig = Field(
         LimitsConfig(), description="Limits on sizes, on concurrent requests, on memory, and on times."

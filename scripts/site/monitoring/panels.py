@@ -114,7 +114,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "percentunit",
             {
                 "{{model}} kept": _mean("trimtab_prefix_kept_ratio"),
-                "{{model}} cached": f"{_rate('trimtab_cached_prompt_tokens_total', 'model')} / {SENT}",
+                "{{model}} cached": f"{_rate('trimtab_cached_prompt_tokens_total', 'model')}"
+                f" / {_rate('trimtab_cache_reported_tokens_total', 'model')}",
             },
         ),
         Panel(
@@ -148,6 +149,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel("Fail-opens per second", "ops", {"{{phase}}": _rate("trimtab_fail_open_total", "phase", "")}),
         Panel("Store errors per second", "ops", {"{{store}}": _rate("trimtab_store_errors_total", "store", "")}),
+        Panel("Recordings per second", "ops", {"{{result}}": _rate("trimtab_recordings_total", "result", "")}),
         Panel(
             "Prompts truncated silently, per second",
             "ops",

@@ -53,7 +53,10 @@ LEAVES = [path for path, schema in KEYS.items() if "properties" not in _resolve(
 
 
 def _build(path: tuple[str | int, ...], value: Any) -> Any:
-    """A configuration with one key; an entry of `models` has a match, too."""
+    """A configuration with one key; an entry of `models` has a match, too, and recordings have a folder."""
+    if path[0] == "record" and path[-1] != "dir" and len(path) > 1:
+        value = {"dir": "x", path[-1]: value}
+        path = path[:-1]
     for step in reversed(path):
         value = [{"match": "m*", **value}] if step == 0 else {step: value}
     return value
@@ -86,11 +89,14 @@ def test_the_published_file_is_what_the_command_prints() -> None:
 
 
 def test_it_is_a_schema_with_a_name() -> None:
-    """It is valid by its own dialect, and named for the program's version. Every key but `match` has a default."""
+    """It is valid by its own dialect, and named for the program's version.
+
+    Every key but `match` and `record.dir` has a default.
+    """
     Draft202012Validator.check_schema(SCHEMA)
     assert (SCHEMA["$schema"], SCHEMA["$id"]) == (DIALECT, f"urn:trimtab:config:{version('trimtab')}")
     required = {name: section["required"] for name, section in SCHEMA["$defs"].items() if "required" in section}
-    assert ("required" in SCHEMA, required) == (False, {"ModelConfig": ["match"]})
+    assert ("required" in SCHEMA, required) == (False, {"ModelConfig": ["match"], "RecordConfig": ["dir"]})
 
 
 def test_patterns_are_valid_in_editors() -> None:

@@ -111,6 +111,7 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
         "repairs_total{m*}": 1,
         "context_used_ratio_sum{m*}": 508 / 2000,
         "estimate_error_ratio_sum{m*}": 1.0,
+        "cache_reported_tokens_total{m*}": 508.0,
         "completion_tokens_total{m*,upstream}": 30,
         "prefix_kept_ratio_sum{m*}": 0.75,
         "overhead_seconds_sum{plan}": 0.5,

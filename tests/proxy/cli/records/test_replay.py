@@ -38,17 +38,15 @@ def _read(*arguments: str | Path) -> dict[str, Any]:
 
 
 def test_bodies_are_compacted_as_by_trimtab_compact(tmp_path: Path) -> None:
-    """The tokens that the replay tells are those that `compact --explain` tells of the same file and settings."""
+    """The tokens that the replay tells are those that `compact` tells of the same file and settings."""
     file = _write_bodies(tmp_path)
     report = _read(file, *SMALL)
-    explained = run_trimtab("compact", "--jsonl", "--explain", *SMALL, file).stderr
+    explained = run_trimtab("compact", "--jsonl", "--explain-json", *SMALL, file).stderr
 
-    lines = [
-        line.split(": ", 1)[1].split() for line in explained.splitlines() if " tokens, " in line and ", limit " in line
-    ]
+    told = [orjson.loads(line) for line in explained.splitlines() if line.startswith("{")]
     (model,) = report["sides"][0]["models"]
-    assert model["original_tokens"] == sum(int(words[0]) for words in lines) > 0
-    assert model["sent_tokens"] == sum(int(words[2]) for words in lines) < model["original_tokens"]
+    assert model["original_tokens"] == sum(one["original_tokens"] for one in told) > 0
+    assert model["sent_tokens"] == sum(one["sent_tokens"] for one in told) < model["original_tokens"]
     assert (model["name"], model["requests"], model["sessions"]) == ("gpt-4o", 17, 1)
 
 

@@ -55,4 +55,5 @@ def _draw_costs(axes: Any, series: Series) -> None:
     axes.set_xlabel("requests")
     axes.set_ylabel("cost so far")
     axes.set_ylim(bottom=0)
-    axes.legend()
+    if axes.lines:
+        axes.legend()
