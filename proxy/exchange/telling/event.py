@@ -103,13 +103,19 @@ def _describe_session(attempt: Attempt, report: Report) -> dict[str, Any]:
     if attempt.chosen is None:
         return {}
     planned = attempt.chosen.planned
-    hashes, plan = planned.plan.hashes, planned.plan
-    name = sha256(b"session\0" + report.arrival.tenant.id.encode() + hashes[min(1, len(hashes) - 1)])
     return {
-        "session": name.hexdigest()[:SESSION_CHARS],
+        "session": _name_session(planned.plan, report),
         "messages": len(planned.original.messages),
-        "window": _draw_window(plan, planned.policy),
+        "window": _draw_window(planned.plan, planned.policy),
     }
+
+
+def _name_session(plan: Plan, report: Report) -> str:
+    """The same for all requests that begin alike: up to the first user message, without the leading system messages."""
+    hashes, task = plan.hashes, plan.window.task
+    opening = hashes[min(count_leading(plan.conversation.messages) if task is None else task, len(hashes) - 2) + 1]
+    client = f"session {report.arrival.tenant.id} {report.target.model}"
+    return sha256(client.encode("utf-8", "surrogatepass") + b"\0" + opening).hexdigest()[:SESSION_CHARS]
 
 
 def _draw_window(plan: Plan, policy: Policy) -> EventWindow:

@@ -57,7 +57,8 @@ class Event:
     """One request that was served or given up.
 
     at: when it ended, in seconds since 1970. seconds: how long it took.
-    session: hash of the tenant and the transcript's first message; empty if the request was not decoded.
+    session: hash of the tenant, the model and the transcript up to its first user message, without the leading system
+        messages; empty if the request was not decoded.
     label, client: the model's label and the client's name in the metrics. model: the name as it may be shown.
     messages: number of messages that the client sent.
     original_sections, sent_sections: tokens of system, summary, memory, recent and current.
