@@ -15,7 +15,7 @@ from support.client import post
 import proxy
 import rules
 
-MAX_FILES = 80
+MAX_FILES = 88
 MAX_HOPS = 270
 ROOTS = tuple(str(Path(package.__path__[0])) + "/" for package in (proxy, rules))
 CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
