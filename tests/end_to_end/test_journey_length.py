@@ -16,7 +16,7 @@ import proxy
 import rules
 
 MAX_FILES = 88
-MAX_HOPS = 270
+MAX_HOPS = 285
 ROOTS = tuple(str(Path(package.__path__[0])) + "/" for package in (proxy, rules))
 CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 MESSAGES = [
