@@ -36,7 +36,7 @@ def test_any_of_its_characters_may_be_an_escape_at_any_depth(escaped, depth):
 def test_a_body_stays_json_if_a_secret_is_a_part_of_a_number_or_of_an_escape():
     body = b'{"n": 123456, "deep": [{"1234": "a 1234"}], "line": "\\nabc"}'
     told = orjson.loads(redact_body(body, {"1234", "nabc"}))
-    assert told["n"] == "***"
+    assert told["n"] == "***56"
     assert told["deep"] == [{"***": "a ***"}]
     assert b"1234" not in redact_body(body, {"1234"})
 
