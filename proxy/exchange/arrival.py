@@ -6,6 +6,7 @@ Law: a logged value is one line of bounded length, without control characters an
 import os
 import re
 import time
+from base64 import b64decode
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from urllib.parse import unquote, urlsplit
@@ -216,9 +217,16 @@ def find_secrets(shown: Shown) -> frozenset[str]:
     values = [value for name, value in shown if name not in GUESSABLE_NAMES or name == COOKIE]
     values += [unquote(value) for value in values if "%" in value]
     words = [word for value in values for word in _BETWEEN_WORDS.split(value)]
+    words += chain.from_iterable(_decode_basic(value) for value in values if value[:6].lower() == "basic ")
     words += [word.partition("=")[2] for word in words if "=" in word]  # the value of a cookie
     found = (word for word in words if len(word) >= MIN_SECRET_CHARS)
     return frozenset(islice(dict.fromkeys(found), MAX_SECRETS))
+
+
+def find_path_keys(headers: Headers, target: str) -> frozenset[str]:
+    """The parts of the path that count as a key: long ones, if the request has no other credential."""
+    parts = [value for name, value in find_shown(headers, target) if name == "/"]
+    return frozenset(part for each in parts for part in (each, unquote(each)) if not _PLAIN_PART.fullmatch(part))
 
 
 def tell_name(name: str, found: frozenset[str]) -> str:
@@ -240,6 +248,15 @@ def tell_path(target: str, found: frozenset[str] = frozenset()) -> str:
 def tell_upstream(name: str | None, base_url: str) -> str:
     """An upstream's name in the configuration; host and port for the main upstream, which has no name."""
     return name or urlsplit(base_url).netloc
+
+
+def _decode_basic(value: str) -> tuple[str, ...]:
+    """The password of Basic credentials (RFC 7617), and the user, because some services take their key there."""
+    try:
+        user, _, password = b64decode(value[6:].strip()).decode("utf-8", "surrogateescape").partition(":")
+    except ValueError:
+        return ()
+    return password, user
 
 
 def _cut(text: str) -> str:

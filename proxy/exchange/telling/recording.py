@@ -5,20 +5,20 @@ Law: no credential. Whatever takes time runs in the writer's thread: on the even
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 
-import orjson
-
 from proxy.compaction.pool import Compactors
+from proxy.config.schema import Config
 from proxy.exchange.arrival import ID_BYTES
 from proxy.exchange.attempts.call import Call
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.journey import NO_TARGET, Journey
 from proxy.exchange.report import Recorder, Report, fail_open
 from proxy.exchange.services import Services
+from proxy.exchange.telling.redact import find_hidden, redact_body, redact_text
 from proxy.http.credentials import is_credential, plain
 from proxy.state.history.event import Event
 from proxy.state.recordings.format import (
@@ -52,8 +52,6 @@ KEPT_HEADERS = frozenset(
 """The client's headers that are recorded: those that decide how a request is read and compacted, and who made it."""
 MAX_COLD = 256
 """Cuts at a cold cache that are recorded of a request without a plan. Chosen: more than one session has."""
-HIDDEN = b"***"
-"""Stands for a credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +64,7 @@ class _Served:
     report: Report
     was_sent: bool
     compactors: Compactors
+    config: Config
 
 
 def record(services: Services, recordings: Recordings, journey: Journey, report: Report, event: Event) -> None:
@@ -73,7 +72,7 @@ def record(services: Services, recordings: Recordings, journey: Journey, report:
     request, attempt = journey.request, journey.attempt
     if report.error is not None and report.target == NO_TARGET:
         return
-    served = _Served(event, request, attempt, report, bool(journey.sent_at), services.compactors)
+    served = _Served(event, request, attempt, report, bool(journey.sent_at), services.compactors, services.config)
     size_bytes = 0 if request is None else len(request.body)
     size_bytes += sum(map(len, attempt.body or ()))
     make = partial(_make_content, services.recorder, served)
@@ -101,17 +100,6 @@ def tell_call(recordings: Recordings, call: SummaryCall, seconds: float) -> None
     recordings.add(Draft(at, name, 0, partial(encode, Recording(event, call=ended))))
 
 
-def redact(text: bytes, secrets: Iterable[str]) -> bytes:
-    """The text with `***` for each secret, also if it is written with the escapes of JSON."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        form = secret.encode("utf-8", "surrogateescape")
-        quoted = orjson.dumps(form.decode("utf-8", "replace"))[1:-1]
-        # The longest first: a part of an escape that stayed would make the JSON invalid.
-        for each in sorted({form, quoted, quoted.replace(b"/", b"\\/")}, key=len, reverse=True):
-            text = text.replace(each, HIDDEN)
-    return text
-
-
 def _make_content(recorder: Recorder, served: _Served) -> bytes | None:
     """The content of the file; None after a fault, which is counted."""
     with fail_open(recorder, served.event.request_id, "record"):
@@ -120,53 +108,48 @@ def _make_content(recorder: Recorder, served: _Served) -> bytes | None:
 
 
 def _make_recording(served: _Served) -> Recording:
-    attempt, report = served.attempt, served.report
-    prompt = report.prompt
+    attempt, report, event = served.attempt, served.report, served.event
+    prompt, secrets = report.prompt, find_hidden(served.config, report.arrival)
     return Recording(
-        event=served.event,
-        request=_make_request(served),
-        sent=_make_sending(served),
-        circumstances=None if attempt.call is None else _make_circumstances(served, attempt.call),
-        summary=_make_summary(served),
-        story=_make_story(attempt),
+        event=replace(event, model=redact_text(event.model, secrets), label=redact_text(event.label, secrets)),
+        request=_make_request(served, secrets),
+        sent=_make_sending(served, secrets),
+        circumstances=None if attempt.call is None else _make_circumstances(served, attempt.call, secrets),
+        summary=_make_summary(attempt, secrets),
+        story=_make_story(attempt, secrets),
         counted=Counted(prompt is not None, bool(prompt and prompt.sent_tokens), report.counted_decisions),
         bill=report.bill,
     )
 
 
-def _make_request(served: _Served) -> RecordedRequest:
+def _make_request(served: _Served, secrets: frozenset[str]) -> RecordedRequest:
     arrival, request = served.report.arrival, served.request
     headers = ((name.lower(), value) for name, value in arrival.end_to_end if not is_credential(plain(name)))
-    hidden = partial(_redact_text, secrets=arrival.secrets)
-    kept = {name: hidden(value) for name, value in headers if name in KEPT_HEADERS}
+    kept = {name: redact_text(value, secrets) for name, value in headers if name in KEPT_HEADERS}
     dialect = "" if arrival.passed is not None else arrival.endpoint
-    model = served.report.target.shown_model
+    model = redact_text(served.report.target.shown_model, secrets)
     if request is None:
         return RecordedRequest(dialect, arrival.path, model, kept)
-    body = redact(request.body, arrival.secrets)
+    body = redact_body(request.body, secrets)
     is_redacted = body != request.body
     return RecordedRequest(
         dialect, arrival.path, model, kept, write_body(body), is_count=request.codec.is_count, is_redacted=is_redacted
     )
 
 
-def _redact_text(text: str, *, secrets: frozenset[str]) -> str:
-    return redact(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
-
-
-def _make_sending(served: _Served) -> RecordedSending | None:
+def _make_sending(served: _Served, secrets: frozenset[str]) -> RecordedSending | None:
     if not served.was_sent:
         return None
     request, attempt = served.request, served.attempt
     body: Body | None = None
     if attempt.body is not None and request is not None:
         sent = b"".join(attempt.body)
-        body = None if sent == request.body else write_body(redact(sent, served.report.arrival.secrets))
+        body = None if sent == request.body else write_body(redact_body(sent, secrets))
     headers = {} if attempt.compacted is None or attempt.body is None else dict(attempt.compacted.headers)
     return RecordedSending(body, headers)
 
 
-def _make_circumstances(served: _Served, call: Call) -> Circumstances:
+def _make_circumstances(served: _Served, call: Call, secrets: frozenset[str]) -> Circumstances:
     attempt = served.attempt
     view, settings, upstream = call.view, call.route.settings, call.route.upstream
     facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
@@ -192,7 +175,7 @@ def _make_circumstances(served: _Served, call: Call) -> Circumstances:
         is_test=attempt.is_test,
         attempt=call.attempt,
         cache_adds=tuple(sorted(cache.adds)),
-        cache_key=cache.key,
+        cache_key=redact_text(cache.key, secrets),
     )
 
 
@@ -204,19 +187,19 @@ def _find_cold(call: Call, attempt: Attempt) -> Mapping[str, str]:
     return {plan.hashes[at].hex(): str(kind) for at, kind in plan.cold.items()}
 
 
-def _make_summary(served: _Served) -> RecordedSummary | None:
-    chosen, used = served.attempt.chosen, served.attempt.summary
+def _make_summary(attempt: Attempt, secrets: frozenset[str]) -> RecordedSummary | None:
+    chosen, used = attempt.chosen, attempt.summary
     if chosen is None or chosen.text is None:
         return None
-    text = _redact_text(chosen.text.text, secrets=served.report.arrival.secrets)
+    text = redact_text(chosen.text.text, secrets)
     kind = "summarise" if chosen.text.by_model else "digest"
     return RecordedSummary("" if used is None else used.id, kind, chosen.text.by_model, text)
 
 
-def _make_story(attempt: Attempt) -> tuple[str, ...]:
+def _make_story(attempt: Attempt, secrets: frozenset[str]) -> tuple[str, ...]:
     chosen, compacted = attempt.chosen, attempt.compacted
     if chosen is None or compacted is None:
         return ()
     outcome = Outcome(compacted.forwarded, compacted.decisions)
     story = tell_story(chosen.planned.plan, outcome, ratio=chosen.planned.policy.token_ratio)
-    return tuple(sentence.text for sentence in story.sentences)
+    return tuple(redact_text(sentence.text, secrets) for sentence in story.sentences)

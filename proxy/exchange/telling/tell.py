@@ -29,7 +29,7 @@ def tell(services: Services, journey: Journey, report: Report) -> None:
         event = make_event(journey, report, label, now=time.time())
         if history is not None:
             if history.keeps_text:
-                tell_text(services.recorder, history, journey, event)
+                tell_text(services, history, journey, event)
             history.add(event, _price_cache(journey, event))
         if recordings is not None:
             record(services, recordings, journey, report, event)

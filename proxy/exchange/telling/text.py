@@ -4,10 +4,14 @@ Law: only if the user asked for it, in a thread, after the client has its answer
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from proxy.config.schema import Config
+from proxy.exchange.arrival import Arrival
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Recorder, fail_open
+from proxy.exchange.services import Services
+from proxy.exchange.telling.redact import find_hidden, redact_text
 from proxy.memory import KEPT_FACTOR
 from proxy.state.history.event import Event, EventChange, EventText
 from proxy.state.history.kept import History
@@ -33,9 +37,11 @@ class _Told:
     outcome: Outcome
     ratio: float
     summary: str = field(repr=False)
+    config: Config = field(repr=False)
+    arrival: Arrival = field(repr=False)
 
 
-def tell_text(recorder: Recorder, history: History, journey: Journey, event: Event) -> None:
+def tell_text(services: Services, history: History, journey: Journey, event: Event) -> None:
     """Have the text of a request written, if anything was changed."""
     attempt = journey.attempt
     call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
@@ -43,10 +49,18 @@ def tell_text(recorder: Recorder, history: History, journey: Journey, event: Eve
         return
     outcome = Outcome(compacted.forwarded, compacted.decisions)
     summary = "" if chosen.text is None or attempt.summary is None else chosen.text.text
-    told = _Told(event, chosen.planned.plan, outcome, chosen.planned.policy.token_ratio, summary)
+    told = _Told(
+        event,
+        chosen.planned.plan,
+        outcome,
+        chosen.planned.policy.token_ratio,
+        summary,
+        services.config,
+        journey.arrival,
+    )
     size_bytes = KEPT_FACTOR * len(call.request.body)
     history.texts.expect(event.request_id, event.session)
-    history.writer.add(Work(event.request_id, size_bytes, lambda: _pack(recorder, told)))
+    history.writer.add(Work(event.request_id, size_bytes, lambda: _pack(services.recorder, told)))
 
 
 def _pack(recorder: Recorder, told: _Told) -> Packed | None:
@@ -57,11 +71,19 @@ def _pack(recorder: Recorder, told: _Told) -> Packed | None:
 
 def _write(told: _Told) -> EventText:
     story = tell_story(told.plan, told.outcome, ratio=told.ratio)
-    summary = told.summary
+    secrets = find_hidden(told.config, told.arrival)
+    changes, summary = [_redact(change, secrets) for change in story.changes], redact_text(told.summary, secrets)
     if not summary and told.event.summary_kind:  # a digest
-        summary = max((change.after for change in story.changes if change.fate is Fate.ADDED), key=len, default="")
-    sentences = tuple(clean(sentence.text) for sentence in story.sentences)
-    return EventText(sentences, tuple(_crop(story.changes)), crop(summary, MAX_MESSAGE_CHARS))
+        summary = max((change.after for change in changes if change.fate is Fate.ADDED), key=len, default="")
+    sentences = tuple(redact_text(sentence.text, secrets) for sentence in story.sentences)
+    return EventText(sentences, tuple(_crop(changes)), crop(summary, MAX_MESSAGE_CHARS))
+
+
+def _redact(change: Change, secrets: frozenset[str]) -> Change:
+    """The change without credentials. It is made before any text is cropped, or else a part of a key could stay."""
+    role, tool = redact_text(change.role, secrets), redact_text(change.tool, secrets)
+    before, after = redact_text(change.before, secrets), redact_text(change.after, secrets)
+    return replace(change, role=role, tool=tool, before=before, after=after)
 
 
 def _crop(changes: Sequence[Change]) -> Iterator[EventChange]:
@@ -71,7 +93,7 @@ def _crop(changes: Sequence[Change]) -> Iterator[EventChange]:
         before, after = (crop(text, min(left, MAX_MESSAGE_CHARS)) for text in (change.before, change.after))
         left = max(left - len(before) - len(after), 0)
         sizes = change.tokens_before, change.tokens_after
-        fate, role, tool = str(change.fate), clean(change.role), clean(change.tool)
+        fate, role, tool = str(change.fate), change.role, change.tool
         cropped.append(EventChange(change.at, role, tool, fate, change.rules, *sizes, before, after))
     return reversed(cropped)
 

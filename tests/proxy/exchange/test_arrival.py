@@ -1,5 +1,6 @@
 """What the head of a request shows, and the form in which it may be logged."""
 
+from base64 import b64encode
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,8 @@ from proxy.exchange.arrival import (
     MAX_KEPT_BYTES,
     MAX_READ_CHARS,
     MAX_SECRETS,
+    MIN_SECRET_CHARS,
+    find_path_keys,
     find_secrets,
     read_arrival,
     tell_name,
@@ -233,3 +236,39 @@ def test_a_large_head_is_not_kept() -> None:
     protocol = SimpleNamespace(kept={})
     read_arrival(SimpleNamespace(**vars(_head((b"X-A", b"x" * MAX_KEPT_BYTES))), protocol=protocol), CHAT, TENANCY)
     assert protocol.kept == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (b"alice:" + KEY.encode(), {KEY}),
+        (KEY.encode() + b":", {KEY}),
+        (b"alice:" + KEY.encode() + b":more", {f"{KEY}:more"}),
+        (b"alice:short", set()),
+        (b"no colon", set()),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["Basic", "basic"])
+def test_the_user_and_password_of_basic_credentials_count_as_secrets(scheme, value, found):
+    """Beside their encoded form. Some services take their key as the user."""
+    word = b64encode(value).decode()
+    long = {word} if len(word) >= MIN_SECRET_CHARS else set()
+    assert find_secrets([("authorization", f"{scheme} {word}")]) == found | long
+
+
+@pytest.mark.parametrize("word", ["not base64!", "a", "\udcff"])
+def test_what_is_no_base64_does_no_harm(word):
+    assert find_secrets([("authorization", f"Basic {word}")]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("headers", "target", "found"),
+    [
+        ([], f"/v1/{KEY}-and-more/chat", {f"{KEY}-and-more"}),
+        ([], "/v1/sk%2Dplanted-0123456789/chat", {"sk%2Dplanted-0123456789", "sk-planted-0123456789"}),
+        ([("x-api-key", "other")], f"/v1/{KEY}-and-more/chat", set()),
+        ([], "/v1/a_plain_word_of_words/chat", set()),
+    ],
+)
+def test_a_long_part_of_the_path_is_a_key_if_there_is_no_other(headers, target, found):
+    assert find_path_keys(headers, target) == found

@@ -11,6 +11,7 @@ from proxy.state.history.texts import unpack_text
 from rules.pipeline.story.values import Change, Fate
 
 PLANTED = "PLANTED-TEXT"
+KEY = "sk-planted-0123456789abcdef"
 KEEP = "dashboard.keep_text=true"
 
 
@@ -20,8 +21,8 @@ def make_body(planted=PLANTED):
     return {"model": "m", **session}
 
 
-async def send(client, proxy, body):
-    response, _ = await post(client, f"{proxy.url}/v1/chat/completions", body)
+async def send(client, proxy, body, query="", **headers):
+    response, _ = await post(client, f"{proxy.url}/v1/chat/completions{query}", body, **headers)
     await proxy.services.lifecycle.idle.wait()
     await proxy.services.past.writer.settle()
     return response
@@ -43,6 +44,33 @@ async def test_else_no_text_is_kept(settings, body, client, start_proxy):
     proxy = await start_proxy(*SMALL, *settings)
     response = await send(client, proxy, body)
     assert proxy.services.past.texts.find(response.headers["x-trimtab-request-id"]) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({"authorization": f"Bearer {KEY}"}, ""),
+        ({"x-api-key": KEY}, ""),
+        ({"cookie": f"session={KEY}"}, ""),
+        ({}, f"?api_key={KEY}"),
+    ],
+)
+async def test_no_kept_text_holds_the_key_of_its_request(headers, query, client, start_proxy):
+    """Not in a message, not in a result, not as the name of a tool, not across the end of what is kept."""
+    proxy = await start_proxy(*SMALL, KEEP)
+    body = make_body(f"{KEY} {PLANTED}")
+    body["messages"][1]["content"] += "x" * (MAX_MESSAGE_CHARS - 80) + KEY
+    named = orjson.loads(orjson.dumps(body).replace(b'"read_file"', f'"t_{KEY}"'.encode()))
+    response = await send(client, proxy, named, query, **headers)
+    request_id = response.headers["x-trimtab-request-id"]
+    packed = proxy.services.past.texts.find(request_id)
+    text = unpack_text(packed)
+    assert "sk-planted" not in repr(text)
+    assert not any("sk-planted" in sentence for sentence in packed.sentences)
+    assert any(f"*** {PLANTED}" in change.before for change in text.changes)
+    assert {change.tool for change in text.changes} >= {"t_***"}
+    async with client.get(f"{proxy.url}/trimtab/api/requests/{request_id}") as shown:
+        assert b"sk-planted" not in await shown.read()
 
 
 async def test_lone_surrogates_do_no_harm(client, start_proxy, log):
