@@ -24,8 +24,8 @@ LOCK = ".lock"
 DRAFT = ".draft"
 """The ending of a file that is being written."""
 LOG_BYTES = 1024 * 1024
-"""The log starts anew if it is longer, and the other processes list the folder once. Chosen: some 9,000 recordings;
-listing 10,000 files takes about as long as reading that much."""
+"""A longer log is replaced by an empty one, and the other processes list the folder once. Chosen: some 9,000
+recordings; listing 10,000 files takes about as long as reading that much."""
 _LOG_BYTES_PER_FILE = 128
 """In a large folder the log may have as many bytes for each file. Chosen: about two lines, so listing stays rare."""
 _NUMBER_BYTES = 8  # chosen: no random number of this size comes twice

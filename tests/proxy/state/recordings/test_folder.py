@@ -150,7 +150,7 @@ def test_a_folder_is_not_listed_because_another_process_adds_to_it(tmp_path, mon
     steps=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(1, 5)), min_size=1, max_size=30),
     log_bytes=st.integers(16, 2000),
 )
-def test_several_writers_stay_within_the_bytes_however_often_the_log_starts_anew(steps, log_bytes, tmp_path_factory):
+def test_several_writers_stay_within_the_bytes_however_often_the_log_is_replaced(steps, log_bytes, tmp_path_factory):
     """Also if a file is written again with another size, and if one of them restarts."""
     path = tmp_path_factory.mktemp("recordings")
     folders = [Folder(path, None, 9000) for _ in range(3)]
