@@ -12,6 +12,7 @@ from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.cli.records.place import dir_option, find_folder
 from proxy.state.recordings.format import BadRecordingError, Recording
 from proxy.state.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
+from proxy.telemetry.logs import escape
 
 NOT_RECORDED = (
     "nothing is recorded in {folder}; start the proxy with `trimtab record`, or set record.dir in the configuration"
@@ -104,9 +105,9 @@ def _print_body(recording: Recording, *, is_sent: bool) -> None:
 
 
 def _tell_broken(path: Path, reason: str) -> None:
-    click.echo(f"trimtab: warning: {path}: {reason}", err=True)
+    click.echo(f"trimtab: warning: {escape(str(path))}: {escape(reason)}", err=True)
 
 
 def _give_up(reason: str) -> NoReturn:
-    click.echo(f"trimtab: {reason}", err=True)
+    click.echo(f"trimtab: {escape(reason)}", err=True)
     sys.exit(1)

@@ -42,10 +42,10 @@ def show_list(events: Iterable[Event], console: Console) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for event in events:
         table.add_row(
-            event.request_id[:12],
+            safe(event.request_id[:12]),
             _write_time(event.at),
             safe(event.model),
-            event.session[:8],
+            safe(event.session[:8]),
             safe(event.outcome),
             str(event.status),
             f"{event.original_tokens:,}" if event.original_tokens else "-",
@@ -70,7 +70,7 @@ def show(recording: Recording, changed: Changed, console: Console, *, with_diff:
     _show_changes(changed, console, with_diff=with_diff)
     if recording.summary is not None:
         by = "written by a model" if recording.summary.by_model else "a digest, written without a model"
-        name = f", id {recording.summary.id}" if recording.summary.id else ""
+        name = f", id {escape(recording.summary.id)}" if recording.summary.id else ""
         console.print(Text(f"\nSummary ({by}{name})", "bold"))
         console.print(safe(recording.summary.text, lines=True), soft_wrap=True)
     console.print()
@@ -126,14 +126,14 @@ def _show_decisions(event: Event, console: Console) -> None:
     for one in event.decisions:
         saved = one.tokens_before - one.tokens_after
         figures = (one.attempt, one.tokens_before, one.tokens_after, saved, one.messages, one.first_changed)
-        table.add_row(one.rule, *(f"{number:,}" for number in figures), safe(one.reason))
+        table.add_row(safe(one.rule), *(f"{number:,}" for number in figures), safe(one.reason))
     console.print()
     console.print(table)
 
 
 def _show_changes(changed: Changed, console: Console, *, with_diff: bool) -> None:
     if changed.doubt:
-        console.print(Text(f"\nnote: {changed.doubt}", "yellow"))
+        console.print(Text(f"\nnote: {escape(changed.doubt)}", "yellow"))
     if not changed.changes:
         return
     console.print(Text("\nChanged messages", "bold"))

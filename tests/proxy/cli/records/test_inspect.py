@@ -217,3 +217,14 @@ def test_a_recording_of_another_version_of_the_rules_says_so(tmp_path) -> None:
     shown = run_trimtab("inspect", "last", "--dir", tmp_path)
     assert shown.exit_code == 0
     assert "plans the request otherwise" in shown.stdout
+
+
+def test_no_text_of_a_recording_controls_the_terminal(tmp_path) -> None:
+    recording = make_recording()
+    event = replace(recording.event, session="\x1b[2Jxx", outcome="\x1b]0;pwn\x07")
+    keep(tmp_path, replace(recording, event=event, request=None, sent=None))
+    for arguments in ((), ("last",), ("--sent",), ("--received",)):
+        done = run_trimtab("inspect", *arguments, "--dir", tmp_path)
+        shown = done.stdout + done.stderr
+        assert "\\x1b]0;pwn\\x07" in shown
+        assert not [char for char in shown if not char.isprintable() and char != "\n"]

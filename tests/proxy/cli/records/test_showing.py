@@ -27,23 +27,32 @@ def test_no_text_controls_the_terminal():
     recording = make_recording()
     event = replace(
         recording.event,
+        request_id=EVIL,
+        session=EVIL,
+        method=EVIL,
+        client=EVIL,
+        outcome=EVIL,
         model=EVIL,
         error="x",
         reason=EVIL,
         original_tokens=9,
         original_sections=(1, 2, 3, 1, 2),
         sent_sections=(1, 2, 3, 1, 2),
-        decisions=(EventDecision("prune", EVIL, 1, 9, 9, 3, 1, 1),),
+        decisions=(EventDecision(EVIL, EVIL, 1, 9, 9, 3, 1, 1),),
     )
     summary = RecordedSummary("id", "digest", by_model=False, text=EVIL)
     told = replace(recording, event=event, summary=summary, story=(EVIL,))
     change = Change(1, EVIL, EVIL, Fate.PRUNED, ("prune",), 10, 3, f"{EVIL}\nsame\r\n", EVIL)
-    shown = print_it(told, Changed((change,)), with_diff=True)
+    shown = print_it(told, Changed((change,), EVIL), with_diff=True)
     assert not [char for char in shown if not char.isprintable() and char != "\n"]
     assert "[bold]x[/bold]" in shown
     console = Console(file=StringIO(), width=200)
-    show_list([event], console)
-    assert "\x1b" not in console.file.getvalue()
+    shorter = replace(event, request_id="\x1b[2Jxx[b]", session="\x9b2Jxx[b]")
+    show_list([event, shorter], console)
+    listed = console.file.getvalue()
+    assert not [char for char in listed if not char.isprintable() and char != "\n"]
+    assert "\\x1b[2Jxx[b]" in listed
+    assert "\\x9b2Jxx[b]" in listed
 
 
 def test_removed_messages_share_a_line_unless_each_is_shown():

@@ -1,17 +1,19 @@
 """The tables of `trimtab replay`.
 
-Law: they are imported only if tables are printed, because they need rich. Each figure is one of the JSON.
+Law: they are imported only if tables are printed, because they need rich. Each figure is one of the JSON. Text of a
+recording cannot control the terminal.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from proxy.cli.records.replaying.arms import ARMS
 from proxy.cli.records.replaying.showing.report import sum_cost
+from proxy.telemetry.logs import escape
 
 WIDE_CHARS = 160
 """Width if the output is no terminal. Chosen: no column of usual figures is broken."""
@@ -23,7 +25,7 @@ def print_report(report: dict[str, Any], console: Console | None = None) -> None
     if not console.is_terminal:
         console.width = max(console.width, WIDE_CHARS)
     told = report["input"]
-    console.print(f"{told['requests']:,} requests of {told['path']} ({told['kind']})", highlight=False, markup=False)
+    console.print(_safe(f"{told['requests']:,} requests of {told['path']} ({told['kind']})"))
     for side in report["sides"]:
         console.print(_tell_models(side, report["input"]["kind"]))
         console.print(_tell_rules(side))
@@ -32,7 +34,7 @@ def print_report(report: dict[str, Any], console: Console | None = None) -> None
     if report["changes"]:
         console.print(_tell_changes(report))
     for line in _list_lines(report):
-        console.print(line, highlight=False, markup=False)
+        console.print(_safe(line))
 
 
 def _tell_models(side: dict[str, Any], kind: str) -> Table:
@@ -44,7 +46,7 @@ def _tell_models(side: dict[str, Any], kind: str) -> Table:
         cuts = model["moved_cuts"] if kind != "log" else sum(model["cuts"].values())
         over_number = model["over_limit"] if kind == "log" else model["sessions_over_window"]
         table.add_row(
-            escape(model["name"]),
+            _safe(model["name"]),
             *(f"{count:,}" for count in counts),
             _share(model["original_tokens"] - model["sent_tokens"], model["original_tokens"]),
             f"{cuts:,}",
@@ -72,7 +74,7 @@ def _tell_rules(side: dict[str, Any]) -> Table:
         for rule in dict.fromkeys((*model["saved_tokens"], *model["added_tokens"])):
             saved, added = model["saved_tokens"].get(rule, 0), model["added_tokens"].get(rule, 0)
             if saved or added:
-                table.add_row(escape(model["name"]), rule, f"{saved:,}", f"{added:,}")
+                table.add_row(_safe(model["name"]), _safe(rule), f"{saved:,}", f"{added:,}")
     return table
 
 
@@ -84,7 +86,7 @@ def _tell_sessions(side: dict[str, Any]) -> Table:
         for one in shown:
             counts = (one["requests"], one["longest_tokens"], one["over_window"], one["refused"])
             costs = (_money(one["costs"][arm], one["unit"]) for arm in ARMS)
-            table.add_row(escape(one["name"]), why, *(f"{count:,}" for count in counts), *costs)
+            table.add_row(_safe(one["name"]), why, *(f"{count:,}" for count in counts), *costs)
     return table
 
 
@@ -95,11 +97,11 @@ def _tell_changes(report: dict[str, Any]) -> Table:
         for name, pair in change.items():
             if name not in {"name", "costs"}:
                 table.add_row(
-                    escape(change["name"]), name.replace("_", " "), *_tell_pair(pair["before"], pair["after"])
+                    _safe(change["name"]), _safe(name.replace("_", " ")), *_tell_pair(pair["before"], pair["after"])
                 )
         for unit, pair in change["costs"].items():
             told = _money(pair["before"], unit), _money(pair["after"], unit)
-            table.add_row(escape(change["name"]), "cost", *told, _change(pair["before"], pair["after"]))
+            table.add_row(_safe(change["name"]), "cost", *told, _change(pair["before"], pair["after"]))
     return table
 
 
@@ -123,10 +125,14 @@ def _list_lines(report: dict[str, Any]) -> Iterable[str]:
 
 
 def _make_table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=Text(escape(title), "table.title"), title_justify="left")
     for number, name in enumerate(columns):
         table.add_column(name, justify="right" if number else "left")
     return table
+
+
+def _safe(text: str) -> Text:
+    return Text(escape(text))
 
 
 def _money(amount: float | None, unit: str) -> str:

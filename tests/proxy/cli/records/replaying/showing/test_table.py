@@ -15,6 +15,7 @@ from proxy.cli.records.replaying.told import Told
 from proxy.cli.records.replaying.ways import ConfiguredWays
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
+from rules.conversation import Decision
 from rules.tokens.sections import Sections
 
 
@@ -47,6 +48,27 @@ def test_each_figure_of_two_sides_is_shown(compactors: Compactors, tmp_path: Pat
     assert "what changes from [8000] to [16000]" in printed
     assert "1 could not be read:\n  line 42: not a request" in printed
     assert all(f"- {note}" in printed for note in report["notes"])
+
+
+EVIL = "\x1b]0;pwn\x07\x9b2J [b]x[/b]"
+
+
+def test_no_text_of_a_recording_controls_the_terminal(compactors: Compactors) -> None:
+    """Labels of sessions, names of models and rules, and reasons are those of whoever wrote the recording."""
+    decision = Decision(EVIL, EVIL, 9, 5, 1, 0)
+    sides = [Side(f"{number} {EVIL}") for number in range(2)]
+    told = Told(EVIL, "chat", 200, "compacted", Sections(9), Sections(5), 5, (decision,))
+    replay = Replay(compactors, sides)
+    for side in sides:
+        for at in range(2):
+            side.add(told, None, None, session=EVIL, at=at)
+    replay.unreadable.add(EVIL, EVIL)
+    replay.differing.add(EVIL, EVIL)
+    report = describe(replay, "recordings", Path(EVIL))
+    report["notes"].append(EVIL)
+    printed = _print(report)
+    assert not [char for char in printed if not char.isprintable() and char != "\n"]
+    assert "\\x1b]0;pwn\\x07\\x9b2J [b]x[/b]" in printed
 
 
 def test_a_log_shows_what_is_known_and_a_dash_for_the_rest(compactors: Compactors) -> None:
