@@ -13,6 +13,7 @@ from rules.pipeline.story.reading import is_same, read_message
 from rules.pipeline.story.traced import Traced, list_elements
 from rules.pipeline.story.values import OUTSIDE, Change, Fate
 from rules.results.calls import OpenCalls
+from rules.tokens.sections import scale_parts
 
 
 def trace_changes(alignment: Alignment, rules: tuple[str, ...]) -> list[Traced]:
@@ -24,6 +25,24 @@ def trace_changes(alignment: Alignment, rules: tuple[str, ...]) -> list[Traced]:
     ]
     traced.sort(key=lambda one: (one.change.at, one.change.fate is not Fate.ADDED))
     return _settle(alignment, traced)
+
+
+def scale_changes(traced: Sequence[Traced], original_tokens: int, ratio: float) -> list[Traced]:
+    """The changes in the model's own tokens. They add up to what was saved, scaled and rounded.
+
+    original_tokens: those of the client's transcript, in trimtab's own.
+    """
+    if ratio == 1:
+        return list(traced)
+    before, after = [one.change.tokens_before for one in traced], [one.change.tokens_after for one in traced]
+    unchanged = original_tokens - sum(before)
+    # What is unchanged comes first in both, so it is rounded alike, and the sums are those of the two transcripts.
+    _, *before = scale_parts((unchanged, *before), ratio)
+    _, *after = scale_parts((unchanged, *after), ratio)
+    return [
+        replace(one, change=replace(one.change, tokens_before=old, tokens_after=new))
+        for one, old, new in zip(traced, before, after, strict=True)
+    ]
 
 
 def _name_tools(alignment: Alignment) -> dict[int, str]:

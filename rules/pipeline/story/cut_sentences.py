@@ -1,11 +1,11 @@
-"""The sentences about a cut: what stands for what, what stays word for word, and when it was made.
+"""The sentences about a cut: what stands for what, what stays word for word, and since when it is due.
 
 Law: no text of a conversation.
 """
 
 from collections.abc import Iterator, Sequence
 
-from rules.conversation import Role, count_leading
+from rules.conversation import count_leading
 from rules.pipeline.plan import Plan
 from rules.pipeline.story.subjects import Subject
 from rules.pipeline.story.traced import Traced, list_elements, list_places
@@ -14,22 +14,22 @@ from rules.pipeline.story.words import say_list, say_number, say_places
 from rules.window.state import Cut, CutKind
 
 
-def tell_cut(plan: Plan, subject: Subject, traced: Sequence[Traced], ratio: float) -> Iterator[Sentence]:
-    """What stands for what, what stays, and why now."""
+def tell_cut(plan: Plan, subject: Subject, traced: Sequence[Traced]) -> Iterator[Sentence]:
+    """What stands for what, what stays, and since when. The changes are in the model's own tokens."""
     cut, rule = plan.window.cut, subject.decision.rule
     if cut is None:
         return
     gone = list_places(subject.gone)
-    yield Sentence(_tell_what(subject, cut, ratio), rule, gone, subject.decision.saved_tokens)
+    yield Sentence(_tell_what(subject, cut), rule, gone, subject.decision.saved_tokens)
     yield Sentence(_tell_rest(plan, cut, traced), rule, tuple(sorted(_find_kept(plan, cut))))
     yield Sentence(_tell_when(plan, cut), rule)
 
 
-def _tell_what(subject: Subject, cut: Cut, ratio: float) -> str:
+def _tell_what(subject: Subject, cut: Cut) -> str:
     gone = [one for one in subject.gone if one.elements]
     summary = next((one.change for one in subject.added if one.is_summary), None)
-    tokens = round(sum(one.change.tokens_before for one in gone) * ratio)
-    size = "" if summary is None else f" of {say_number(round(summary.tokens_after * ratio), 'token')}"
+    tokens = sum(one.change.tokens_before for one in gone)
+    size = "" if summary is None else f" of {say_number(summary.tokens_after, 'token')}"
     by_model = subject.decision.rule == "summarise"
     what = (
         f"A summary{size} that a model wrote" if by_model else f"A digest{size}, which trimtab makes without a model,"
@@ -79,18 +79,17 @@ def _list_kept(plan: Plan, cut: Cut, removed: Sequence[int]) -> list[str]:
 
 
 def _tell_when(plan: Plan, cut: Cut) -> str:
-    """When the cut was made. A cut stays at its place until the next one, so that the prompt cache stays valid."""
-    messages = plan.conversation.messages
-    # The request before this one had all messages before the model's last answer.
-    answers = (at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT)
-    asked = next(answers, 0)
-    if cut.made_at > asked:
-        return (
-            "The cut is new with this request, so the upstream's prompt cache is valid only up to the task statement."
-        )
-    behind = _list(plan, cut.made_at - 1)
-    where = f", after message {behind[-1]}" if behind and behind[-1] != OUTSIDE else ""
-    return f"The cut was made earlier{where}; it stays where it is, so that the upstream's prompt cache stays valid."
+    """Since when the cut is due. Whether an earlier request had it is not known here: it may have been put off."""
+    # What was added in a repair has no place: it is no message of the client.
+    if not any(_list(plan, at) for at in range(cut.made_at, len(plan.conversation.messages))):
+        return "The cut takes effect with this request."
+    places = (element for at in range(cut.made_at - 1, -1, -1) for element in _list(plan, at)[-1:])
+    since = next((place for place in places if place != OUTSIDE), None)
+    when = "an earlier message" if since is None else f"message {since}"
+    return (
+        f"The cut is due since {when}, and stays where it is until the next one, so that the upstream's prompt cache"
+        " stays valid."
+    )
 
 
 def _find_kept(plan: Plan, cut: Cut) -> set[int]:

@@ -23,12 +23,12 @@ OWN_RULES = frozenset(
 
 
 def tell_all(plan: Plan, outcome: Outcome, traced: Sequence[Traced], ratio: float) -> tuple[Sentence, ...]:
-    """All sentences. Tokens are made the model's own by `ratio`; the decisions' figures are that already."""
+    """All sentences. `ratio` makes the plan's tokens the model's own; decisions and changes have those already."""
     told = [_tell_request(plan, outcome, ratio)]
     for decision in outcome.decisions:
         subject = find_subject(plan, decision, traced)
         if subject.added and subject.decision.rule in {"summarise", "digest"}:
-            told += tell_cut(plan, subject, traced, ratio)
+            told += tell_cut(plan, subject, traced)
         else:
             told.append(_tell_decision(subject))
     return tuple(told)

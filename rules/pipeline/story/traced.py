@@ -25,7 +25,7 @@ class Traced:
 
     @property
     def saved_tokens(self) -> int:
-        """Tokens saved, in trimtab's own tokens; negative if some were added."""
+        """Tokens saved, by the count of the change; negative if some were added."""
         return self.change.tokens_before - self.change.tokens_after
 
 

@@ -37,7 +37,8 @@ class Change:
         before which it stands.
     role: on the wire. tool: the name of the tool whose result it is; empty if it is no result.
     rules: the names of the rules that changed it, as in decisions, in order.
-    tokens_before, tokens_after: in trimtab's own tokens; 0 for a message that is not there.
+    tokens_before, tokens_after: in the model's own tokens; 0 for a message that is not there. They are rounded so that
+        all changes of a story add up to what was saved, to the token. So they may be one off.
     before, after: its text as the client sent it, and as it is forwarded, with its calls and a line for each image;
         empty if it is not there.
     """

@@ -1,7 +1,7 @@
 """The laws of stories, over whole transcripts: valid ones and broken ones, cut and uncut, in every role of a summary.
 
-1. An unchanged message has no change. 2. The tokens of the changes add up to what was saved. 3. Each forwarded text is
-told. 4. Each decision has a sentence. 5. Deterministic, and total. 6. No sentence has a word of the conversation.
+1. An unchanged message has no change. 2. The tokens of the changes add up to what was saved, in the model's own tokens
+too. 3. Each forwarded text is told. 4. Each decision has a sentence. 5. Deterministic, and total. 6. No sentence has a word of the conversation.
 """
 
 from collections import Counter
@@ -119,6 +119,29 @@ def test_the_tokens_of_the_changes_add_up(
     saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
     assert saved == _shape(messages, shape).tokens - outcome.conversation.tokens
     assert all(min(change.tokens_before, change.tokens_after) >= 0 for change in story.changes)
+
+
+@given(
+    st.one_of(transcripts(), valid_transcripts(60)),
+    any_policies(),
+    st.sampled_from(SHAPES),
+    st.floats(0.5, 3.0),
+)
+def test_the_tokens_of_the_changes_add_up_in_the_models_own_tokens(
+    messages: tuple[Message, ...], policy: Policy, shape: Shape, ratio: float
+) -> None:
+    """To the token, and to what the first sentence says. Nothing else in the changes depends on the ratio."""
+    planned, outcome, plain = tell(_shape(messages, shape), policy, None)
+    story = tell_story(planned, outcome, ratio=ratio)
+    saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
+    assert saved == round(planned.original.tokens * ratio) - round(outcome.conversation.tokens * ratio)
+    if outcome.decisions:
+        assert saved == story.sentences[0].saved_tokens
+    for own, change in zip(plain.changes, story.changes, strict=True):
+        assert abs(change.tokens_before - own.tokens_before * ratio) <= 1
+        assert abs(change.tokens_after - own.tokens_after * ratio) <= 1
+        assert min(change.tokens_before, change.tokens_after) >= 0
+        assert replace(change, tokens_before=own.tokens_before, tokens_after=own.tokens_after) == own
 
 
 @drawn

@@ -9,7 +9,8 @@ from rules.conversation import Message, Origin
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.pipeline.story.alignment import align
-from rules.pipeline.story.changes import trace_changes
+from rules.pipeline.story.changes import scale_changes, trace_changes
+from rules.pipeline.story.traced import Traced
 from rules.pipeline.story.values import OUTSIDE, Change, Fate
 from rules.policy import Policy, SummaryRole
 from rules.text.markers import KEPT_TITLE
@@ -86,3 +87,12 @@ def test_many_short_messages_that_stay_cost_the_summary_nothing() -> None:
     changes = trace((user("Chat."), *short, user("And now?")))
     assert sum(change.fate is Fate.MOVED for change in changes) > 20
     assert all(change.tokens_after >= 0 for change in changes)
+
+
+def test_scaled_changes_add_up_to_the_token() -> None:
+    """Each alone would be rounded up: 1.4 tokens more in all."""
+    one = Traced(Change(0, "tool", "", Fate.REMOVED, ("digest",), 3, 0))
+    scaled = [each.change.tokens_before for each in scale_changes([one] * 7, 30, 1.2)]
+    assert sum(scaled) == round(30 * 1.2) - round(9 * 1.2)
+    assert set(scaled) <= {3, 4}
+    assert scale_changes([one], 30, 1.0) == [one]

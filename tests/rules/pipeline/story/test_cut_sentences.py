@@ -1,12 +1,13 @@
 """The sentences about a cut."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from support.builders import conversation, count, session, system, user
 from support.policies import POLICY
 
-from rules.conversation import Message, Role
+from rules.conversation import Message
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.pipeline.story.tell import tell_story
@@ -38,20 +39,49 @@ def test_they_tell_what_stands_for_what_and_what_stays(summary: Summary | None) 
     assert rest.text.startswith("The system prompt, ")
     assert rest.text.endswith(f"and the newest {len(SESSION) - last - 1} messages stay word for word.")
     assert rest.messages == (1, at)
-    assert "earlier" in when.text
+    assert when.text.startswith("The cut is due since message ")
     assert what.saved_tokens > 0
     assert (rest.saved_tokens, when.saved_tokens) == (0, 0)
 
 
-def test_they_tell_whether_the_cut_is_new() -> None:
-    """It is new in the first request that has it, and old in all that follow."""
-    told = [tell(SESSION[:stop]) for stop in range(4, len(SESSION)) if SESSION[stop - 1].role is not Role.ASSISTANT]
-    cuts = [(sentences[0].messages[-1], sentences[2].text) for sentences in told if sentences]
-    assert cuts
-    for before, after in pairwise(told):
-        if after:
-            is_new = not before or before[0].messages[-1] != after[0].messages[-1]
-            assert after[2].text.startswith("The cut is new" if is_new else "The cut was made earlier")
+def test_they_tell_since_when_the_cut_is_due() -> None:
+    """It takes effect with the request that makes it due. Later ones do not claim that an earlier one had it."""
+    told = [tell(SESSION[:stop]) for stop in range(4, len(SESSION))]
+    assert any(told)
+    due_at = 0
+    for stop, (before, after) in enumerate(pairwise(told), start=5):
+        if not after:
+            continue
+        if not before or before[0].messages[-1] != after[0].messages[-1]:
+            due_at = stop - 1
+            assert after[2].text == "The cut takes effect with this request."
+        else:
+            assert after[2].text == (
+                f"The cut is due since message {due_at}, and stays where it is until the next one, so that the"
+                " upstream's prompt cache stays valid."
+            )
+
+
+def test_a_cut_that_was_put_off_is_not_said_to_have_been_made_earlier() -> None:
+    """Its summary came later: this request is the first to have it, and the story cannot know."""
+    due = next(stop for stop in range(4, len(SESSION)) if tell(SESSION[:stop]))
+    assert plan(conversation(*SESSION[:due]), POLICY, count=count).put_off() is not None
+    when = tell(SESSION[: due + 1])[2].text
+    assert when.startswith(f"The cut is due since message {due - 1}, ")
+    assert not {"earlier", "new"} & set(when.replace(",", "").split())
+
+
+def test_a_repair_before_the_cut_has_no_place_of_its_own() -> None:
+    """The message of the client before it is named."""
+    whole = conversation(*SESSION)
+    planned = plan(whole, POLICY, count=count)
+    cut = planned.window.cut
+    assert cut is not None
+    origins = planned.conversation.origins
+    origins = (*origins[: cut.made_at - 1], None, *origins[cut.made_at :])
+    planned = replace(planned, conversation=replace(planned.conversation, origins=origins))
+    told = [one.text for one in tell_story(planned, apply(planned, POLICY, count=count)).sentences]
+    assert any(f"due since message {cut.made_at - 2}," in text for text in told)
 
 
 def test_they_tell_which_system_messages_stay() -> None:

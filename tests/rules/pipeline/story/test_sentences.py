@@ -1,7 +1,9 @@
 """The sentences about the request and about each decision."""
 
+import re
 from dataclasses import replace
 
+import pytest
 from support.builders import assistant, call, conversation, count, fill, result, session, user
 from support.policies import POLICY
 
@@ -68,6 +70,10 @@ def test_figures_are_in_the_models_own_tokens() -> None:
     plain, scaled = tell(whole, POLICY), tell(whole, POLICY, ratio=2.0)
     assert scaled[0].saved_tokens == 2 * plain[0].saved_tokens
     assert f"{2 * whole.tokens:,} tokens" in scaled[0].text
+    gone, twice = (
+        [int(n.replace(",", "")) for n in re.findall(r"of ([\d,]+) token", t[1].text)] for t in (plain, scaled)
+    )
+    assert twice == pytest.approx([2 * tokens for tokens in gone])
 
 
 def test_results_are_named_with_tool_and_place() -> None:
