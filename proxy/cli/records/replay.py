@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 RECORDINGS, LOG, BODIES = "recordings", "log", "bodies"
 INTERRUPTED = 130
 """Exit status. Source: the convention of shells for SIGINT, 128 and the signal's number."""
+_EXPECTED = {
+    RECORDINGS: "expected recordings of the key record.dir: files whose names end with .json.gz",
+    LOG: "expected lines of the event request, as `trimtab serve` logs them in the format json",
+    BODIES: "expected a folder of recordings, a log in the format json, or a file with a request body in each line",
+}
 _REFRESHES = 4
 """Of the progress bar in a second. Chosen: as often as one can read."""
 
@@ -93,6 +98,9 @@ def replay(path: Path, **given: Any) -> None:
         print_report(report)
     else:
         click.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    if not report["input"]["requests"] + sum(model["summaries"] for model in report["sides"][0]["models"]):
+        click.echo(f"trimtab: {path} holds nothing to replay; {_EXPECTED[report['input']['kind']]}", err=True)
+        sys.exit(1)
     sys.exit(1 if options.check and (report["unreadable"]["number"] or report["differing"]["number"]) else 0)
 
 

@@ -20,8 +20,8 @@ STAGES = ("original", "sent")
 class _More:
     """What the metrics do not count, of one model.
 
-    moved_cuts: cuts that were made, each once. stand_ins: of these, the ones for which a digest stands in for a
-    model's summary. over_window: prompts that were longer than the window, as the client sent them. over_limit: longer
+    moved_cuts: cuts that were made, each once; None if nothing was planned again. stand_ins: of these, the ones for
+    which a digest stands in for a model's summary. over_window: prompts that were longer than the window, as the client sent them. over_limit: longer
     than the limit that they were planned for. booked, without: nanodollars.
     """
 
@@ -30,7 +30,7 @@ class _More:
     answered: int = 0
     refused: int = 0
     retried: int = 0
-    moved_cuts: int = 0
+    moved_cuts: int | None = None
     stand_ins: int = 0
     over_window: int = 0
     over_limit: int = 0

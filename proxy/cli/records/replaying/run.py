@@ -206,7 +206,7 @@ class Replay:
         if chosen.way.mode == "enforce":
             expected = self._expected[side.name]
             for call in expected.ask(chosen, carried.original_plan, session):
-                side.add_summary(call)
+                side.add_summary(call, session)
             is_new = expected.stands_in(carried.planned.plan, carried.text, session)
             side.figures.of(chosen.label).stand_ins += is_new
 

@@ -22,7 +22,8 @@ _DIGITS = 9
 class SessionSums:
     """One session. over_window: its requests that were longer than the window, as the client sent them.
 
-    refused: its requests that were refused for their length, by trimtab or by the upstream. costs: by arm.
+    refused: its requests that were refused for their length, by trimtab or by the upstream. costs: by arm, and of
+    those `summaries` that are known to be its own.
     """
 
     name: str
@@ -58,9 +59,9 @@ class SessionSums:
 
     @property
     def loss(self) -> float:
-        """The share by which trimtab costs more than doing nothing; negative if it saves."""
+        """The share by which trimtab and its summaries cost more than doing nothing; negative if they save."""
         nothing = self.costs["nothing"]
-        return self.costs["trimtab"] / nothing - 1 if nothing else 0.0
+        return (self.costs["trimtab"] + self.costs.get("summaries", 0.0)) / nothing - 1 if nothing else 0.0
 
 
 @dataclass(slots=True)
@@ -89,8 +90,8 @@ class Side:
         sums.refused += told.error == "context_length_exceeded" or told.retry in {"refused", "hopeless"}
         self.figures.of(label).over_window += is_over
         if told.sent is not None:
-            if carried.way.mode == "enforce":
-                self.figures.of(label).moved_cuts += sums.note_cut(carried)
+            more = self.figures.of(label)
+            more.moved_cuts = (more.moved_cuts or 0) + (carried.way.mode == "enforce" and sums.note_cut(carried))
             spent = self._arms.send(session, carried, paid, at=at, completion_tokens=told.completion_tokens or 0)
             self._spend(label, paid.unit, sums, spent)
             if told.prefix_kept is None:
@@ -98,12 +99,16 @@ class Side:
         self.figures.add(told)
         return told
 
-    def add_summary(self, told: ToldSummary) -> None:
-        """Add a call for a summary."""
+    def add_summary(self, told: ToldSummary, session: str = "") -> None:
+        """Add a call for a summary. session: empty if it is not known; then no session gets the cost."""
         self.figures.add_summary(told)
         paid = self._paid.get(told.label)
         if paid is not None and told.charged is not None:
-            self._book(told.label, paid.unit, "summaries", paid.weigh(told.charged))
+            cost = paid.weigh(told.charged)
+            self._book(told.label, paid.unit, "summaries", cost)
+            if session in self.sessions:
+                costs = self.sessions[session].costs
+                costs["summaries"] = costs.get("summaries", 0.0) + cost
 
     def book(self, label: str, paid: Paid, tokens: Tokens) -> None:
         """Add what a request has cost, if only that arm is known."""

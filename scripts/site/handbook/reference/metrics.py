@@ -30,6 +30,11 @@ UNITS = {
     "_tokens": "tokens",
 }
 """The unit by the end of a metric's name. Other names: tokens if the name contains `tokens`, events for a counter."""
+QUERIES_HEAD = """\
+## Queries
+
+`trimtab_prompt_tokens_total` counts by trimtab's estimate, but [`trimtab stats`](../guides/what-did-it-save.md) in the
+tokens that the upstream reports, so their sums differ by some percent."""
 _TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
 
 
@@ -70,7 +75,7 @@ def write() -> str:
     collectors = list_collectors(metrics)
     rows = [(code(one.name), f"{one.kind}, {one.unit}", _join(one.labels), plain(one.help)) for one in collectors]
     parts = [INTRODUCTION, write_table(_TITLES, rows), "## Labels\n"]
-    parts += [write_table(("Label", "Metrics", "Values"), _list_labels(collectors)), "## Queries"]
+    parts += [write_table(("Label", "Metrics", "Values"), _list_labels(collectors)), QUERIES_HEAD]
     parts += [f"\n{query.title}:\n\n```promql\n{query.text}\n```" for query in QUERIES]
     titles = ("Metric", "Type", "Labels", "Meaning")
     parts += ["\n## Metrics of the process", PROCESS, write_table(titles, _list_others(metrics))]

@@ -94,6 +94,27 @@ def test_what_cannot_be_read_is_counted_and_named(tmp_path: Path) -> None:
     assert run_trimtab("replay", file, "--check", *SMALL).exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "expected recordings"),
+        (b"", "expected a folder of recordings, a log"),
+        (b"hello\nworld\n", "expected a folder of recordings, a log"),
+        (orjson.dumps({**LINE, "event": "listening"}), "expected lines of the event request"),
+    ],
+)
+@pytest.mark.parametrize("form", ["--json", "--table"])
+def test_an_input_without_a_request_ends_with_status_1(
+    tmp_path: Path, content: bytes | None, told: str, form: str
+) -> None:
+    """It is said what was expected. A picture is empty, without a warning."""
+    path = tmp_path / "input"
+    path.mkdir() if content is None else path.write_bytes(content)
+    result = run_trimtab("replay", form, path)
+    assert result.exit_code == 1
+    assert f"{path} holds nothing to replay; {told}" in result.stderr
+
+
 def test_a_folder_with_a_broken_recording_is_replayed(tmp_path: Path) -> None:
     keep(tmp_path, make_recording(body=orjson.dumps(CHAT).decode()))
     (tmp_path / f"1700000000000-{'cd' * 12}.json.gz").write_bytes(b"broken")

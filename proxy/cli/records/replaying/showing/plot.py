@@ -42,7 +42,8 @@ def _draw_tokens(axes: Any, series: Series) -> None:
         axes.plot(numbers, [point.sent_tokens.get(name) for point in series.points], label=f"sent, {name}")
     axes.set_ylabel("prompt tokens")
     axes.set_ylim(bottom=0)
-    axes.legend()
+    if axes.lines:
+        axes.legend()
 
 
 def _draw_costs(axes: Any, series: Series) -> None:

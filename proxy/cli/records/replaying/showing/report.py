@@ -54,6 +54,12 @@ def sum_cost(costs: dict[str, float]) -> float | None:
     return costs["trimtab"] + costs.get("summaries", 0.0) if "trimtab" in costs else None
 
 
+def has_unassigned(side: dict[str, Any]) -> bool:
+    """Whether the costs of a side's sessions are without the summaries, which are in the sums of its models."""
+    summaries = any(costs.get("summaries") for model in side["models"] for costs in model["costs"].values())
+    return side["name"] == "recorded" and side["sessions"]["number"] > 0 and summaries
+
+
 def list_notes(replay: Replay, kind: str, sides: list[dict[str, Any]]) -> list[str]:
     """Sentences about what is estimated or cannot be known."""
     if kind == "log":
@@ -79,6 +85,11 @@ def list_notes(replay: Replay, kind: str, sides: list[dict[str, Any]]) -> list[s
         notes.append(
             "no model was asked: a digest stands in for each summary that was not recorded for the same cut; the call"
             " for it is priced as if the summary had the size that is reserved for it"
+        )
+    if any(has_unassigned(side) for side in sides):
+        notes.append(
+            "a recorded call for a summary names no session, so the costs of recorded sessions are without summaries,"
+            " cost (part): a session may cost more than nothing without being named"
         )
     if any("input_tokens" in model["costs"] for side in sides for model in side["models"]):
         notes.append("costs without a price in dollars are in the price of one prompt token that is not cached")

@@ -4,6 +4,7 @@ Law: they are imported only if tables are printed, because they need rich. Each 
 recording cannot control the terminal.
 """
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,11 +13,20 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.records.replaying.arms import ARMS
-from proxy.cli.records.replaying.showing.report import sum_cost
+from proxy.cli.records.replaying.showing.report import has_unassigned, sum_cost
 from proxy.telemetry.logs import escape
 
 WIDE_CHARS = 160
 """Width if the output is no terminal. Chosen: no column of usual figures is broken."""
+FIRST_CHARS = 12
+"""Width to which the first column may shrink, which has names. Chosen: a name takes few lines."""
+EDGE_CHARS = 3
+"""Space and line around a column. Source: rich's default box. It has one more line at the end."""
+HEADER_CHARS = 23
+"""Width at which a header is broken. Chosen: as wide as a column of one model."""
+FIGURE_CHARS, MODEL_CHARS = 30, 26
+"""Width of the names of figures, and of one model. Chosen: the longest figure has 24 characters, a cost with its share
+about 20."""
 
 
 def print_report(report: dict[str, Any], console: Console | None = None) -> None:
@@ -27,45 +37,60 @@ def print_report(report: dict[str, Any], console: Console | None = None) -> None
     told = report["input"]
     console.print(_safe(f"{told['requests']:,} requests of {told['path']} ({told['kind']})"))
     for side in report["sides"]:
-        console.print(_tell_models(side, report["input"]["kind"]))
-        console.print(_tell_rules(side))
+        tables = [*_tell_models(side, told["kind"], console.width), _tell_rules(side)]
         if side["sessions"]["number"]:
-            console.print(_tell_sessions(side))
+            tables.append(_tell_sessions(side))
+        for table in tables:
+            _print_table(console, table)
     if report["changes"]:
-        console.print(_tell_changes(report))
+        _print_table(console, _tell_changes(report))
     for line in _list_lines(report):
         console.print(_safe(line))
 
 
-def _tell_models(side: dict[str, Any], kind: str) -> Table:
-    over = "over the limit" if kind == "log" else "sessions over the window"
-    names = ("requests", "original", "sent", "saved", "cuts", "summaries", "prefix kept", over)
-    table = _make_table(side["name"], ("model", *names, "cost", *ARMS[1:]))
-    for model in side["models"]:
-        counts = (model["requests"], model["original_tokens"], model["sent_tokens"])
-        cuts = model["moved_cuts"] if kind != "log" else sum(model["cuts"].values())
-        over_number = model["over_limit"] if kind == "log" else model["sessions_over_window"]
-        table.add_row(
-            _safe(model["name"]),
-            *(f"{count:,}" for count in counts),
-            _share(model["original_tokens"] - model["sent_tokens"], model["original_tokens"]),
-            f"{cuts:,}",
-            f"{model['summaries']:,}",
-            _percent(model["prefix_kept"]),
-            f"{over_number:,}",
-            *_tell_costs(model["costs"]),
-        )
-    return table
+def _tell_models(side: dict[str, Any], kind: str, width_chars: int) -> Iterable[Table]:
+    """One row for each figure and one column for each model; several tables if there are many models."""
+    names = [name for name, _ in (*_list_counts(side["total"], kind), *_list_costs(side["total"], kind))]
+    columns = max((width_chars - FIGURE_CHARS) // MODEL_CHARS, 1)
+    for start in range(0, len(side["models"]), columns):
+        models = side["models"][start : start + columns]
+        table = _make_table(side["name"], ("figure", *(model["name"] for model in models)))
+        told = [dict((*_list_counts(model, kind), *_list_costs(model, kind))) for model in models]
+        for name in names:
+            table.add_row(name, *(one[name] for one in told))
+        yield table
 
 
-def _tell_costs(costs: dict[str, dict[str, float]]) -> Iterable[str]:
-    """The columns of costs: with trimtab and its summaries, and what the other arms cost, each with its share."""
-    if not costs:
-        return ["-"] * len(ARMS)
-    unit, amounts = next(iter(costs.items()))
+def _list_counts(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
+    """The figures of a model that are no money, each with its name."""
+    original, sent = model.get("original_tokens", 0), model.get("sent_tokens", 0)
+    yield "requests", _count(model.get("requests"))
+    yield "original tokens", _count(original)
+    yield "sent tokens", _count(sent)
+    yield "saved", _share(original - sent, original)
+    yield "requests with a cut", _count(sum(model.get("cuts", {}).values()))
+    if kind != "log":
+        yield "cuts made", _count(model.get("moved_cuts"))
+    yield "summaries", _count(model.get("summaries"))
+    yield "prefix kept", _percent(model.get("prefix_kept"))
+    if kind == "log":
+        yield "requests over the limit", _count(model.get("over_limit"))
+    else:
+        yield "sessions over the window", _count(model.get("sessions_over_window"))
+
+
+def _list_costs(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
+    """What the requests cost with trimtab and its summaries, what the other arms cost, and what was booked."""
+    unit, amounts = next(iter(model.get("costs", {}).items()), ("", {}))
     own = sum_cost(amounts)
-    others = (amounts.get(arm) for arm in ARMS[1:])
-    return [_money(own, unit), *(_money(other, unit) + _ratio(own, other) for other in others)]
+    yield "cost", _money(own, unit)
+    for arm in ARMS[1:]:
+        yield f"cost, {arm}", _money(amounts.get(arm), unit) + _ratio(own, amounts.get(arm))
+    if kind == "recordings":
+        requests, summaries = model.get("booked_usd"), model.get("booked_summaries_usd")
+        is_booked = requests is not None or summaries is not None
+        yield "booked", _money((requests or 0.0) + (summaries or 0.0) if is_booked else None, "usd")
+        yield "booked, nothing", _money(model.get("booked_without_usd"), "usd")
 
 
 def _tell_rules(side: dict[str, Any]) -> Table:
@@ -81,11 +106,13 @@ def _tell_rules(side: dict[str, Any]) -> Table:
 def _tell_sessions(side: dict[str, Any]) -> Table:
     sessions = side["sessions"]
     title = f"{side['name']}: {sessions['number']:,} sessions, {sessions['over_window']:,} of them over the window"
-    table = _make_table(title, ("session", "why shown", "requests", "longest", "over the window", "refused", *ARMS))
+    own = "cost (part)" if has_unassigned(side) else "cost"
+    table = _make_table(title, ("session", "why", "requests", "longest", "too long", "refused", own, *ARMS[1:]))
     for why, shown in (("longest", sessions["longest"]), ("costs more", sessions["dearest"])):
         for one in shown:
             counts = (one["requests"], one["longest_tokens"], one["over_window"], one["refused"])
-            costs = (_money(one["costs"][arm], one["unit"]) for arm in ARMS)
+            own = _money(sum_cost(one["costs"]), one["unit"])
+            costs = (own, *(_money(one["costs"][arm], one["unit"]) for arm in ARMS[1:]))
             table.add_row(_safe(one["name"]), why, *(f"{count:,}" for count in counts), *costs)
     return table
 
@@ -111,6 +138,17 @@ def _tell_pair(before: Any, after: Any) -> tuple[str, str, str]:
     return _percent(before), _percent(after), ""
 
 
+def _print_table(console: Console, table: Table) -> None:
+    """Print a table. If the terminal is too narrow, the lines are longer than it, and no number is cut."""
+    width_chars, needed_chars = console.width, FIRST_CHARS + EDGE_CHARS + 1
+    for column in table.columns[1:]:
+        texts = (column.header, *column.cells)
+        needed_chars += max(console.measure(text).maximum for text in texts) + EDGE_CHARS
+    console.width = max(width_chars, needed_chars)
+    console.print(table)
+    console.width = width_chars
+
+
 def _list_lines(report: dict[str, Any]) -> Iterable[str]:
     for name, word in (("unreadable", "could not be read"), ("differing", "were sent otherwise than planned now")):
         places = report[name]
@@ -127,12 +165,17 @@ def _list_lines(report: dict[str, Any]) -> Iterable[str]:
 def _make_table(title: str, columns: Sequence[str]) -> Table:
     table = Table(title=Text(escape(title), "table.title"), title_justify="left")
     for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left")
+        header = Text("\n".join(textwrap.wrap(escape(name), HEADER_CHARS)))
+        table.add_column(header, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
     return table
 
 
 def _safe(text: str) -> Text:
     return Text(escape(text))
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
 
 
 def _money(amount: float | None, unit: str) -> str:

@@ -80,6 +80,18 @@ def test_summaries_cost_what_their_models_tokens_cost(compactors: Compactors) ->
     assert costs["trimtab"] == pytest.approx(2.0 + costs["nothing"])
 
 
+def test_a_summary_belongs_to_the_session_that_asks_for_it(compactors: Compactors) -> None:
+    """Its cost can make a session a loss. If its session is not known, the cost is in the sum of the model only."""
+    side, carried = Side("new"), _carry(compactors, 3)
+    side.add(_tell(carried), carried, Paid(DOLLARS), session="s", at=0)
+    side.add_summary(ToldSummary("m", "expected", 500_000, 0, Tokens(500_000)), "")
+    assert side.describe()["sessions"]["dearest"] == []
+    side.add_summary(ToldSummary("m", "expected", 500_000, 0, Tokens(500_000)), "s")
+    (dearest,) = side.describe()["sessions"]["dearest"]
+    assert dearest["costs"]["summaries"] == pytest.approx(1.0)
+    assert side.describe()["models"][0]["costs"]["usd"]["summaries"] == pytest.approx(2.0)
+
+
 def test_a_session_that_costs_more_than_nothing_is_named() -> None:
     """A loss is shown as a loss."""
     side = Side("recorded")

@@ -19,12 +19,24 @@ def _make_series() -> Series:
     return series
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("name", "beginning"), [("a.svg", b"<?xml"), ("a.png", b"\x89PNG")])
 def test_a_picture_is_drawn(tmp_path: Path, name: str, beginning: bytes) -> None:
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     draw(_make_series(), tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(beginning)
     draw(Series(), tmp_path / name)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_legend_without_entries_is_left_out(tmp_path: Path) -> None:
+    """Of a log no costs may be known, and no course."""
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    draw(Series(), tmp_path / "a.svg")
+    series = Series()
+    series.begin()
+    series.add(100, {}, {})
+    draw(series, tmp_path / "b.svg")
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.cli.records.replaying.run import Replay
-from proxy.cli.records.replaying.showing.report import compare, describe, sum_cost
+from proxy.cli.records.replaying.showing.report import compare, describe, has_unassigned, sum_cost
 from proxy.cli.records.replaying.side import Side
 from proxy.cli.records.replaying.told import Told
 from proxy.compaction.pool import Compactors
@@ -62,3 +62,11 @@ def test_places_are_told_with_their_reasons(compactors: Compactors) -> None:
     assert report["differing"] == {"number": 1, "places": [{"place": "ab12", "reason": "the body differs"}]}
     assert report["unreadable"] == {"number": 0, "places": []}
     assert report["input"]["path"] == "records"
+
+
+def test_the_report_says_that_recorded_sessions_are_without_summaries() -> None:
+    """A recorded call for a summary names no session. With a configuration, it is known who asks."""
+    side: dict[str, Any] = {"models": [{"costs": {"usd": {"summaries": 0.5}}}], "sessions": {"number": 1}}
+    assert has_unassigned({"name": "recorded", **side})
+    assert not has_unassigned({"name": "new.yaml", **side})
+    assert not has_unassigned({"name": "recorded", **side, "models": [{"costs": {"usd": {"summaries": 0.0}}}]})

@@ -4,6 +4,7 @@ from io import StringIO
 from pathlib import Path
 
 import orjson
+import pytest
 from rich.console import Console
 from support.sessions import make_session, requests_of
 
@@ -84,3 +85,38 @@ def test_a_log_shows_what_is_known_and_a_dash_for_the_rest(compactors: Compactor
     assert "and 5 more" in printed
     assert "3 requests were not planned again" in printed
     assert " - " in printed
+
+
+@pytest.mark.parametrize("width", [40, 80, 110, 150])
+def test_no_figure_is_cut_on_a_narrow_terminal(width: int) -> None:
+    """What is too wide makes longer lines, and many models make several tables."""
+    costs = {"trimtab": 1.05, "summaries": 0.18, "nothing": 1234.92, "sliding": 5678.3}
+    model = {
+        "name": "a-model-with-a-long-name-2026", "requests": 4610, "original_tokens": 14_610_123,
+        "sent_tokens": 4_610_456, "cuts": {"prune": 70, "digest": 6}, "moved_cuts": 11, "summaries": 1234,
+        "prefix_kept": 0.913, "sessions_over_window": 12, "costs": {"usd": costs}, "booked_usd": 1.2,
+        "booked_summaries_usd": 0.37, "booked_without_usd": 7.21, "saved_tokens": {"prune": 9_876_543},
+        "added_tokens": {},
+    }  # fmt: skip
+    session = {
+        "name": "0123456789ab" * 3, "requests": 4321, "longest_tokens": 1_234_567, "over_window": 8765, "refused": 5,
+        "unit": "usd", "costs": {**costs, "trimtab": 2345.67},
+    }  # fmt: skip
+    sessions = {"number": 1, "over_window": 1, "longest": [session], "dearest": []}
+    models = [{**model, "name": name} for name in (model["name"], "b", "c", "d", "e")]
+    side = {"name": "recorded", "models": models, "total": model, "sessions": sessions}
+    places = {"number": 0, "places": []}
+    report = {
+        "input": {"requests": 3, "path": "x", "kind": "recordings"}, "sides": [side], "changes": [], "notes": [],
+        "unreadable": places, "differing": places, "not_replayed": 0,
+    }  # fmt: skip
+    console = Console(file=StringIO(), width=width, force_terminal=True, no_color=True)
+    print_report(report, console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in printed
+    for figure in ("14,610,123", "4,610,456", "$1,234.92 (0.00)", "$1.57", "$7.21", "91.3%"):
+        assert printed.count(f" {figure} │") == len(models)
+    assert " 76 │" in printed
+    assert " 11 │" in printed
+    assert all(f" {figure} │" in printed for figure in ("9,876,543", "1,234,567", "8,765", "$2,345.85", "$5,678.30"))
+    assert "cost (part)" in printed
