@@ -94,6 +94,10 @@ class SiteNotAllowedError(ProxyError, status=403, code="site_not_allowed"):
     closes = True
 
 
+class EraseNotAllowedError(ProxyError, status=403, code="erase_not_allowed"):
+    """A client wants to delete what others did. No password helps, so browsers must not ask for one."""
+
+
 class PathNotAllowedError(ProxyError, status=404, code="path_not_allowed"):
     """The operator's own key must not be sent to this path."""
 

@@ -4,7 +4,7 @@ Law: the decision uses the request's headers only and is made before the body is
 """
 
 from proxy.config.schema import Config
-from proxy.http.errors import PageUnauthorizedError, UnauthorizedError
+from proxy.http.errors import EraseNotAllowedError, PageUnauthorizedError, UnauthorizedError
 from proxy.http.headers import KEY_HEADER, Headers
 from proxy.http.keys import find_key
 
@@ -37,7 +37,7 @@ def admit_admin(config: Config, headers: Headers) -> None:
 
 
 def admit_eraser(config: Config, *, of_pages: bool) -> None:
-    """Refuse to erase what others did, if every client with a key could. Raises PageUnauthorizedError."""
+    """Refuse to erase what others did, if every client with a key could. Raises EraseNotAllowedError."""
     if config.client_keys is not None and config.admin_token is None and not of_pages:
         message = "only the operator may delete a session: set admin_token, or use metrics_listen"
-        raise PageUnauthorizedError(message)
+        raise EraseNotAllowedError(message)

@@ -25,7 +25,7 @@ from proxy.http.headers import read_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import check_framing
 from proxy.server.access import admit_client
-from proxy.server.admin.pages import OPEN_PAGES, ROOT, answer_error, answer_page, is_own
+from proxy.server.admin.pages import OPEN_PAGES, ROOT, answer_error, answer_page, answer_page_error, is_own
 from proxy.server.passing.pass_through import pass_through
 from proxy.server.web_pages import admit_site
 from proxy.wire.codec import Codec
@@ -104,7 +104,7 @@ async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages
         admit_site(services.config, request, of_pages=of_pages, is_page=request.path not in OPEN_PAGES)
         answer = await answer_page(services, request, headers, of_pages=of_pages)
     except ProxyError as error:
-        answer = answer_error(error)
+        answer = answer_page_error(error)
     found = find_secrets(find_shown(headers, request.raw_path))
     services.recorder.record_page(tell_path(request.raw_path, found), answer.status)
     return answer

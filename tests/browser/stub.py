@@ -105,7 +105,7 @@ class Stub:
         if not names:
             return {"sessions": [one.show() for one in self.sessions]}
         one = next((one for one in self.sessions if one.id == names[0]), None)
-        return one and {"session": one.show(), "turns": one.turns}
+        return one and {"session": one.show(), "turns": one.turns[-500:], "more": len(one.turns) > 500}
 
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
         found = self.turns

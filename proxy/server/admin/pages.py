@@ -17,7 +17,7 @@ from proxy.http.errors import NoSuchPageError, ProxyError
 from proxy.http.headers import Headers
 from proxy.server.access import admit_admin, admit_eraser
 from proxy.server.admin.dashboard.api import answer_api
-from proxy.server.admin.dashboard.files import SAFE, answer_file, find_file
+from proxy.server.admin.dashboard.files import SAFE, UNSTORED, answer_file, find_file
 from proxy.server.admin.models import write_models
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import DEFAULT
@@ -59,7 +59,7 @@ async def answer_page(
                 return answer
         return await _find_page(config, path)(services)
     except ProxyError as error:
-        return answer_error(error)
+        return answer_page_error(error)
 
 
 async def _answer_dashboard(services: Services, request: web.BaseRequest) -> web.StreamResponse | None:
@@ -92,6 +92,13 @@ def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
     )
     if error.closes:
         answer.force_close()
+    return answer
+
+
+def answer_page_error(error: ProxyError) -> web.Response:
+    """The answer for an error of one of our own pages, which browsers may show."""
+    answer = answer_error(error)
+    answer.headers.update(UNSTORED)
     return answer
 
 
@@ -132,7 +139,7 @@ def _read_quality(part: str) -> float:
 
 async def show_models(services: Services) -> web.Response:
     """JSON of what is known about models."""
-    return web.Response(body=write_models(services), content_type="application/json")
+    return web.Response(body=write_models(services), content_type="application/json", headers=UNSTORED)
 
 
 PAGES: dict[str, Page] = {

@@ -3,6 +3,7 @@
 Law: bounded. It is told what happened, and changes nothing.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ class History:
     """What this process did lately.
 
     keeps_text: whether it also wants the text of requests.
+    began_at: since when it keeps anything, in seconds since 1970.
     on_error: gets a fault in writing a text.
     """
 
@@ -66,6 +68,7 @@ class History:
         on_error: Callable[[BaseException], None] = _ignore,
     ) -> None:
         self.keeps_text = keeps_text
+        self.began_at = time.time()
         self.live = Live()
         self.timeline = Timeline()
         self.sessions = Sessions()

@@ -5,15 +5,16 @@ Law: bounded by bytes, in memory only. What was erased does not come back, even 
 
 import zlib
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from proxy.state.history.event import EventText
+from proxy.state.history.event import EventChange, EventText
 
 MAX_EXPECTED = 1000
 """Texts that are still being written. Chosen: more than the writer's queue holds."""
-_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(EventText)
+_encoder = msgspec.json.Encoder()
+_head_decoder, _change_decoder = msgspec.json.Decoder(EventText), msgspec.json.Decoder(EventChange)
 ENTRY_BYTES = 1000
 """What an entry takes beside its packed text. Chosen: the objects and the sentences, generously."""
 
@@ -34,12 +35,15 @@ class Packed:
 
 def pack_text(session: str, text: EventText) -> Packed:
     """Pack a text; slow. It must not hold surrogates."""
-    return Packed(session, text.sentences, zlib.compress(_encoder.encode(text), 1))
+    # A line for each change: decoding lets no other thread run, so it is done in pieces.
+    lines = _encoder.encode_lines([replace(text, changes=()), *text.changes])
+    return Packed(session, text.sentences, zlib.compress(lines, 1))
 
 
 def unpack_text(packed: Packed) -> EventText:
     """The text of `pack_text`; slow."""
-    return _decoder.decode(zlib.decompress(packed.pack))
+    head, *changes = zlib.decompress(packed.pack).splitlines()
+    return replace(_head_decoder.decode(head), changes=tuple(map(_change_decoder.decode, changes)))
 
 
 class Texts:

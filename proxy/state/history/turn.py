@@ -16,6 +16,7 @@ class Turn:
 
     cut_moved: no earlier request of the session had this newest cut and this prune stop.
     cut_tokens: forwarded tokens that the move made different from the previous prompt; None if not known.
+        0 only if the whole previous prompt is still a prefix.
     cut_cost: what it cost that they were not read from the prompt cache, in nanodollars; None if not known.
     """
 
@@ -46,7 +47,10 @@ def follow(previous: Event | None, event: Event, *, is_new_mark: bool, cache_nan
     changed_tokens = round(event.sent_tokens * (1 - event.prefix_kept))
     # New messages are no part of the move. Their size is that of the client's own messages, so this is an estimate.
     new_tokens = max(event.original_tokens - previous.original_tokens, 0)
-    tokens = max(changed_tokens - new_tokens, 0)
+    tokens = changed_tokens - new_tokens
+    if tokens <= 0 < changed_tokens:  # new results were shortened, so more is new by this estimate than was sent
+        return Turn(event, cut_moved=True)
+    tokens = max(tokens, 0)
     cost = None if cache_nanodollars is None else round(tokens * cache_nanodollars)
     return Turn(event, cut_moved=True, cut_tokens=tokens, cut_cost=cost)
 

@@ -4,29 +4,29 @@ Law: a number that is out of range becomes the nearest allowed one. Only DELETE 
 that a page of another site cannot send.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import orjson
 from aiohttp import web
 
 from proxy.config.schema import Config
 from proxy.exchange.services import Services
 from proxy.http.errors import MethodNotAllowedError, NoSuchPageError, SiteNotAllowedError, WorkerSilentError
-from proxy.server.admin.dashboard.files import SAFE
+from proxy.server.admin.dashboard.files import UNSTORED
 from proxy.server.admin.dashboard.merge import (
     choose_step,
     merge_requests,
-    merge_session,
     merge_sessions,
     merge_timelines,
+    merge_turns,
 )
 from proxy.server.admin.dashboard.peers import ask_all, correct_cuts
-from proxy.server.admin.dashboard.shapes import Json
+from proxy.server.admin.dashboard.shapes import Json, write_json
 from proxy.server.admin.dashboard.stream import read_samples, stream_events
-from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
+from proxy.server.admin.dashboard.totals import Samples, read_clients, read_models, read_totals
 from proxy.state.history.timeline import KEPT_STEPS
 from proxy.telemetry.rows import read_version
 
@@ -48,15 +48,15 @@ async def answer_api(services: Services, request: web.BaseRequest, path: str) ->
     if name == "events" and not one and request.method == "GET":
         return await stream_events(services, request)
     if one and name in SINGLES:
-        return _write(await SINGLES[name](services, one))
+        return await _write(await SINGLES[name](services, one, request.query))
     if not one and name in LISTS:
-        return _write(await LISTS[name](services, request.query))
+        return await _write(await LISTS[name](services, request.query))
     return None
 
 
-def _write(answer: Json) -> web.Response:
-    headers = {**SAFE, "Cache-Control": "no-store"}
-    return web.Response(body=orjson.dumps(answer), content_type="application/json", headers=headers)
+async def _write(answer: Json) -> web.Response:
+    body = await asyncio.to_thread(write_json, answer)
+    return web.Response(body=body, content_type="application/json", headers=UNSTORED)
 
 
 def _name_unknown(what: str) -> NoSuchPageError:
@@ -87,10 +87,12 @@ async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
         "upstreams": list(dict.fromkeys(urlsplit(url).netloc for url in config.list_base_urls())),
         "keeps_text": config.dashboard.keep_text,
         "notes": [*_note_config(config), *{note["text"]: note for note in notes}.values()],
-        "totals": read_totals(samples),
-        "by_model": read_models(samples),
-        "by_client": read_clients(samples),
+        **await asyncio.to_thread(_read_all, samples),
     }
+
+
+def _read_all(samples: Samples) -> Json:
+    return {"totals": read_totals(samples), "by_model": read_models(samples), "by_client": read_clients(samples)}
 
 
 def _note_config(config: Config) -> list[Json]:
@@ -106,7 +108,7 @@ async def _show_timeline(services: Services, query: Mapping[str, str]) -> Json:
     stop = (int(time.time()) // step_seconds + 1) * step_seconds
     start = stop - -(-minutes * 60 // step_seconds) * step_seconds
     answers = await ask_all(services, "timeline", {"from": start, "to": stop})
-    return merge_timelines(answers.found, start, stop, step_seconds)
+    return await asyncio.to_thread(merge_timelines, answers.found, start, stop, step_seconds)
 
 
 async def _list_requests(services: Services, query: Mapping[str, str]) -> Json:
@@ -117,12 +119,12 @@ async def _list_requests(services: Services, query: Mapping[str, str]) -> Json:
             raise _name_unknown(REQUEST)
     wanted: dict[str, Any] = {name: query.get(name) or None for name in ("session", "outcome", "model")}
     answers = await ask_all(services, "requests", {"limit": limit, "before": before, **wanted})
-    merged = merge_requests(answers.found, limit)
+    merged = await asyncio.to_thread(merge_requests, answers.found, limit)
     await correct_cuts(services, merged["requests"])
     return merged
 
 
-async def _show_request(services: Services, request_id: str) -> Json:
+async def _show_request(services: Services, request_id: str, _: Mapping[str, str]) -> Json:
     found: Json | None = next(iter((await ask_all(services, "request", {"id": request_id})).found), None)
     if found is None:
         raise _name_unknown(REQUEST)
@@ -133,18 +135,17 @@ async def _show_request(services: Services, request_id: str) -> Json:
 async def _list_sessions(services: Services, query: Mapping[str, str]) -> Json:
     limit = _read_number(query, "limit", 50, MAX_LISTED)
     answers = await ask_all(services, "sessions", {"limit": limit})
-    return {"sessions": merge_sessions(answers.found, limit)}
+    return {"sessions": await asyncio.to_thread(merge_sessions, answers.found, limit)}
 
 
-async def _show_session(services: Services, name: str) -> Json:
-    found = (await ask_all(services, "session", {"id": name})).found
+async def _show_session(services: Services, name: str, query: Mapping[str, str]) -> Json:
+    limit = _read_number(query, "limit", MAX_LISTED, MAX_LISTED)
+    found = (await ask_all(services, "session", {"id": name, "limit": limit})).found
     if not found:
         raise _name_unknown(SESSION)
-    turns = sorted(
-        (turn for part in found for turn in part["turns"]), key=lambda turn: (turn["at"], turn["request_id"])
-    )
-    await correct_cuts(services, turns)
-    return {"session": merge_session([part["session"] for part in found]), "turns": turns}
+    merged = await asyncio.to_thread(merge_turns, found, limit)
+    await correct_cuts(services, merged["turns"])
+    return merged
 
 
 async def _erase(services: Services, request: web.BaseRequest, name: str) -> web.Response:
@@ -158,7 +159,7 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
         raise WorkerSilentError(message)
     if not any(answers.found):
         raise _name_unknown(SESSION)
-    return web.Response(status=204, headers=SAFE)
+    return web.Response(status=204, headers=UNSTORED)
 
 
 LISTS: Mapping[str, Callable[[Services, Mapping[str, str]], Awaitable[Json]]] = {
@@ -168,8 +169,8 @@ LISTS: Mapping[str, Callable[[Services, Mapping[str, str]], Awaitable[Json]]] = 
     "sessions": _list_sessions,
 }
 """Answers by name; each takes the query."""
-SINGLES: Mapping[str, Callable[[Services, str], Awaitable[Json]]] = {
+SINGLES: Mapping[str, Callable[[Services, str, Mapping[str, str]], Awaitable[Json]]] = {
     "requests": _show_request,
     "sessions": _show_session,
 }
-"""Answers by name; each takes the id of one thing."""
+"""Answers by name; each takes the id of one thing, and the query."""

@@ -27,6 +27,8 @@ SAFE = {
     "Referrer-Policy": "no-referrer",
 }
 """Headers of every answer of the dashboard."""
+UNSTORED = {**SAFE, "Cache-Control": "no-store"}
+"""Headers of what changes: data and errors."""
 
 
 def find_file(name: str) -> Path | None:

@@ -20,6 +20,14 @@ def merge_requests(parts: Sequence[Json], limit: int) -> Json:
     return {"requests": every[:limit], "more": len(every) > limit or any(part["more"] for part in parts)}
 
 
+def merge_turns(parts: Sequence[Json], limit: int) -> Json:
+    """A session of all: its newest requests, oldest first."""
+    turns = [turn for part in parts for turn in part["turns"]]
+    turns.sort(key=lambda turn: (turn["at"], turn["request_id"]))
+    more = len(turns) > limit or any(part["more"] for part in parts)
+    return {"session": merge_session([part["session"] for part in parts]), "turns": turns[-limit:], "more": more}
+
+
 def merge_sessions(parts: Iterable[Sequence[Json]], limit: int) -> list[Json]:
     """The sessions of all; one that several workers served is one session."""
     by_name: dict[str, list[Json]] = {}

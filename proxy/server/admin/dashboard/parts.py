@@ -4,7 +4,8 @@ Law: plain values that can be written as JSON, and merged.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from proxy.exchange.services import Services
@@ -17,6 +18,8 @@ from proxy.state.history.timeline import STEP_SECONDS
 from proxy.state.models.model_policy import ModelView
 
 Query = dict[str, Any]
+CHANGING_STEPS = 2
+"""Minutes that requests may still change. Chosen: the running one, and the one before if it has just ended."""
 
 
 async def answer_part(services: Services, name: str, query: Query) -> Any:
@@ -31,9 +34,13 @@ def number_of(services: Services) -> int:
 
 
 async def _list_requests(services: Services, query: Query) -> Json:
+    return await asyncio.to_thread(_choose_requests, services, list(services.past.newest()), query)
+
+
+def _choose_requests(services: Services, rows: Iterable[Row], query: Query) -> Json:
     before = query["before"]
     found: list[Row] = []
-    for row in services.past.newest():
+    for row in rows:
         if before is not None and (row.at, row.request_id) >= tuple(before):
             continue
         if query["session"] not in {None, row.session} or query["outcome"] not in {None, row.outcome}:
@@ -47,6 +54,7 @@ async def _list_requests(services: Services, query: Query) -> Json:
 
 
 def _shape(services: Services, row: Row) -> Json:
+    """A request. It may run in a thread: the text is one look-up, which nothing can interrupt."""
     packed = services.past.texts.find(row.request_id)
     return shape_turn(row.turn, number_of(services), None if packed is None else packed.sentences)
 
@@ -95,16 +103,23 @@ async def _show_session(services: Services, query: Query) -> Json | None:
     session = past.sessions.by_name.get(name)
     if session is None:
         return None
-    turns = [_shape(services, row) for row in past.newest() if row.session == name]
-    return {"session": shape_session(name, session, has_text=past.texts.has(name)), "turns": turns[::-1]}
+    shaped = shape_session(name, session, has_text=past.texts.has(name))
+    return {"session": shaped, **await asyncio.to_thread(_choose_turns, services, list(past.newest()), query)}
+
+
+def _choose_turns(services: Services, rows: Sequence[Row], query: Query) -> Json:
+    found = [row for row in rows if row.session == query["id"]]
+    turns = [_shape(services, row) for row in reversed(found[: query["limit"]])]
+    return {"turns": turns, "more": len(found) > len(turns)}
 
 
 async def _show_timeline(services: Services, query: Query) -> dict[int, Json]:
-    return {
-        step: shape_bucket(bucket)
-        for step, bucket in services.past.timeline.buckets.items()
-        if query["from"] <= step * STEP_SECONDS < query["to"]
-    }
+    buckets = services.past.timeline.buckets
+    steps = [step for step in buckets if query["from"] <= step * STEP_SECONDS < query["to"]]
+    # Requests still change the newest minutes, so these are read here and not in the thread.
+    newest = {step: shape_bucket(buckets[step]) for step in steps[-CHANGING_STEPS:]}
+    older = [(step, buckets[step]) for step in steps[:-CHANGING_STEPS]]
+    return await asyncio.to_thread(lambda: {step: shape_bucket(bucket) for step, bucket in older}) | newest
 
 
 async def _erase(services: Services, query: Query) -> bool:
@@ -131,7 +146,7 @@ async def _note(services: Services, _: Query) -> list[Json]:
             counted.append(model)
         if view.window_from == "default":
             unlearned.append(model)
-    notes = []
+    notes = _note_restart(services)
     if counted:
         names = ", ".join(dict.fromkeys(counted))
         notes.append({"kind": "counting", "text": f"Tokens of {names} are estimated by characters."})
@@ -140,6 +155,15 @@ async def _note(services: Services, _: Query) -> list[Json]:
         text = f"The context window of {names} is not known; the default is assumed. See context_window."
         notes.append({"kind": "window", "text": text})
     return notes
+
+
+def _note_restart(services: Services) -> list[Json]:
+    number, place = number_of(services), services.place
+    if place is None or not any(restarts for each, _, restarts in place.shared.roster.read() if each == number):
+        return []
+    at = time.strftime("%H:%M", time.gmtime(services.past.began_at))
+    text = f"Worker {number} was started again at {at} UTC; its earlier requests are missing in the lists."
+    return [{"kind": "worker", "text": text}]
 
 
 PARTS: dict[str, Callable[[Services, Query], Awaitable[Any]]] = {

@@ -56,16 +56,17 @@ async def ask_others(place: Place, name: str, query: Query | None = None) -> Ans
 _SILENT = object()
 
 
-async def _ask(place: Place, number: int, name: str, body: bytes) -> Any:
+async def _ask(place: Place, number: int, name: str, query: bytes) -> Any:
     if not place.runs(number):
         return None
     try:
         async with (
             asyncio.timeout(ANSWER_SECONDS),
             connect(place, number) as session,
-            session.post(f"http://worker/{name}", data=body) as answer,
+            session.post(f"http://worker/{name}", data=query) as answer,
         ):
-            return orjson.loads(await answer.read()) if answer.status == 200 else _SILENT
+            body = await answer.read()
+            return await asyncio.to_thread(orjson.loads, body) if answer.status == 200 else _SILENT
     except FAILURES:
         return _SILENT
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import orjson
 
 from proxy.state.history.event import Event, EventDecision
 from proxy.state.history.sessions import SessionSums
@@ -17,6 +18,21 @@ from proxy.state.statistics.costs import NANODOLLARS
 from rules.tokens.sections import Sections
 
 Json = dict[str, Any]
+SPLIT_DEPTH = 2
+"""Source: the changes of a request are the deepest long list: they stand in its text, and this in the answer."""
+
+
+def write_json(value: Any, depth: int = SPLIT_DEPTH) -> bytes:
+    """JSON, to be written in a thread. The keys of a dictionary may be numbers.
+
+    The items of lists are written one by one, because orjson lets nothing else run meanwhile.
+    """
+    if isinstance(value, dict) and depth:
+        pairs = (orjson.dumps(str(name)) + b":" + write_json(each, depth - 1) for name, each in value.items())
+        return b"{" + b",".join(pairs) + b"}"
+    if isinstance(value, list):
+        return b"[" + b",".join(map(orjson.dumps, value)) + b"]"
+    return orjson.dumps(value)
 
 
 def to_dollars(nanodollars: int | None) -> float | None:
@@ -78,7 +94,7 @@ def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:
         "without_usd": to_dollars(session.without_cost),
         "last_outcome": last.outcome,
         "has_text": has_text,
-        "marks": session.marks,
+        "marks": dict(session.marks),
     }
 
 
@@ -86,8 +102,8 @@ def shape_bucket(bucket: Bucket) -> Json:
     """The sums of a minute, in figures that can be added; money in nanodollars."""
     return {
         "figures": {name: getattr(bucket, name) for name in FIGURES},
-        "models": {name: _shape_share(share) for name, share in bucket.models.items()},
-        "clients": {name: _shape_share(share) for name, share in bucket.clients.items()},
+        "models": {name: _shape_share(share) for name, share in bucket.models.copy().items()},
+        "clients": {name: _shape_share(share) for name, share in bucket.clients.copy().items()},
     }
 
 

@@ -95,7 +95,8 @@ async def read_recent_totals(services: Services) -> Json:
     live = services.past.live
     async with live.reading:
         if live.totals is None or time.monotonic() - live.totals[0] >= TOTALS_SECONDS / 2:
-            live.totals = time.monotonic(), read_totals(await read_samples(services))
+            samples = await read_samples(services)
+            live.totals = time.monotonic(), await asyncio.to_thread(read_totals, samples)
         return live.totals[1]
 
 

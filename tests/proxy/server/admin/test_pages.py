@@ -5,6 +5,7 @@ import pytest
 from prometheus_client import parser as prometheus_text
 from prometheus_client.openmetrics import parser as open_metrics
 
+from proxy.server.admin.dashboard.files import SAFE
 from proxy.server.admin.pages import PAGES
 
 
@@ -20,6 +21,15 @@ async def test_what_is_no_page_is_not_found(path, client, upstream, start_proxy)
     assert (error["type"], error["code"]) == ("trimtab_error", "not_found")
     assert all(page in error["message"] for page in (*PAGES, "/metrics"))
     assert upstream.requests == []
+
+
+@pytest.mark.parametrize("path", ["nope", "api/nope", "api/models", "api/overview"])
+@pytest.mark.parametrize("headers", [{}, {"Sec-Fetch-Site": "cross-site"}, {"Authorization": "Bearer boss"}])
+async def test_browsers_store_nothing_and_run_nothing(path, headers, client, start_proxy):
+    """Errors have the same headers as the data, whatever is wrong."""
+    proxy = await start_proxy("admin_token=boss")
+    async with client.get(f"{proxy.url}/trimtab/{path}", headers=headers) as response:
+        assert response.headers.items() >= (SAFE | {"Cache-Control": "no-store"}).items()
 
 
 @pytest.mark.parametrize("path", ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"])

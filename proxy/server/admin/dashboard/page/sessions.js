@@ -47,11 +47,12 @@ export const session = (id, actions) => ({
   load: (signal) => read(`sessions/${encodeURIComponent(id)}`, {}, signal),
   listens: (name, event) => (name === "request" && event.session === id ? "reload" : null),
   missing: () => el("p", { class: "empty" }, "This session is not kept, or no longer: it was erased, newer ones took its place, or trimtab was started again. ", el("a", { href: "#/sessions" }, "All sessions")),
-  show: ({ session: one, turns }) => {
+  show: ({ session: one, turns, more }) => {
     const cuts = findCuts(turns);
     const last = turns.at(-1);
     return [
       el("p", { class: "lead" }, ...tellSession(one)),
+      more ? el("p", {}, `This page shows and counts only the newest ${exact(turns.length)} of the session\u2019s ${exact(one.requests)} requests.`) : null,
       sessionFigures(one, cuts),
       turns.length ? pictureOf(id, turns, cuts, actions) : null,
       last ? seenNow(last) : null,

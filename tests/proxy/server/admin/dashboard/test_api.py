@@ -6,8 +6,11 @@ import time
 import orjson
 import pytest
 from support.client import CHAT, SMALL, post, settle
+from support.events import make_event
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion
+
+from proxy.server.admin.dashboard import api
 
 PRICED = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
 
@@ -188,6 +191,21 @@ async def test_a_session_shows_its_turns_and_where_its_cut_moved(client, start_p
         assert turn["cut_cost_usd"] == pytest.approx(turn["cut_tokens"] * 2.25e-6)
         assert turn["story"]
     assert all(turn["cut_tokens"] is turn["cut_cost_usd"] is None for turn in turns if not turn["cut_moved"])
+
+
+async def test_a_long_session_shows_its_newest_requests(client, start_proxy, monkeypatch):
+    """And says that there are earlier ones."""
+    proxy = await start_proxy()
+    for number in range(6):
+        proxy.services.past.add(make_event(str(number), session="s", at=float(number)))
+    for query, ids, more in (("", "012345", False), ("?limit=6", "012345", False), ("?limit=2", "45", True)):
+        shown = await read(client, proxy, f"sessions/s{query}")
+        assert ["".join(turn["request_id"] for turn in shown["turns"]), shown["more"]] == [ids, more]
+        assert shown["session"]["requests"] == 6
+    monkeypatch.setattr(api, "MAX_LISTED", 3)
+    for query in ("", "?limit=5"):
+        shown = await read(client, proxy, f"sessions/s{query}")
+        assert ([turn["request_id"] for turn in shown["turns"]], shown["more"]) == (["3", "4", "5"], True)
 
 
 async def test_a_request_is_shown_with_its_sections_and_decisions(client, start_proxy):

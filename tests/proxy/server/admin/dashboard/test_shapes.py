@@ -1,8 +1,9 @@
 """What the pages show of a request."""
 
+import orjson
 from support.events import make_event
 
-from proxy.server.admin.dashboard.shapes import add_buckets, shape_bucket, shape_turn, tell_briefly
+from proxy.server.admin.dashboard.shapes import add_buckets, shape_bucket, shape_turn, tell_briefly, write_json
 from proxy.state.history.event import EventDecision
 from proxy.state.history.timeline import Timeline
 from proxy.state.history.turn import Turn
@@ -32,6 +33,19 @@ def test_without_kept_text_the_story_comes_from_the_decisions():
         "cold_cache: cut early.",
     ]
     assert shape_turn(Turn(make_event()), 1, ("told",))["story"] == ["told"]
+
+
+def test_json_that_is_written_in_pieces_is_json():
+    value = {
+        "a": [],
+        "text": {"changes": [{"lines": [{"x": [1]}]}, "\u00e9"]},
+        "b": {},
+        "c": {"d": {"e": {"f": None}}},
+        "t": (1,),
+    }
+    assert orjson.loads(write_json(value)) == value | {"t": [1]}
+    assert orjson.loads(write_json({7: {"models": {"m": 1}}})) == {"7": {"models": {"m": 1}}}
+    assert (write_json(None), write_json([{"a": 1}, 2])) == (b"null", b'[{"a":1},2]')
 
 
 def test_minutes_and_workers_add_up():
