@@ -32,7 +32,8 @@ class Stub:
     """The server's state.
 
     now: the end of all sessions, in seconds since 1970. refuses: the status of every answer of the API, or 0.
-    keeps_text: whether requests have text. changes: those of each request. deleted: the erased sessions, with query and header.
+    keeps_text: whether requests have text. changes: those of each request.
+    deleted: the erased sessions, with query and header.
     """
 
     now: float

@@ -190,10 +190,12 @@ async def test_a_mark_stands_above_its_request_in_a_narrow_window(stub, open_tab
     moved = [index for index, turn in enumerate(one.turns) if turn["cut_moved"]]
     await page.wait_for_function("document.querySelector('.window svg').clientWidth < 390")
     places = await page.evaluate(
-        """() => [...document.querySelectorAll("a.mark .ring")].map((one) => [one.cx, one.cy].map((at) => at.baseVal.value))"""
+        """() => [...document.querySelectorAll("a.mark .ring")]
+        .map((one) => [one.cx.baseVal.value, one.cy.baseVal.value])"""
     )
     slots = await page.evaluate(
-        """() => [...document.querySelectorAll(".slot")].map((one) => one.x.baseVal.value + one.width.baseVal.value / 2)"""
+        """() => [...document.querySelectorAll(".slot")]
+        .map((one) => one.x.baseVal.value + one.width.baseVal.value / 2)"""
     )
     width = await page.evaluate("document.querySelector('.window svg').clientWidth")
     assert [x for x, _ in places] == pytest.approx([slots[index] for index in moved], abs=0.2)
@@ -219,7 +221,7 @@ async def test_without_a_cut_shortened_results_are_told(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{one.id}")
     text = await page.inner_text("main")
-    assert "No cut has been made, but some of the text is not forwarded. 4 tool results shortened." in text
+    assert "No cut has been made, but some of the text is not forwarded. 4 tool results were shortened." in text
     assert "nothing was forgotten" not in text
     assert "every message is forwarded" not in text
 
@@ -261,7 +263,11 @@ async def test_changed_messages_are_filtered_by_texts_that_are_not_open(stub, op
     page = await tab.visit(fill(stub, "#/requests/{request}"))
     rows = page.locator("details.change")
     box = page.get_by_role("searchbox")
-    for words, told in (("AssertionError", "result of shell"), ("read_file", "result of read_file"), ("#2", "Message 2")):
+    for words, told in (
+        ("AssertionError", "result of shell"),
+        ("read_file", "result of read_file"),
+        ("#2", "Message 2"),
+    ):
         await box.fill(words)
         await expect(rows).to_have_count(1)
         await expect(rows).to_contain_text(told)

@@ -165,7 +165,7 @@ function facts(event) {
       typeof event.cached_tokens === "number" ? [tokens(event.cached_tokens), " of them cached, "] : "",
       tokens(event.completion_tokens), event.is_estimated ? " completion (estimated)" : " completion"),
     fact("Prefix kept", share(event.prefix_kept), event.cache_miss ? `; cache miss: ${event.cache_miss}` : ""),
-    fact("Money", "cost ", money(event.cost_usd), "; without trimtab ", money(event.without_usd), event.summary_id ? "; without the cost of summaries" : ""),
+    fact("Money", "cost ", money(event.cost_usd), event.summary_id ? " (without that of the summary)" : "", "; without trimtab ", money(event.without_usd)),
     fact("Time", duration(event.seconds), `, of which trimtab ${duration(event.overhead_seconds)}`,
       typeof event.first_token_seconds === "number" ? `; first token after ${duration(event.first_token_seconds)}` : ""),
     fact("Request", el("code", {}, event.request_id), event.worker ? `, worker ${event.worker}` : "", event.upstream ? `, to ${event.upstream}` : ""),

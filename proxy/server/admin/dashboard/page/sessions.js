@@ -101,8 +101,8 @@ function sessionFigures(one, cuts) {
       "of ", tokens(one.original_tokens, "original_tokens"), "; the limit is ", tokens(one.limit_tokens, "limit_tokens"),
     ]),
     figure("Saved", saved(one), [
-      "cost ", money(one.cost_usd, "cost_usd"), "; without trimtab ", money(one.without_usd, "without_usd"),
-      "; without the cost of summaries, which is in the overview",
+      "cost ", money(one.cost_usd, "cost_usd"), " (without the cost of summaries, which is in the overview); without trimtab ",
+      money(one.without_usd, "without_usd"),
     ]),
     figure("Moves of the cut", count(cuts.length), moves.length ? ["which cost ", money(paid), " in broken cache"] : "what they cost is not known"),
   );
@@ -135,16 +135,18 @@ function pictureOf(id, { turns, cuts, first }, actions) {
   );
 }
 
+const were = (value) => (value === 1 ? "was" : "were");
+
 const SHORTENED = {
   drop_tools: () => "Definitions of tools are left out.",
-  truncate_system: (one) => `${plural(one, "system message")} shortened.`,
-  tidy: (one) => `${plural(one, "message")} tidied.`,
-  truncate: (one) => `${plural(one, "tool result")} shortened.`,
-  shorten: (one) => `${plural(one, "message")} over the limit for one message shortened.`,
-  memory: (one) => `Retrieved memory in ${plural(one, "message")} reduced.`,
-  dedupe: (one) => `${plural(one, "repeated text")} replaced by references.`,
-  images: (one) => `Images in ${plural(one, "message")} left out.`,
-  pairing: (one) => `${plural(one, "call or result", "calls or results")} dropped, moved or completed, so that each call has its result.`,
+  truncate_system: (one) => `${plural(one, "system message")} ${were(one)} shortened.`,
+  tidy: (one) => `${plural(one, "message")} ${were(one)} tidied.`,
+  truncate: (one) => `${plural(one, "tool result")} ${were(one)} shortened.`,
+  shorten: (one) => `${plural(one, "message")} over the limit for one message ${were(one)} shortened.`,
+  memory: (one) => `Retrieved memory in ${plural(one, "message")} was reduced.`,
+  dedupe: (one) => `${plural(one, "repeated text")} ${were(one)} replaced by references.`,
+  images: (one) => `Images in ${plural(one, "message")} were left out.`,
+  pairing: (one) => `${plural(one, "call or result", "calls or results")} ${were(one)} dropped, moved or completed, so that each call has its result.`,
 };
 
 /** What was done besides cuts and pruning, in the attempt that was forwarded. */
