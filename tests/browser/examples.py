@@ -30,6 +30,7 @@ class Session:
         room = self.limit - HEAD_TOKENS
         self.high, self.low = HEAD_TOKENS + room * 3 // 4, HEAD_TOKENS + room * 3 // 10
         self.cuts: list[dict[str, Any]] = []
+        self.kind = ""
         self.prune_stop = 0
         original = sent = HEAD_TOKENS + 400
         for index in range(self.requests):
@@ -48,8 +49,8 @@ class Session:
         self.prune_stop = messages - 24
         if number == 0 and not self.turns[-1]["window"]["prune_stop"]:
             return sent * 7 // 10
-        kind = "digest" if number == 2 else "summarise"
-        self.cuts.append({"kind": kind, "at": messages - 30, "made_at": messages})
+        self.kind = "digest" if number == 2 else "summarise"
+        self.cuts.append({"kind": "summarise", "at": messages - 30, "made_at": messages})
         return self.low
 
     def _event(self, index: int, original: int, sent: int, kept: int, *, moved: bool) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class Session:
             "cache_miss": "cut" if moved else "",
             "idle_seconds": 11.0,
             "summary_id": "3f9a6c21d07b44e5" if summary else "",
-            "summary_kind": ("model" if self.cuts[-1]["kind"] == "summarise" else "digest") if summary else "",
+            "summary_kind": self.kind if summary else "",
             "summary_messages": self.cuts[-1]["at"] - 2 if summary else 0,
             "is_client_compaction": False,
             "retry": "",
@@ -120,7 +121,7 @@ class Session:
             middle = sent if not self.cuts else (original * 2 + sent) // 3
             steps.append(("prune", f"results before message {self.prune_stop}", middle, self.prune_stop // 2, 3))
         if self.cuts:
-            steps.append((self.cuts[-1]["kind"], f"cut before message {self.cuts[-1]['at']}", sent, 64, 2))
+            steps.append((self.kind, f"cut before message {self.cuts[-1]['at']}", sent, 64, 2))
         else:
             steps[-1] = (*steps[-1][:2], sent, *steps[-1][3:])
         for rule, reason, after, messages, first in steps:

@@ -32,7 +32,8 @@ class Stub:
     """The server's state.
 
     now: the end of all sessions, in seconds since 1970. refuses: the status of every answer of the API, or 0.
-    keeps_text: whether requests have text. deleted: the erased sessions, with query and header.
+    keeps_text: whether requests have text. changes: those of each request.
+    deleted: the erased sessions, with query and header.
     """
 
     now: float
@@ -41,6 +42,7 @@ class Stub:
     refuses: int = 0
     keeps_text: bool = True
     notes: list[dict[str, str]] = field(default_factory=list)
+    changes: list[dict[str, Any]] = field(default_factory=lambda: CHANGES)
     deleted: list[tuple[str, str, str | None]] = field(default_factory=list)
     listeners: list[asyncio.Queue[bytes | None]] = field(default_factory=list)
 
@@ -63,6 +65,12 @@ class Stub:
         """Drop all but the newest requests of each session, so that tables are short."""
         for one in self.sessions:
             del one.turns[:-number]
+
+    def keep_uncut(self) -> None:
+        """Drop all turns of the first session from the first move of its cut on."""
+        turns = self.sessions[0].turns
+        first = next(index for index, turn in enumerate(turns) if turn["cut_moved"])
+        del turns[first:]
 
     def overview(self) -> dict[str, Any]:
         """All that the overview shows."""
@@ -120,7 +128,7 @@ class Stub:
         if not self.keeps_text:
             return None
         summary = CHANGES[0]["after"] if turn["summary_id"] else ""
-        changes = CHANGES if turn["sent_tokens"] != turn["original_tokens"] else []
+        changes = self.changes if turn["sent_tokens"] != turn["original_tokens"] else []
         return {"sentences": turn["story"], "changes": changes, "summary": summary}
 
 

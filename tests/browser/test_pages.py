@@ -1,7 +1,7 @@
 """Every page of the dashboard, in a real browser, with the content security policy that trimtab sends."""
 
 import pytest
-from browser.examples import HOSTILE
+from browser.examples import CHANGES, HOSTILE
 from browser.stub import PAGE
 from playwright.async_api import expect
 
@@ -168,6 +168,9 @@ async def test_every_cut_is_a_mark_and_a_row(stub, open_tab) -> None:
     for label, row, turn in zip(labels, rows, moved, strict=True):
         assert f"{turn['cut_tokens']:,} tokens were read again, for ${turn['cut_cost_usd']:.4f}" in label
         assert f"${turn['cut_cost_usd']:.4f}" in row
+        decision = turn["decisions"][-1]
+        assert decision["reason"] in row
+        assert row.split("\t")[5] not in {"", "\u2013"}
     assert [label.partition(": ")[2].partition(";")[0] for label in labels[:4]] == [
         "old tool results pruned",
         "summary by a model",
@@ -177,3 +180,116 @@ async def test_every_cut_is_a_mark_and_a_row(stub, open_tab) -> None:
     await page.locator("a.mark").first.focus()
     await page.keyboard.press("Enter")
     await page.wait_for_selector(f"code:text-is('{moved[0]['request_id']}')")
+
+
+async def test_a_mark_stands_above_its_request_in_a_narrow_window(stub, open_tab) -> None:
+    """Also if many marks are near each other. None is clipped."""
+    one = stub.sessions[0]
+    tab = await open_tab(stub.url, viewport={"width": 390, "height": 800})
+    page = await tab.visit(f"#/sessions/{one.id}")
+    moved = [index for index, turn in enumerate(one.turns) if turn["cut_moved"]]
+    await page.wait_for_function("document.querySelector('.window svg').clientWidth < 390")
+    places = await page.evaluate(
+        """() => [...document.querySelectorAll("a.mark .ring")]
+        .map((one) => [one.cx.baseVal.value, one.cy.baseVal.value])"""
+    )
+    slots = await page.evaluate(
+        """() => [...document.querySelectorAll(".slot")]
+        .map((one) => one.x.baseVal.value + one.width.baseVal.value / 2)"""
+    )
+    width = await page.evaluate("document.querySelector('.window svg').clientWidth")
+    assert [x for x, _ in places] == pytest.approx([slots[index] for index in moved], abs=0.2)
+    assert all(6 < x < width - 6 and y >= 6 for x, y in places)
+
+
+async def test_a_zoomed_picture_says_that_it_is_clipped(stub, open_tab) -> None:
+    tab = await open_tab(stub.url)
+    page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
+    assert await page.locator("#window-hatch").count() == 0
+    await page.get_by_role("button", name="Zoom to the window").click()
+    await page.wait_for_selector("figcaption:has-text('go on above the hatched strip')")
+    assert await page.locator("[fill='url(#window-hatch)']").count() > 0
+    assert await tab.check_axe() == []
+    await page.get_by_role("button", name="Show all").click()
+    await page.get_by_role("button", name="Zoom to the window").wait_for()
+
+
+async def test_without_a_cut_shortened_results_are_told(stub, open_tab) -> None:
+    """A session in which results were only truncated has lost text."""
+    one = stub.sessions[0]
+    stub.keep_uncut()
+    tab = await open_tab(stub.url)
+    page = await tab.visit(f"#/sessions/{one.id}")
+    text = await page.inner_text("main")
+    assert "No cut has been made, but some of the text is not forwarded. 4 tool results were shortened." in text
+    assert "nothing was forgotten" not in text
+    assert "every message is forwarded" not in text
+
+
+async def test_without_any_decision_every_message_is_forwarded(stub, open_tab) -> None:
+    one = stub.sessions[0]
+    stub.keep_uncut()
+    for turn in one.turns:
+        turn["decisions"] = []
+    tab = await open_tab(stub.url)
+    page = await tab.visit(f"#/sessions/{one.id}")
+    text = await page.inner_text("main")
+    assert "every message is forwarded" in text
+    assert "nothing was forgotten so far" in text
+
+
+async def test_the_session_shows_the_summary_and_says_what_its_money_leaves_out(stub, open_tab) -> None:
+    tab = await open_tab(stub.url)
+    page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
+    assert "without the cost of summaries, which is in the overview" in await page.inner_text(".figures")
+    await page.get_by_text("The text of the summary").click()
+    assert "The parser of ports is rewritten" in await page.inner_text("main")
+
+
+async def test_a_request_has_its_number_and_steps(stub, open_tab) -> None:
+    turns = stub.sessions[0].turns
+    tab = await open_tab(stub.url)
+    page = await tab.visit(f"#/requests/{turns[79]['request_id']}")
+    steps = page.locator(".steps")
+    await expect(steps).to_contain_text(f"Request 80 of {len(turns)}")
+    await steps.get_by_role("link", name="Next request").click()
+    await expect(steps).to_contain_text(f"Request 81 of {len(turns)}")
+    await steps.get_by_role("link", name="Previous request").click()
+    await page.wait_for_selector(f"code:text-is('{turns[79]['request_id']}')")
+
+
+async def test_changed_messages_are_filtered_by_texts_that_are_not_open(stub, open_tab) -> None:
+    tab = await open_tab(stub.url)
+    page = await tab.visit(fill(stub, "#/requests/{request}"))
+    rows = page.locator("details.change")
+    box = page.get_by_role("searchbox")
+    for words, told in (
+        ("AssertionError", "result of shell"),
+        ("read_file", "result of read_file"),
+        ("#2", "Message 2"),
+    ):
+        await box.fill(words)
+        await expect(rows).to_have_count(1)
+        await expect(rows).to_contain_text(told)
+    await box.fill("no such words")
+    await expect(rows).to_have_count(0)
+    await expect(page.get_by_text("0 of 4 changed messages")).to_be_visible()
+
+
+async def test_a_run_of_removed_messages_is_one_row(stub, open_tab) -> None:
+    """Until it is opened, or the filter finds one of its messages."""
+    removed = CHANGES[1]
+    stub.changes = [{**removed, "at": at, "before": f"words {at}."} for at in (*range(2, 86), 90)]
+    tab = await open_tab(stub.url)
+    page = await tab.visit(fill(stub, "#/requests/{request}"))
+    rows = page.locator("details.change")
+    await expect(rows).to_have_count(2)
+    await expect(rows.first).to_contain_text("Messages 2\u201385: 84 messages removed by summarise, 7,392 tokens")
+    await page.get_by_role("searchbox").fill("words 80.")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("Message 80,")
+    await page.get_by_role("searchbox").fill("")
+    await rows.first.locator("summary").focus()
+    await page.keyboard.press("Enter")
+    await expect(rows).to_have_count(86)
+    assert await tab.check_axe() == []

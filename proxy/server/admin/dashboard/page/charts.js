@@ -1,7 +1,7 @@
 // Draws pictures as SVG. Law: colours come from the style sheet; whatever a picture tells stands in a table, too.
 
 import { el, responsive, svg } from "./dom.js";
-import { exact, percent, short, tokens } from "./format.js";
+import { change, exact, percent, short, tokens } from "./format.js";
 
 const MARGIN = { top: 14, right: 12, bottom: 24, left: 52 };
 const point = (value) => Math.round(value * 10) / 10;
@@ -194,7 +194,7 @@ export function sectionRows(before, after) {
       ),
       tokens(from),
       tokens(to),
-      from === to ? "unchanged" : tokens(to - from),
+      from === to ? "unchanged" : change(to - from),
     ];
   });
 }

@@ -57,6 +57,9 @@ export const count = (value, name) =>
   data(value, known(value) && short(value) !== exact(value) ? exact(value) : null, short(value), name);
 export const tokens = (value, name) =>
   data(value, known(value) ? `${exact(value)} tokens` : "not known", short(value), name);
+/** A difference, with its sign. */
+export const change = (value) =>
+  known(value) && value > 0 ? data(value, `+${exact(value)} tokens`, `+${short(value)}`) : tokens(value);
 export const money = (value, name) =>
   data(
     value,

@@ -108,7 +108,7 @@ function follow() {
   page = findPage();
   data = null;
   document.title = `${page.title} \u00b7 trimtab`;
-  for (const link of document.querySelectorAll("nav a")) {
+  for (const link of document.querySelectorAll("header nav a")) {
     const address = link.getAttribute("href");
     const isHere = address === "#/" ? page.isOverview : location.hash.startsWith(address);
     if (isHere) link.setAttribute("aria-current", location.hash === address || page.isOverview ? "page" : "true");

@@ -1,14 +1,13 @@
 // The list of requests, and the page of one.
 
 import { sectionBars, sectionRows, smallBar } from "./charts.js";
-import { read } from "./api.js";
+import { ApiError, read } from "./api.js";
+import { changes } from "./changes.js";
 import { el, section, table } from "./dom.js";
-import { count, duration, exact, money, NONE, plural, share, time, tokens } from "./format.js";
+import { change, count, duration, exact, money, NONE, plural, share, time, tokens } from "./format.js";
 
 const PAGE = 50;
 const MOST = 1000;
-const NEAR = 3; // lines of context around a change
-const MOST_LINES = 2000;
 const OUTCOMES = [
   "compacted", "unchanged", "cache_help", "observe", "off", "passed", "undecodable", "too_large", "refused", "limited",
   "busy", "failed_open", "broken", "aborted",
@@ -112,11 +111,12 @@ export const request = (id) => ({
     const found = await read(`requests/${encodeURIComponent(id)}`, {}, signal);
     const isMissing = !found.text && found.event.decisions.length > 0;
     const keepsText = isMissing && (await read("overview", {}, signal)).keeps_text;
-    return { ...found, keepsText };
+    return { ...found, keepsText, place: await findPlace(found.event, signal) };
   },
   missing: () => el("p", { class: "empty" }, "This request is not kept, or no longer: it was erased, newer ones took its place, or trimtab was started again. ", el("a", { href: "#/requests" }, "All requests")),
-  show: ({ event, text, keepsText }) => [
+  show: ({ event, text, keepsText, place }) => [
     el("p", { class: "lead" }, ...tellRequest(event)),
+    place ? steps(place) : null,
     event.error ? el("p", { class: "error" }, el("strong", {}, event.error), " ", event.reason) : null,
     facts(event),
     storyOf(event, text),
@@ -125,6 +125,30 @@ export const request = (id) => ({
     ...changes(event, text, keepsText),
   ],
 });
+
+/** The place of a request in its session: {number, total, previous, next}; null if it is not among those kept. */
+async function findPlace(event, signal) {
+  if (!event.session) return null;
+  try {
+    const { session, turns, more } = await read(`sessions/${encodeURIComponent(event.session)}`, {}, signal);
+    const index = turns.findIndex((turn) => turn.request_id === event.request_id);
+    if (index < 0) return null;
+    const total = more ? Math.max(session.requests, turns.length) : turns.length;
+    return { number: total - turns.length + index + 1, total, previous: turns[index - 1], next: turns[index + 1] };
+  } catch (error) {
+    if (error instanceof ApiError) return null;
+    throw error;
+  }
+}
+
+function steps({ number, total, previous, next }) {
+  const step = (one, text) =>
+    one
+      ? el("a", { href: `#/requests/${encodeURIComponent(one.request_id)}`, "data-key": text }, text)
+      : el("span", { class: "quiet" }, text === "Next request" ? "It is the newest." : "No earlier one is shown.");
+  return el("nav", { class: "steps", "aria-label": "Requests of the session" },
+    el("span", {}, `Request ${exact(number)} of ${exact(total)}`), step(previous, "Previous request"), step(next, "Next request"));
+}
 
 const tellRequest = (event) => [
   el("strong", {}, event.model || event.label || `${event.method} ${event.path}`),
@@ -141,7 +165,7 @@ function facts(event) {
       typeof event.cached_tokens === "number" ? [tokens(event.cached_tokens), " of them cached, "] : "",
       tokens(event.completion_tokens), event.is_estimated ? " completion (estimated)" : " completion"),
     fact("Prefix kept", share(event.prefix_kept), event.cache_miss ? `; cache miss: ${event.cache_miss}` : ""),
-    fact("Money", "cost ", money(event.cost_usd), "; without trimtab ", money(event.without_usd)),
+    fact("Money", "cost ", money(event.cost_usd), event.summary_id ? " (without that of the summary)" : "", "; without trimtab ", money(event.without_usd)),
     fact("Time", duration(event.seconds), `, of which trimtab ${duration(event.overhead_seconds)}`,
       typeof event.first_token_seconds === "number" ? `; first token after ${duration(event.first_token_seconds)}` : ""),
     fact("Request", el("code", {}, event.request_id), event.worker ? `, worker ${event.worker}` : "", event.upstream ? `, to ${event.upstream}` : ""),
@@ -178,105 +202,8 @@ function decisions(event) {
   ];
   const rows = event.decisions.map((one) => [
     one.rule, one.reason, tokens(one.tokens_before), tokens(one.tokens_after),
-    one.tokens_after === one.tokens_before ? "0" : tokens(one.tokens_after - one.tokens_before), count(one.messages),
+    one.tokens_after === one.tokens_before ? "0" : change(one.tokens_after - one.tokens_before), count(one.messages),
     exact(one.first_changed), tokens(one.limit_tokens), exact(one.attempt),
   ]);
   return section("Decisions", table("In the order in which they were made; messages are numbered from 0", heads, rows, { key: "decisions" }));
 }
-
-function changes(event, text, keepsText) {
-  if (!event.sent_tokens || !event.decisions.length) return [];
-  if (!text && keepsText) {
-    return [section("Changed messages", el("p", { class: "empty" }, "The texts of this request are not kept, or no longer: there is room for those of the newest requests only."))];
-  }
-  if (!text) {
-    return [section("Changed messages", el("p", { class: "empty" },
-      "The texts of this request are not kept. To keep those of coming requests, set ", el("code", {}, "dashboard.keep_text: true"),
-      " in the configuration. They are kept in memory, and everyone who may open this page can read them."))];
-  }
-  const list = text.changes ?? [];
-  return [
-    section("Changed messages", list.length
-      ? list.map((one, index) => changeOf(one, index))
-      : el("p", { class: "empty" }, "No message was changed.")),
-    text.summary
-      ? section("The summary that the model sees", el("p", {}, `It stands for ${plural(event.summary_messages, "message")} of the client\u2019s transcript.`), el("pre", { class: "text", tabindex: "0", role: "region", "aria-label": "The summary" }, text.summary))
-      : null,
-  ];
-}
-
-const FATES = { shortened: "shortened", pruned: "pruned", removed: "removed", added: "added by trimtab" };
-
-function changeOf(one, index) {
-  const what = [one.tool ? `result of ${one.tool}` : one.role, ...(one.rules.length ? [`by ${one.rules.join(", ")}`] : [])];
-  const size = one.tokens_before && one.tokens_after
-    ? `${exact(one.tokens_before)} \u2192 ${exact(one.tokens_after)} tokens`
-    : plural(one.tokens_before || one.tokens_after, "token");
-  const place = one.fate === "added" ? `Before message ${exact(one.at)}` : `Message ${exact(one.at)}`;
-  const body = el("div", { class: "change-body" });
-  const details = el(
-    "details",
-    { class: `change ${FATES[one.fate] ? one.fate : ""}`, "data-key": `change ${index}` },
-    el("summary", {}, el("span", { class: "fate" }, FATES[one.fate] ?? one.fate), ` ${place}, ${what.join(", ")}: ${size}`),
-    body,
-  );
-  details.addEventListener("toggle", () => {
-    if (details.open && !body.firstChild) showChange(body, one, index);
-  });
-  return details;
-}
-
-/** A choice of the difference, the text before and the text after. */
-function showChange(body, one, index) {
-  const shown = el("div", {});
-  const views = [
-    ["Difference", one.before && one.after && one.lines?.length, (name) => diff(one.lines, name)],
-    ["As the client sent it", one.before, (name) => plain(one.before, name)],
-    ["As the model sees it", one.after, (name) => plain(one.after, name)],
-  ].filter(([, isThere]) => isThere);
-  if (!views.length) {
-    body.append(el("p", { class: "empty" }, "It has no text."));
-    return;
-  }
-  const buttons = views.map(([name], view) =>
-    el("button", { type: "button", "aria-pressed": "false", click: () => choose(view) }, name));
-  const choose = (chosen) => {
-    buttons.forEach((button, view) => button.setAttribute("aria-pressed", String(view === chosen)));
-    const [name, , show] = views[chosen];
-    shown.replaceChildren(show(`${name}, change ${index + 1}`));
-  };
-  body.append(el("p", { class: "buttons" }, buttons), shown);
-  choose(0);
-}
-
-const plain = (text, name) => el("pre", { class: "text", tabindex: "0", role: "region", "aria-label": name }, text);
-
-const SIGNS = { same: ["span", "  "], removed: ["del", "\u2212 "], added: ["ins", "+ "] };
-
-/** Lines of a difference. Long runs of equal lines are left out; very long differences end with a button. */
-function diff(lines, name) {
-  const near = new Uint8Array(lines.length);
-  lines.forEach((line, index) => {
-    if (line.kind !== "same") near.fill(1, Math.max(0, index - NEAR), index + NEAR + 1);
-  });
-  const shown = [];
-  for (let index = 0; index < lines.length; index += 1) {
-    if (near[index]) {
-      const [tag, sign] = SIGNS[lines[index].kind] ?? SIGNS.same;
-      shown.push(el(tag, {}, sign, lines[index].text, "\n"));
-      continue;
-    }
-    let stop = index;
-    while (stop < lines.length && !near[stop]) stop += 1;
-    shown.push(el("span", { class: "skipped" }, `${plural(stop - index, "unchanged line")}\n`));
-    index = stop - 1;
-  }
-  const box = el("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": name }, shown.slice(0, MOST_LINES));
-  if (shown.length <= MOST_LINES) return box;
-  const rest = el("button", { type: "button", click: () => {
-    box.append(...shown.slice(MOST_LINES));
-    rest.remove();
-  } }, `Show ${exact(shown.length - MOST_LINES)} more lines`);
-  return el("div", {}, box, rest);
-}
-

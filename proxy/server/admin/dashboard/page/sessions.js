@@ -24,7 +24,7 @@ export const sessions = () => ({
       { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" },
       { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, { text: "Part sent", hidden: true },
       { text: "Limit", number: true }, { text: "Cuts", number: true }, { text: "Cost", number: true },
-      { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost" },
+      { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost; without the cost of summaries, which is in the overview" },
     ];
     const rows = found.map((one) => [
       sessionLink(one.id), time(one.last_at), one.model, one.client || el("span", { class: "quiet" }, "no name"),
@@ -44,24 +44,43 @@ const zoomed = new Map();
 
 export const session = (id, actions) => ({
   title: `Session ${shortId(id)}`,
-  load: (signal) => read(`sessions/${encodeURIComponent(id)}`, {}, signal),
+  load: async (signal, before) => {
+    const found = await read(`sessions/${encodeURIComponent(id)}`, {}, signal);
+    return { ...found, summary: await readSummary(found, before, signal) };
+  },
   listens: (name, event) => (name === "request" && event.session === id ? "reload" : null),
   missing: () => el("p", { class: "empty" }, "This session is not kept, or no longer: it was erased, newer ones took its place, or trimtab was started again. ", el("a", { href: "#/sessions" }, "All sessions")),
-  show: ({ session: one, turns, more }) => {
-    const cuts = findCuts(turns);
+  show: ({ session: one, turns, more, summary }) => {
+    const first = more ? Math.max(one.requests - turns.length, 0) + 1 : 1;
+    const cuts = findCuts(turns, first);
     const last = turns.at(-1);
     return [
       el("p", { class: "lead" }, ...tellSession(one)),
       more ? el("p", {}, `This page shows and counts only the newest ${exact(turns.length)} of the session\u2019s ${exact(one.requests)} requests.`) : null,
       sessionFigures(one, cuts),
-      turns.length ? pictureOf(id, turns, cuts, actions) : null,
-      last ? seenNow(last) : null,
-      turns.length ? cutTable(cuts) : null,
-      turns.length ? turnTable(turns, cuts) : null,
+      turns.length ? pictureOf(id, { turns, cuts, first }, actions) : null,
+      last ? seenNow(last, summary) : null,
+      turns.length ? cutTable(cuts, turns) : null,
+      turns.length ? turnTable(turns, cuts, first) : null,
       erasing(one, actions),
     ];
   },
 });
+
+/** The newest summary: {name, text}. It is asked for only once, because the whole text of a request comes with it. */
+async function readSummary({ session: one, turns }, before, signal) {
+  const last = turns.at(-1);
+  if (!last?.summary_id || !one.has_text) return null;
+  const name = `${last.summary_id} ${last.summary_kind} ${last.summary_messages}`;
+  if (before?.summary?.name === name) return before.summary;
+  try {
+    const { text } = await read(`requests/${encodeURIComponent(last.request_id)}`, {}, signal);
+    return text?.summary ? { name, text: text.summary } : null;
+  } catch (error) {
+    if (error instanceof ApiError) return null;
+    throw error;
+  }
+}
 
 function tellSession(one) {
   return [
@@ -83,38 +102,78 @@ function sessionFigures(one, cuts) {
       "of ", tokens(one.original_tokens, "original_tokens"), "; the limit is ", tokens(one.limit_tokens, "limit_tokens"),
     ]),
     figure("Saved", saved(one), [
-      "cost ", money(one.cost_usd, "cost_usd"), "; without trimtab ", money(one.without_usd, "without_usd"),
+      "cost ", money(one.cost_usd, "cost_usd"), " (without the cost of summaries, which is in the overview); without trimtab ",
+      money(one.without_usd, "without_usd"),
     ]),
     figure("Moves of the cut", count(cuts.length), moves.length ? ["which cost ", money(paid), " in broken cache"] : "what they cost is not known"),
   );
 }
 
-function pictureOf(id, turns, cuts, actions) {
+function pictureOf(id, { turns, cuts, first }, actions) {
   const isZoomed = zoomed.get(id) ?? false;
   const button = el(
     "button",
     {
       type: "button",
-      "aria-pressed": String(isZoomed),
       "data-key": "zoom",
       click: () => {
         zoomed.set(id, !isZoomed);
         actions.redraw();
       },
     },
-    "Zoom to the window",
+    isZoomed ? "Show all" : "Zoom to the window",
   );
+  const clipped = isZoomed && isSquashed(turns)
+    ? el("figcaption", { class: "note" }, `Zoomed to the window: the original prompts go on above the hatched strip, up to ${exact(Math.max(...turns.map((turn) => turn.original_tokens)))} tokens.`)
+    : null;
   const open = (request) => {
     location.hash = `#/requests/${encodeURIComponent(request)}`;
   };
   return section(
     "The window over the session\u2019s requests",
     el("div", { class: "picture-head" }, windowLegend(cuts), isSquashed(turns) || isZoomed ? button : null),
-    el("figure", {}, drawWindow(turns, cuts, { zoomed: isZoomed, open })),
+    el("figure", {}, drawWindow(turns, cuts, { zoomed: isZoomed, open, first }), clipped),
   );
 }
 
-function seenNow(last) {
+const were = (value) => (value === 1 ? "was" : "were");
+
+const SHORTENED = {
+  drop_tools: () => "Definitions of tools are left out.",
+  truncate_system: (one) => `${plural(one, "system message")} ${were(one)} shortened.`,
+  tidy: (one) => `${plural(one, "message")} ${were(one)} tidied.`,
+  truncate: (one) => `${plural(one, "tool result")} ${were(one)} shortened.`,
+  shorten: (one) => `${plural(one, "message")} over the limit for one message ${were(one)} shortened.`,
+  memory: (one) => `Retrieved memory in ${plural(one, "message")} was reduced.`,
+  dedupe: (one) => `${plural(one, "repeated text")} ${were(one)} replaced by references.`,
+  images: (one) => `Images in ${plural(one, "message")} were left out.`,
+  pairing: (one) => `${plural(one, "call or result", "calls or results")} ${were(one)} dropped, moved or completed, so that each call has its result.`,
+};
+
+/** What was done besides cuts and pruning, in the attempt that was forwarded. */
+function tellShortened(turn) {
+  const last = Math.max(0, ...turn.decisions.map((one) => one.attempt));
+  return turn.decisions.flatMap((one) =>
+    one.attempt === last && SHORTENED[one.rule] ? [SHORTENED[one.rule](one.messages)] : []);
+}
+
+const isShortened = (turn) => tellShortened(turn).length > 0;
+
+function summaryOf(last, summary) {
+  if (!last.summary_messages) return null;
+  const kind = last.summary_kind === "digest" ? "digest" : "summary";
+  if (!summary) {
+    return el("p", { class: "empty" }, `The text of the ${kind} is not kept, or no longer: `, el("code", {}, "dashboard.keep_text"), " in the configuration keeps texts.");
+  }
+  return el(
+    "details",
+    { "data-key": "summary text" },
+    el("summary", {}, `The text of the ${kind}`),
+    el("pre", { class: "text", tabindex: "0", role: "region", "aria-label": `The ${kind}` }, summary.text),
+  );
+}
+
+function seenNow(last, summary) {
   if (!last.sent_tokens) return null;
   const cut = last.window?.cuts?.at(-1);
   const [from, to] = [last.original_sections ?? {}, last.sent_sections ?? {}];
@@ -126,12 +185,17 @@ function seenNow(last) {
   if (last.window?.prune_stop > (cut?.at ?? 0)) {
     told.push(`Tool results before message ${exact(last.window.prune_stop)} are placeholders.`);
   }
+  const shortened = tellShortened(last);
   if (told.length && !cut) told.push("All other messages are forwarded.");
-  if (!told.length) told.push("No cut has been made: every message is forwarded.");
+  if (!told.length) {
+    told.push(shortened.length ? "No cut has been made, but some of the text is not forwarded." : "No cut has been made: every message is forwarded.");
+  }
+  told.push(...shortened);
   const heads = [{ text: "Section" }, { text: "Original", number: true }, { text: "Sent", number: true }, { text: "Change", number: true }];
   return section(
     "What the model sees now",
     el("p", {}, told.join(" "), " ", el("a", { href: requestAddress(last), "data-key": "newest request" }, "The newest request in detail")),
+    summaryOf(last, summary),
     el("figure", {}, sectionBars([["original", from, last.original_tokens], ["sent", to, last.sent_tokens]], last.limit_tokens)),
     table("Tokens of the newest prompt by section", heads, sectionRows(from, to), { hideCaption: true }),
   );
@@ -139,13 +203,20 @@ function seenNow(last) {
 
 const requestAddress = (turn) => `#/requests/${encodeURIComponent(turn.request_id)}`;
 
-function cutTable(cuts) {
+function cutTable(cuts, turns) {
+  if (!cuts.length && turns.at(-1)?.window?.cuts?.length) {
+    return section("Cuts", el("p", { class: "empty" }, "The cut has not moved in the requests that are shown here. It was made before them."));
+  }
   if (!cuts.length) {
-    return section("Cuts", el("p", { class: "empty" }, "The cut has not moved in this session: nothing was forgotten so far."));
+    const number = turns.filter(isShortened).length;
+    const told = number
+      ? `no message was cut, but messages were shortened or changed in ${plural(number, "request")} (see the decisions of each).`
+      : "nothing was forgotten so far.";
+    return section("Cuts", el("p", { class: "empty" }, `The cut has not moved in this session: ${told}`));
   }
   const heads = [
     { text: "Request" }, { text: "When" }, { text: "Kind" }, { text: "Why" }, { text: "Messages cut", number: true },
-    { text: "Tokens removed", number: true },
+    { text: "Tokens removed", number: true, title: "everything that the cut stands for, also what earlier cuts had removed" },
     { text: "Read again", number: true, title: "forwarded tokens that were in the previous prompt too, but at another place, so that the upstream\u2019s cache did not help" },
     { text: "Which cost", number: true },
   ];
@@ -155,10 +226,10 @@ function cutTable(cuts) {
     tokens(cut.decision ? cut.decision.tokens_before - cut.decision.tokens_after : null),
     tokens(cut.turn.cut_tokens), money(cut.turn.cut_cost_usd),
   ]);
-  return section("Cuts", table("Every move of the cut, and what it cost", heads, rows, { key: "cuts" }));
+  return section("Cuts", table("Every move of the cut, and what it cost. \u201cTokens removed\u201d is the whole of what the cut stands for, also what earlier cuts had removed", heads, rows, { key: "cuts" }));
 }
 
-function turnTable(turns, cuts) {
+function turnTable(turns, cuts, first) {
   const moved = new Map(cuts.map((cut) => [cut.turn.request_id, cut]));
   const heads = [
     { text: "Request" }, { text: "When" }, { text: "Outcome" }, { text: "Messages", number: true },
@@ -167,7 +238,7 @@ function turnTable(turns, cuts) {
     { text: "Cost", number: true }, { text: "Cut" },
   ];
   const rows = turns.map((turn, index) => [
-    el("a", { href: requestAddress(turn), "data-key": `turn ${turn.request_id}` }, exact(index + 1)),
+    el("a", { href: requestAddress(turn), "data-key": `turn ${turn.request_id}` }, exact(first + index)),
     time(turn.at), turn.outcome, count(turn.messages), tokens(turn.original_tokens), tokens(turn.sent_tokens),
     tokens(turn.limit_tokens), tokens(turn.window?.high_tokens), tokens(turn.window?.low_tokens), share(turn.prefix_kept),
     money(turn.cost_usd), moved.has(turn.request_id) ? nameKind(moved.get(turn.request_id).kind) : "",

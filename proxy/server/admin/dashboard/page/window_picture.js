@@ -4,9 +4,12 @@ import { path, legend, ticks, xAxis, yAxis } from "./charts.js";
 import { responsive, svg } from "./dom.js";
 import { axisTokens, dollars, exact, timeText } from "./format.js";
 
-const MARGIN = { top: 40, right: 14, bottom: 26, left: 52 };
-const HEIGHT = 340;
+const MARGIN = { right: 14, bottom: 26, left: 52 };
+const HEIGHT = 314; // without the marks
 const MARK_SPACE = 15;
+const ROW_HEIGHT = 16; // of marks
+const MOST_ROWS = 6;
+const CLIPPED_HEIGHT = 16; // of the hatched strip that says that the original prompts go on above the picture
 
 const KINDS = {
   summarise: "summary by a model",
@@ -22,17 +25,23 @@ const SHAPES = {
 /** The name of a kind of cut, in words. */
 export const nameKind = (kind) => KINDS[kind] ?? kind;
 
-/** Every request at which a cut moved: {turn, number, kind, decision, cut}. Turns are oldest first. */
-export function findCuts(turns) {
+const isText = (one) => one.rule === "summarise" || one.rule === "digest";
+
+/**
+ * Every request at which a cut moved: {turn, number, kind, decision, cut}. Turns are oldest first; the first one has
+ * the number `first`. The kind is what was forwarded: a digest may stand for a cut that was planned with a summary.
+ */
+export function findCuts(turns, first = 1) {
+  let before = null;
   return turns.flatMap((turn, index) => {
+    const last = before;
+    before = turn.window ?? before;
     if (!turn.cut_moved) return [];
-    const before = turns[index - 1]?.window;
-    const cuts = turn.window?.cuts ?? [];
-    const isCut = before ? cuts.length > (before.cuts?.length ?? 0) : turn.decisions.some((one) => one.rule !== "prune" && one.rule in KINDS);
-    const cut = isCut ? (cuts.at(-1) ?? null) : null;
-    const kind = cut?.kind ?? "prune";
-    const decision = turn.decisions.findLast((one) => one.rule === kind) ?? null;
-    return [{ turn, number: index + 1, kind, decision, cut }];
+    const cut = turn.window?.cuts?.at(-1) ?? null;
+    const isCut = cut !== null && (last ? cut.at !== last.cuts?.at(-1)?.at : turn.decisions.some(isText));
+    const decision = turn.decisions.findLast(isCut ? isText : (one) => one.rule === "prune") ?? null;
+    const kind = isCut ? (decision?.rule ?? (turn.summary_kind || cut.kind)) : "prune";
+    return [{ turn, number: first + index, kind, decision, cut: isCut ? cut : null }];
   });
 }
 
@@ -49,9 +58,9 @@ const shape = (kind, attributes) => svg("path", { class: `mark-${kind}`, d: SHAP
 
 /**
  * The picture. zoomed: the y axis ends a little above the limit, whatever the original prompts have.
- * open(id) is called when a request is clicked.
+ * first: the number of the first turn. open(id) is called when a request is clicked.
  */
-export function drawWindow(turns, cuts, { zoomed, open }) {
+export function drawWindow(turns, cuts, { zoomed, open, first = 1 }) {
   const of = (pick) => turns.map((turn) => (turn.sent_tokens ? (pick(turn) ?? null) : null));
   const original = of((turn) => turn.original_tokens);
   const sent = of((turn) => turn.sent_tokens);
@@ -63,61 +72,83 @@ export function drawWindow(turns, cuts, { zoomed, open }) {
   const label = `The session's window over ${turns.length} requests, with ${cuts.length} moves of the cut. The tables below have all numbers.`;
   return responsive("window", (width) => {
     const right = width - MARGIN.right;
-    const bottom = HEIGHT - MARGIN.bottom;
     const slot = (right - MARGIN.left) / turns.length;
     const x = (index) => MARGIN.left + slot * (index + 0.5);
-    const y = (value) => Math.max(bottom - (value / steps.at(-1)) * (bottom - MARGIN.top), MARGIN.top);
+    const [marks, rows] = placeMarks(cuts, (cut) => x(cut.number - first));
+    const top = 10 + rows * ROW_HEIGHT;
+    const height = HEIGHT + top;
+    const bottom = height - MARGIN.bottom;
+    const y = (value) => bottom - (value / steps.at(-1)) * (bottom - top);
+    const ground = { x: MARGIN.left, y: top, width: right - MARGIN.left, height: bottom - top };
     return svg(
       "svg",
-      { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": label },
+      { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label },
       svg(
         "g",
         { "aria-hidden": "true" },
         yAxis(steps, y, MARGIN.left, right, axisTokens),
-        svg("path", { class: "area-original", d: path(original, x, y, bottom) }),
+        svg("clipPath", { id: "window-ground" }, svg("rect", ground)),
+        svg("path", { class: "area-original", "clip-path": "url(#window-ground)", d: path(original, x, y, bottom) }),
         svg("path", { class: "area-sent", d: path(sent, x, y, bottom) }),
-        svg("path", { class: "line-original", d: path(original, x, y) }),
+        svg("path", { class: "line-original", "clip-path": "url(#window-ground)", d: path(original, x, y) }),
+        drawClipped(original, steps.at(-1), x, slot, top),
         svg("path", { class: "line-sent", d: path(sent, x, y) }),
         svg("path", { class: "line-low", d: path(low, x, y) }),
         svg("path", { class: "line-high", d: path(high, x, y) }),
         svg("path", { class: "line-limit", d: path(limit, x, y) }),
-        xAxis(turns.length, x, HEIGHT - 8, (index) => String(index + 1), 60),
-        turns.map((turn, index) => drawSlot(turn, index, x(index) - slot / 2, slot, bottom, open)),
+        xAxis(turns.length, x, height - 8, (index) => String(first + index), 60),
+        turns.map((turn, index) => drawSlot(turn, first + index, { ...ground, x: x(index) - slot / 2, width: slot }, open)),
       ),
-      placeMarks(cuts, (cut) => x(cut.number - 1)).map(([cut, left]) => drawMark(cut, left, x(cut.number - 1), bottom)),
+      marks.map(([cut, row]) => drawMark(cut, x(cut.number - first), top - 10 - row * ROW_HEIGHT, top, bottom)),
     );
   });
 }
 
-/** Marks that would cover each other are moved to the right, as far as there is room. */
+/** Each mark stands above its request. Those that would cover each other stand in rows: [[cut, row]...] and the rows. */
 function placeMarks(cuts, x) {
-  let before = -Infinity;
-  return cuts.map((cut) => {
-    before = Math.max(x(cut), before + MARK_SPACE);
-    return [cut, before];
+  const ends = [-Infinity];
+  const placed = cuts.map((cut) => {
+    let row = ends.findIndex((end) => x(cut) - end >= MARK_SPACE);
+    if (row < 0) row = ends.length < MOST_ROWS ? ends.length : ends.indexOf(Math.min(...ends));
+    ends[row] = x(cut);
+    return [cut, row];
   });
+  return [placed, ends.length];
 }
 
-function drawSlot(turn, index, left, width, bottom, open) {
+/** A hatched strip at the top of the picture, over the requests whose original prompt does not fit into it. */
+function drawClipped(original, most, x, slot, top) {
+  if (!original.some((value) => value > most)) return null;
+  const hatch = svg(
+    "pattern",
+    { id: "window-hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    svg("rect", { class: "hatch-ground", width: 6, height: 6 }),
+    svg("rect", { class: "hatch", width: 2.5, height: 6 }),
+  );
+  const strips = original.map((value, index) =>
+    value > most
+      ? svg("rect", { x: (x(index) - slot / 2).toFixed(1), y: top, width: (slot + 0.2).toFixed(2), height: CLIPPED_HEIGHT, fill: "url(#window-hatch)" })
+      : null);
+  return [hatch, strips];
+}
+
+function drawSlot(turn, number, place, open) {
   return svg(
     "rect",
     {
       class: "slot",
-      x: left.toFixed(1),
-      y: MARGIN.top,
-      width: width.toFixed(2),
-      height: bottom - MARGIN.top,
+      ...place,
       click: () => open(turn.request_id),
     },
     svg(
       "title",
       {},
-      `Request ${index + 1}, ${timeText(turn.at)}: ${exact(turn.original_tokens)} tokens, ${exact(turn.sent_tokens)} sent`,
+      `Request ${number}, ${timeText(turn.at)}: ${exact(turn.original_tokens)} tokens, ${exact(turn.sent_tokens)} sent`,
     ),
   );
 }
 
-function drawMark(cut, left, x, bottom) {
+function drawMark(cut, x, y, top, bottom) {
   const text = `Request ${cut.number}: ${nameKind(cut.kind)}; ${tellCost(cut)}`;
   return svg(
     "a",
@@ -128,9 +159,9 @@ function drawMark(cut, left, x, bottom) {
       "data-key": `mark ${cut.turn.request_id}`,
     },
     svg("title", {}, text),
-    svg("path", { class: "line-cut", d: `M${left.toFixed(1)} 22L${x.toFixed(1)} ${MARGIN.top}V${bottom}` }),
-    svg("circle", { class: "ring", cx: left.toFixed(1), cy: 14, r: 11 }),
-    shape(cut.kind, { transform: `translate(${left.toFixed(1)} 14)` }),
+    svg("path", { class: "line-cut", d: `M${x.toFixed(1)} ${Math.min(y + 8, top)}V${bottom}` }),
+    svg("circle", { class: "ring", cx: x.toFixed(1), cy: y, r: 11 }),
+    shape(cut.kind, { transform: `translate(${x.toFixed(1)} ${y})` }),
   );
 }
 
