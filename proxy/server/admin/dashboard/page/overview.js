@@ -98,7 +98,10 @@ function figures(all) {
       tokens(all.completion_tokens, "completion_tokens"), " completion tokens",
     ]),
     figure("Summaries", count(all.summaries, "summaries"), [
-      count(all.cuts, "cuts"), " requests with a cut; summaries took ",
+      "written ", count(all.summaries), ", reused ", count(all.summaries_reused, "summaries_reused"),
+      ", failed or rejected ", count(all.summaries_failed, "summaries_failed"), "; cuts: ",
+      count(all.cuts_pruned, "cuts_pruned"), " pruned, ", count(all.cuts_summarised, "cuts_summarised"),
+      " with a summary, ", count(all.cuts_digested, "cuts_digested"), " with a digest; summaries took ",
       tokens(all.summary_prompt_tokens, "summary_prompt_tokens"), " prompt and ",
       tokens(all.summary_completion_tokens, "summary_completion_tokens"), " completion tokens",
     ]),

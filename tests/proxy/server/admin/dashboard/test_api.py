@@ -98,8 +98,15 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
         "prefix_kept": add_up(samples, "prefix_kept_ratio_sum") / add_up(samples, "prefix_kept_ratio_count"),
         "cached_share": add_up(samples, "cached_prompt_tokens_total") / add_up(samples, "cache_reported_tokens_total"),
         "estimate_error": add_up(samples, "estimate_error_ratio_sum") / add_up(samples, "estimate_error_ratio_count"),
-        "summaries": add_up(samples, "summaries_total"),
-        "cuts": add_up(samples, "cuts_total"),
+        "summaries": add_up(samples, "summaries_total", result="made")
+        + add_up(samples, "summaries_total", result="prefetched"),
+        "summaries_reused": add_up(samples, "summaries_total", result="hit")
+        + add_up(samples, "summaries_total", result="joined"),
+        "summaries_failed": 0,
+        "digests": add_up(samples, "summaries_total", result="digest"),
+        "cuts_pruned": add_up(samples, "cuts_total", kind="prune"),
+        "cuts_summarised": add_up(samples, "cuts_total", kind="summarise"),
+        "cuts_digested": add_up(samples, "cuts_total", kind="digest"),
         "recoveries": 0,
         "overflow_refusals": 0,
         "fail_opens": 0,
@@ -107,7 +114,8 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
     }
     assert totals == pytest.approx(expected)
     assert totals["requests"] == totals["answered"] == len(upstream.chats)
-    assert totals["cuts"] > 0 < totals["summaries"]
+    assert totals["cuts_summarised"] > 0 < totals["summaries_reused"]
+    assert totals["summaries"] == len(upstream.summaries) > 0
     assert totals["completion_tokens"] == booked["completion"]
     assert totals["cached_tokens"] == booked["cached"]
     assert totals["cached_share"] == pytest.approx(booked["cached"] / booked["prompt"])
