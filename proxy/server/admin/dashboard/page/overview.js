@@ -32,6 +32,7 @@ export const overview = (actions) => ({
       ...notes(data.all),
       el("p", { class: "lead" }, ...lead(data.all)),
       figures(data.all.totals),
+      ...thisWeek(data.all.week),
       overTime(data, actions),
       ...byModel(data.all.by_model),
       ...byClient(data.all.by_client),
@@ -115,6 +116,25 @@ function figures(all) {
       all.fail_opens ? "bad" : null,
     ),
   );
+}
+
+/** The sums of the last seven days, which survive restarts; nothing if the store cannot tell. */
+function thisWeek(week) {
+  if (!week) return [];
+  const isLoss = week.net_usd < 0;
+  const heads = [
+    { text: "Days" }, { text: "Requests", number: true }, { text: "Original", number: true }, { text: "Sent", number: true },
+    { text: "Tokens saved", number: true }, { text: "Cost", number: true }, { text: "Without", number: true },
+    { text: isLoss ? "Net loss" : "Net saved", number: true, title: "what summaries have cost is subtracted" },
+  ];
+  const row = [
+    `the last ${week.days}`, count(week.requests), tokens(week.original_tokens), tokens(week.sent_tokens),
+    share(savedShare(week.original_tokens, week.sent_tokens)), money(week.cost_usd), money(week.without_usd),
+    money(week.net_usd),
+  ];
+  const gap = week.unpriced_requests && week.net_usd !== null
+    ? [el("p", {}, `The money lacks ${plural(week.unpriced_requests, "request")} without a known price.`)] : [];
+  return [section("This week", table("The last seven days in UTC, across restarts", heads, [row], { key: "week" }), ...gap)];
 }
 
 function overTime(data, actions) {

@@ -9,6 +9,8 @@ from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion
 
+from proxy.state.stores.store import StoreError
+
 PRICED = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
 
 
@@ -149,6 +151,34 @@ async def test_clients_have_names_and_unpriced_money_is_null(client, start_proxy
     assert overview["mode"] == "enforce"
     assert overview["started_at"] <= overview["now"] <= time.time()
     assert overview["keeps_text"] is False
+
+
+async def test_the_week_survives_a_restart_and_includes_the_newest_request(client, start_proxy, tmp_path):
+    """The sums come from the store. Without a price there is no money."""
+    store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
+    for number, priced in ((1, PRICED), (2, PRICED)):
+        proxy = await start_proxy(store, priced)
+        await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+        await proxy.services.lifecycle.idle.wait()
+        week = (await read(client, proxy, "overview"))["week"]
+        assert (week["requests"], week["days"]) == (number, 7)
+        assert week["cost_usd"] > 0
+        assert week["net_usd"] == pytest.approx(week["without_usd"] - week["cost_usd"])
+        await proxy.services.recorder.till.books.flush()
+        assert (await read(client, proxy, "overview"))["week"] == week
+
+
+async def test_a_week_that_cannot_be_read_is_null(client, start_proxy, monkeypatch):
+    """The rest of the page is there all the same."""
+    proxy = await start_proxy()
+
+    async def fail(_days):
+        raise StoreError("sqlite", "gone")
+
+    monkeypatch.setattr(proxy.services.recorder.till.books, "read", fail)
+    overview = await read(client, proxy, "overview")
+    assert overview["week"] is None
+    assert overview["totals"]["requests"] == 0
 
 
 async def test_requests_are_listed_newest_first_page_by_page(client, start_proxy):
