@@ -173,7 +173,8 @@ async def test_a_week_that_cannot_be_read_is_null(client, start_proxy, monkeypat
     proxy = await start_proxy()
 
     async def fail(_days):
-        raise StoreError("sqlite", "gone")
+        msg = "sqlite"
+        raise StoreError(msg, "gone")
 
     monkeypatch.setattr(proxy.services.recorder.till.books, "read", fail)
     overview = await read(client, proxy, "overview")

@@ -68,7 +68,7 @@ async def test_a_running_program_serves_its_page_after_the_files_are_gone(page, 
 
 
 def test_the_page_is_loaded_when_the_program_starts():
-    assert files.FILES == files.load_files(files.FOLDER)
+    assert files.load_files(files.FOLDER) == files.FILES
     assert {"index.html", "page.css", "main.js", "overview.js"} <= files.FILES.keys()
 
 
