@@ -9,6 +9,8 @@ from proxy.telemetry.metrics import Metrics
 
 MIN_SHOWN_USD = 0.005
 """Smaller amounts would be shown as 0.00. Chosen: half a cent."""
+UNFINISHED = frozenset({"broken", "aborted"})
+"""The outcomes of answers that are not complete. Source: docs/reference/metrics.md."""
 _PASSED = "passed"
 """The outcome of requests that are not compacted, such as GET /v1/models. Source: docs/reference/metrics.md."""
 
@@ -18,15 +20,19 @@ class Savings:
     """Sums since the start. Tokens are those of prompts.
 
     requests: those on paths that are compacted.
-    cuts: requests that were forwarded with a cut.
+    answered: of which the upstream's complete answer had a status of 2xx.
+    pruned, summarised, digested: requests forwarded with a cut of this kind. A request may have two kinds.
     recovered: prompts that the upstream refused as too long, and accepted at the second attempt.
     cost_usd, without_usd: None if no price in dollars is known. Summaries are included in cost_usd.
     """
 
     requests: int = 0
+    answered: int = 0
     original_tokens: int = 0
     sent_tokens: int = 0
-    cuts: int = 0
+    pruned: int = 0
+    summarised: int = 0
+    digested: int = 0
     recovered: int = 0
     fail_opens: int = 0
     summary_tokens: int = 0
@@ -40,9 +46,12 @@ class Savings:
         without_usd = sums.add("trimtab_cost_without_usd_total")
         return cls(
             requests=int(sums.add("trimtab_requests_total") - sums.add("trimtab_requests_total", outcome=_PASSED)),
+            answered=int(sums.add_answered()),
             original_tokens=int(sums.add("trimtab_prompt_tokens_total", stage="original")),
             sent_tokens=int(sums.add("trimtab_prompt_tokens_total", stage="sent")),
-            cuts=int(sums.add("trimtab_cuts_total")),
+            pruned=int(sums.add("trimtab_cuts_total", kind="prune")),
+            summarised=int(sums.add("trimtab_cuts_total", kind="summarise")),
+            digested=int(sums.add("trimtab_cuts_total", kind="digest")),
             recovered=int(sums.add("trimtab_overflow_retries_total", result="recovered")),
             fail_opens=int(sums.add("trimtab_fail_open_total")),
             summary_tokens=int(sums.add("trimtab_summary_tokens_total")),
@@ -54,9 +63,12 @@ class Savings:
         """The sums of two proxies together."""
         return Savings(
             self.requests + other.requests,
+            self.answered + other.answered,
             self.original_tokens + other.original_tokens,
             self.sent_tokens + other.sent_tokens,
-            self.cuts + other.cuts,
+            self.pruned + other.pruned,
+            self.summarised + other.summarised,
+            self.digested + other.digested,
             self.recovered + other.recovered,
             self.fail_opens + other.fail_opens,
             self.summary_tokens + other.summary_tokens,
@@ -66,7 +78,21 @@ class Savings:
 
     def describe(self) -> str:
         """The figures in one line."""
-        return ", ".join([count(self.requests, "request"), self.describe_tokens(), *self.describe_money()])
+        if self.requests and not self.answered:  # no token of theirs was worth anything
+            return self.describe_requests()
+        return ", ".join([self.describe_requests(), self.describe_tokens(), *self.describe_money()])
+
+    def describe_requests(self) -> str:
+        """How many requests there were, and how many of them were answered if it is not all."""
+        if self.answered == self.requests:
+            return count(self.requests, "request")
+        return f"{self.answered:,} of {count(self.requests, 'request')} answered"
+
+    def describe_cuts(self) -> tuple[str, ...]:
+        """How many requests had a cut, kind by kind; empty if none had."""
+        kinds = ((self.pruned, "pruned"), (self.summarised, "with a summary"), (self.digested, "with a digest"))
+        told = [f"{number:,} {what}" for number, what in kinds if number]
+        return (f"cuts: {', '.join(told)}",) if told else ()
 
     def describe_tokens(self) -> str:
         """Prompt tokens as the clients sent them and as forwarded, and the difference."""
@@ -102,6 +128,16 @@ class _Sums:
         """The sum of all series of this name with these labels."""
         return sum(
             sample.value for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def add_answered(self) -> float:
+        """The requests that were answered."""
+        return sum(
+            sample.value
+            for sample in self._samples
+            if sample.name == "trimtab_requests_total"
+            and sample.labels["status"].startswith("2")
+            and sample.labels["outcome"] not in UNFINISHED | {_PASSED}
         )
 
 

@@ -89,6 +89,7 @@ class Stub:
             "keeps_text": self.keeps_text,
             "notes": self.notes,
             "totals": sum_up(turns),
+            "week": {"days": 7, "unpriced_requests": 0} | sum_up(turns),
             "by_model": by_model,
             "by_client": by_client,
         }

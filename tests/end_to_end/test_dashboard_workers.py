@@ -87,7 +87,7 @@ async def test_the_totals_are_those_of_the_metrics_page(upstream):
             ("requests", r"trimtab_requests_total\{"),
             ("sent_tokens", r'trimtab_prompt_tokens_total\{[^}]*stage="sent"'),
             ("saved_tokens", r"trimtab_tokens_saved_total\{"),
-            ("cuts", r"trimtab_cuts_total\{"),
+            ("cuts_pruned", r'trimtab_cuts_total\{[^}]*kind="prune"'),
         ):
             assert totals[name] == sum(map(float, re.findall(rf"^{metric}.* (\S+)$", page, re.MULTILINE))) > 0
 

@@ -28,8 +28,8 @@ RESERVE_TOKENS = 4_000
 _RULE = re.compile(r"([a-z_]+);saved=")
 _OVERHEAD_MS = re.compile(r"\btrimtab;dur=([\d.]+)")
 CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
-"""Prices of a cached prompt token, an uncached one and a completion token. Source: usual ratios of list prices."""
-PRICES = f"prices={{input: {INPUT_PRICE}, cached_input: {CACHED_INPUT_PRICE}, output: {OUTPUT_PRICE}}}"
+"""Dollars for a million tokens: cached, uncached, of completions. Source: usual ratios of list prices."""
+PRICES = f"prices={{unit: usd, input: {INPUT_PRICE}, cached_input: {CACHED_INPUT_PRICE}, output: {OUTPUT_PRICE}}}"
 """The setting for them. The upstream is local, but the demo shows what a session costs at a provider."""
 
 

@@ -74,4 +74,4 @@ async def _show_again_and_again(metrics: Metrics, line: LiveLine) -> None:
 async def _show(metrics: Metrics, line: LiveLine) -> None:
     savings = await asyncio.to_thread(Savings.read, metrics)
     if savings.requests:
-        line.show(savings.describe())
+        line.show(", ".join([savings.describe(), *savings.describe_cuts()]))

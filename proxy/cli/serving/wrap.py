@@ -151,9 +151,9 @@ def _describe_end(savings: Savings, fitted: int) -> list[str]:
     """What was saved, line by line."""
     if not savings.requests:
         return ["no request came through the proxy; the command may take its server from a file or another variable"]
-    more = [f"{count(savings.cuts, 'request')} with a cut"] if savings.cuts else []
+    more = list(savings.describe_cuts())
     more += [f"{count(fitted, 'request')} would not have fit"] if fitted else []
     more += [f"{count(savings.recovered, 'refused request')} sent again, shorter"] if savings.recovered else []
     more += [f"{savings.summary_tokens:,} tokens for summaries"] if savings.summary_tokens else []
     more += [f"{count(savings.fail_opens, 'fault')} of trimtab's own"] if savings.fail_opens else []
-    return [savings.describe(), *([", ".join(more)] if more else [])]
+    return [savings.describe(), *(["; ".join(more)] if more else [])]

@@ -75,9 +75,16 @@ def describe(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def _describe_sums(sums: Sums) -> dict[str, int | float]:
+def _describe_sums(sums: Sums) -> dict[str, int | float | None]:
+    """The sums; money is null if no price of any request is known, and that of summaries if none of theirs is."""
     figures = sums.to_dict()
     figures |= {"cost_nanodollars": sums.cost_nanodollars, "saved_nanodollars": sums.saved_nanodollars}
     counts = {name: amount for name, amount in figures.items() if not name.endswith("_nanodollars")}
     money = {name: amount for name, amount in figures.items() if name.endswith("_nanodollars")}
-    return counts | {name.replace("nanodollars", "usd"): amount / NANODOLLARS for name, amount in money.items()}
+    told: dict[str, float | None] = {
+        name.replace("nanodollars", "usd"): None if sums.is_unpriced else amount / NANODOLLARS
+        for name, amount in money.items()
+    }
+    is_unpriced = 0 < sums.summaries == sums.unpriced_summaries
+    told["summary_usd"] = None if is_unpriced else sums.summary_nanodollars / NANODOLLARS
+    return counts | told

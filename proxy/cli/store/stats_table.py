@@ -44,7 +44,7 @@ def _write_row(sums: Sums) -> list[str]:
     cost, without, saved = sums.cost_nanodollars, sums.without_nanodollars, sums.saved_nanodollars
     lacks = sums.unpriced_requests + sums.unpriced_summaries
     told = [f"{count:,}" for count in counts]
-    if lacks and lacks == sums.requests + sums.summaries:  # nothing is known of their cost, which is not nothing
+    if sums.is_unpriced:  # nothing is known of their cost, which is not nothing
         return [*told, *["-"] * 4]
     shown = write_dollars(saved)
     share = f"{cost / without:.3f}" if without else "-"
@@ -66,14 +66,20 @@ def write_dollars(nanodollars: int) -> str:
 def _list_gaps(total: Sums) -> list[str]:
     """Sentences about what the sums lack or estimate."""
     lines = []
-    if total.unpriced_requests or total.unpriced_summaries:
+    if total.is_unpriced and not total.summaries - total.unpriced_summaries:
+        lines.append("- means that no request has a known price in dollars; see prices in the configuration")
+    elif total.unpriced_requests or total.unpriced_summaries:
+        of_requests = f"{total.unpriced_requests:,} of {total.requests:,} requests"
+        of_summaries = f"{total.unpriced_summaries:,} of {total.summaries:,} summaries"
+        parts = ((total.unpriced_requests, of_requests), (total.unpriced_summaries, of_summaries))
+        lacking = " and ".join(text for number, text in parts if number)
         lines.append(
-            f"* {total.unpriced_requests:,} of {total.requests:,} requests and {total.unpriced_summaries:,} of"
-            f" {total.summaries:,} summaries have no known price in dollars and are not in the money; see prices in the"
-            " configuration"
+            f"* {lacking} have no known price in dollars and are not in the money; see prices in the configuration"
         )
     if total.estimated_requests:
         lines.append(f"{total.estimated_requests:,} requests are estimated, because the upstream reported no usage")
-    lines.append(f"cost includes {total.summaries:,} summaries for {write_dollars(total.summary_nanodollars)}")
-    lines.append("without is what the same requests would have cost unchanged; it assumes that they were answered")
+    if total.summaries > total.unpriced_summaries:
+        lines.append(f"cost includes {total.summaries:,} summaries for {write_dollars(total.summary_nanodollars)}")
+    if not total.is_unpriced:
+        lines.append("without is what the same requests would have cost unchanged; it assumes that they were answered")
     return lines

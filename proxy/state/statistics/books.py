@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.state.statistics.sessions import Sessions
 from proxy.state.statistics.store import Batch, MemoryStatistics, StatisticsStore
-from proxy.state.statistics.sums import NO_CLIENT, Place, Sums, name_day
+from proxy.state.statistics.sums import NO_CLIENT, Place, Sums, go_back, name_day
 from proxy.state.stores.store import StoreError
 from proxy.tasks import Tasks
 
@@ -50,6 +50,7 @@ class Books:
         self._number = 0
         self._writer = secrets.token_hex(8)
         self._is_out = False
+        self._writing = asyncio.Lock()
         self._tasks = Tasks(self._note_fault)
 
     def book(self, model: str, client: str, sums: Sums) -> None:
@@ -66,14 +67,24 @@ class Books:
     async def flush(self) -> None:
         """Write what is not in the store yet. A batch that failed is written again, unchanged, before later sums."""
         try:
-            while (batch := self._take()) is not None:
-                await self.store.add(batch)
-                self._batch, self._is_out = None, False
+            async with self._writing:
+                while (batch := self._take()) is not None:
+                    await self.store.add(batch)
+                    self._batch, self._is_out = None, False
         except StoreError as error:
             self._on_error(self.store.name)
             if not self._is_out and self._log is not None:
                 self._log.warning("statistics_unwritten", store=self.store.name, reason=error.fault)
             self._is_out = True
+
+    async def read(self, days: int) -> Sums:
+        """The sums of the last days, today included, in UTC; those of this process up to now. Raises StoreError."""
+        async with self._writing:  # so that no batch is on its way
+            today = name_day(self.clock())
+            first_day = go_back(today, days - 1)
+            rows = await self.store.read(first_day, today)
+            waiting = self._rows.items()
+            return sum([*rows.values(), *(sums for place, sums in waiting if place.day >= first_day)], Sums())
 
     async def close(self) -> None:
         """Write the rest, and close the store. What cannot be written now is lost."""

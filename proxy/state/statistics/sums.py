@@ -91,6 +91,13 @@ class Sums:
         return prompts + self.completion_nanodollars + self.summary_nanodollars
 
     @property
+    def is_unpriced(self) -> bool:
+        """Whether there were requests, or only summaries, and no price of any is known: their money is not 0."""
+        if self.requests:
+            return self.unpriced_requests == self.requests
+        return 0 < self.summaries == self.unpriced_summaries
+
+    @property
     def saved_nanodollars(self) -> int:
         """What trimtab has saved, net of all that it has cost; negative for a loss."""
         return self.without_nanodollars - self.cost_nanodollars

@@ -28,10 +28,16 @@ from proxy.server.admin.dashboard.shapes import Json, write_json
 from proxy.server.admin.dashboard.stream import read_samples, stream_events
 from proxy.server.admin.dashboard.totals import Samples, read_clients, read_models, read_totals
 from proxy.state.history.timeline import KEPT_STEPS
+from proxy.state.statistics.costs import NANODOLLARS
+from proxy.state.stores.store import StoreError
 from proxy.telemetry.rows import read_version
 
 MAX_LISTED = 500
 """Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""
+WEEK_DAYS = 7
+"""Source: a week has seven days."""
+WEEK_SECONDS = 1.0
+"""Longest wait for the store. Chosen: a person waits so long for a page."""
 REQUEST, SESSION = "request", "session"
 OWN_HEADER = "x-trimtab-dashboard"
 """A page of another site cannot send it without being asked about it first (CORS), which is never answered."""
@@ -87,12 +93,39 @@ async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
         "upstreams": list(dict.fromkeys(urlsplit(url).netloc for url in config.list_base_urls())),
         "keeps_text": config.dashboard.keep_text,
         "notes": [*_note_config(config), *{note["text"]: note for note in notes}.values()],
+        "week": await _read_week(services),
         **await asyncio.to_thread(_read_all, samples),
     }
 
 
 def _read_all(samples: Samples) -> Json:
     return {"totals": read_totals(samples), "by_model": read_models(samples), "by_client": read_clients(samples)}
+
+
+async def _read_week(services: Services) -> Json | None:
+    """The sums of the last seven days, as `trimtab stats` reads them; None if the store cannot tell now."""
+    if services.place is not None and services.config.store == "memory":
+        return None  # each worker knows its own requests only
+    try:
+        async with asyncio.timeout(WEEK_SECONDS):
+            sums = await services.recorder.till.books.read(WEEK_DAYS)
+    except (StoreError, TimeoutError):
+        return None
+    amounts = {
+        "cost_usd": sums.cost_nanodollars,
+        "without_usd": sums.without_nanodollars,
+        "summary_usd": sums.summary_nanodollars,
+        "net_usd": sums.saved_nanodollars,
+    }
+    return {
+        "days": WEEK_DAYS,
+        "requests": sums.requests,
+        "unpriced_requests": sums.unpriced_requests,
+        "original_tokens": sums.original_tokens,
+        "sent_tokens": sums.sent_tokens,
+        "completion_tokens": sums.completion_tokens,
+        **{name: None if sums.is_unpriced else amount / NANODOLLARS for name, amount in amounts.items()},
+    }
 
 
 def _note_config(config: Config) -> list[Json]:

@@ -1,9 +1,11 @@
 """The page's files.
 
-Law: exactly the files of one folder, of known types. The page may load nothing from elsewhere.
+Law: exactly the files of one folder, of known types, as they were when the program started: an update of the package
+does not change a running one. The page may load nothing from elsewhere.
 """
 
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,25 +33,38 @@ UNSTORED = {**SAFE, "Cache-Control": "no-store"}
 """Headers of what changes: data and errors."""
 
 
-def find_file(name: str) -> Path | None:
-    """The file of this name, the index for an empty one; None if there is none."""
-    name = name or INDEX
-    if Path(name).suffix not in TYPES or not FOLDER.is_dir():
-        return None
-    return next((path for path in FOLDER.iterdir() if path.name == name and path.is_file()), None)
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of the page: its content, its content type, and a tag that changes with the content."""
+
+    body: bytes
+    content_type: str
+    tag: str
 
 
-def answer_file(request: web.BaseRequest, path: Path) -> web.Response:
-    """A file, or 304 if the browser has it."""
-    changed = path.stat()
-    body, tag = _read(path, changed.st_mtime_ns, changed.st_size)
-    headers = {**SAFE, "Cache-Control": "no-cache", "ETag": tag}
-    if tag in request.headers.get("If-None-Match", ""):
-        return web.Response(status=304, headers=headers)
-    return web.Response(body=body, headers={**headers, "Content-Type": TYPES[path.suffix]})
+def load_files(folder: Path) -> Mapping[str, PageFile]:
+    """The files of a folder by name; empty if there is no such folder."""
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {path.name: _load(path) for path in paths if path.suffix in TYPES and path.is_file()}
 
 
-@lru_cache(maxsize=32)
-def _read(path: Path, _changed_at: int, _size: int) -> tuple[bytes, str]:
+def _load(path: Path) -> PageFile:
     body = path.read_bytes()
-    return body, f'"{sha256(body).hexdigest()[:32]}"'
+    return PageFile(body, TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"')
+
+
+FILES = load_files(FOLDER)
+"""The page. It takes some 80 kB."""
+
+
+def find_file(name: str) -> PageFile | None:
+    """The file of this name, the index for an empty one; None if there is none."""
+    return FILES.get(name or INDEX)
+
+
+def answer_file(request: web.BaseRequest, file: PageFile) -> web.Response:
+    """A file, or 304 if the browser has it."""
+    headers = {**SAFE, "Cache-Control": "no-cache", "ETag": file.tag}
+    if file.tag in request.headers.get("If-None-Match", ""):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=file.body, headers={**headers, "Content-Type": file.content_type})

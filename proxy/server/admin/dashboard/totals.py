@@ -4,15 +4,25 @@ Law: every number is a sum over series of the metrics page, or the mean of one o
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import Metric
 
+from proxy.telemetry.savings import UNFINISHED
+
 Json = dict[str, Any]
 _NOT_BY_MODEL = ("fail_opens", "in_flight")
-_UNFINISHED = frozenset({"broken", "aborted"})
+SUMMARIES: Mapping[str, tuple[str, ...]] = {
+    "summaries": ("made", "prefetched"),
+    "summaries_reused": ("hit", "joined"),
+    "summaries_failed": ("rejected", "failed"),
+    "digests": ("digest",),
+}
+"""The results that each number of summaries adds up. Source: docs/reference/metrics.md."""
+CUTS = {"cuts_pruned": "prune", "cuts_summarised": "summarise", "cuts_digested": "digest"}
+"""The kind of each number of cuts. A request may have cuts of two kinds, so no sum of them counts requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +107,18 @@ def _read(samples: Samples, **of: str) -> Json:
         "prefix_kept": samples.mean("prefix_kept_ratio", **of),
         "cached_share": cached_tokens / reported if reported else None,
         "estimate_error": samples.mean("estimate_error_ratio", **of),
-        "summaries": count("summaries_total", **of),
-        "cuts": count("cuts_total", **of),
+        **_sort_summaries(samples, **of),
+        **{name: count("cuts_total", kind=kind, **of) for name, kind in CUTS.items()},
         "recoveries": count("overflow_retries_total", result="recovered", **of),
         "overflow_refusals": count("overflow_retries_total", **of),
+    }
+
+
+def _sort_summaries(samples: Samples, **of: str) -> Json:
+    """Summaries by what became of them. Only those that were written count as summaries."""
+    return {
+        name: sum(samples.count("summaries_total", result=result, **of) for result in results)
+        for name, results in SUMMARIES.items()
     }
 
 
@@ -110,7 +128,7 @@ def _count_answered(samples: Samples, **of: str) -> int:
     answered = sum(
         value
         for has, value in series
-        if of.items() <= has.items() and has["status"].startswith("2") and has["outcome"] not in _UNFINISHED
+        if of.items() <= has.items() and has["status"].startswith("2") and has["outcome"] not in UNFINISHED
     )
     return round(answered)
 

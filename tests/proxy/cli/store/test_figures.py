@@ -33,3 +33,16 @@ def test_json_has_dollars_and_a_loss_is_negative() -> None:
 async def test_a_store_in_memory_has_nothing_to_read() -> None:
     with pytest.raises(NothingKeptError, match="memory keeps nothing"):
         await read_statistics(load_config(settings=("store=memory",), environment={}), "7d", "day")
+
+
+def test_money_that_is_not_known_is_null() -> None:
+    """Requests without a price did not cost nothing. What summaries have cost may be known all the same."""
+    rows = {Place("2026-11-23", "a", "ann"): Sums(requests=3, unpriced_requests=3, summaries=1, unpriced_summaries=1)}
+    total = describe(gather(rows, "2026-11-17", "2026-11-23", "day"))["total"]
+    assert {name: value for name, value in total.items() if name.endswith("_usd") and value is not None} == {}
+    assert total["cost_usd"] is total["saved_usd"] is None
+    priced = rows | {Place("2026-11-23", "b", "ann"): Sums(summaries=1, summary_nanodollars=10**9)}
+    total = describe(gather(priced, "2026-11-17", "2026-11-23", "day"))["total"]
+    assert (total["cost_usd"], total["summary_usd"]) == (None, 1)
+    nothing = describe(gather({}, "2026-11-17", "2026-11-23", "day"))["total"]
+    assert (nothing["cost_usd"], nothing["requests"]) == (0, 0)

@@ -47,6 +47,8 @@ def test_what_has_no_price_is_not_free() -> None:
     unknown = _print(Sums(requests=2, unpriced_requests=2, original_tokens=10))
     row = next(line for line in unknown.splitlines() if "gpt-[4]*" in line)
     assert "$" not in row
+    assert "- means that no request has a known price" in unknown
+    assert "0 of 0" not in unknown
 
 
 @pytest.mark.parametrize(

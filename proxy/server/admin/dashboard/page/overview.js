@@ -32,6 +32,7 @@ export const overview = (actions) => ({
       ...notes(data.all),
       el("p", { class: "lead" }, ...lead(data.all)),
       figures(data.all.totals),
+      ...thisWeek(data.all.week),
       overTime(data, actions),
       ...byModel(data.all.by_model),
       ...byClient(data.all.by_client),
@@ -98,7 +99,10 @@ function figures(all) {
       tokens(all.completion_tokens, "completion_tokens"), " completion tokens",
     ]),
     figure("Summaries", count(all.summaries, "summaries"), [
-      count(all.cuts, "cuts"), " requests with a cut; summaries took ",
+      "written ", count(all.summaries), ", reused ", count(all.summaries_reused, "summaries_reused"),
+      ", failed or rejected ", count(all.summaries_failed, "summaries_failed"), "; cuts: ",
+      count(all.cuts_pruned, "cuts_pruned"), " pruned, ", count(all.cuts_summarised, "cuts_summarised"),
+      " with a summary, ", count(all.cuts_digested, "cuts_digested"), " with a digest; summaries took ",
       tokens(all.summary_prompt_tokens, "summary_prompt_tokens"), " prompt and ",
       tokens(all.summary_completion_tokens, "summary_completion_tokens"), " completion tokens",
     ]),
@@ -112,6 +116,25 @@ function figures(all) {
       all.fail_opens ? "bad" : null,
     ),
   );
+}
+
+/** The sums of the last seven days, which survive restarts; nothing if the store cannot tell. */
+function thisWeek(week) {
+  if (!week) return [];
+  const isLoss = week.net_usd < 0;
+  const heads = [
+    { text: "Days" }, { text: "Requests", number: true }, { text: "Original", number: true }, { text: "Sent", number: true },
+    { text: "Tokens saved", number: true }, { text: "Cost", number: true }, { text: "Without", number: true },
+    { text: isLoss ? "Net loss" : "Net saved", number: true, title: "what summaries have cost is subtracted" },
+  ];
+  const row = [
+    `the last ${week.days}`, count(week.requests), tokens(week.original_tokens), tokens(week.sent_tokens),
+    share(savedShare(week.original_tokens, week.sent_tokens)), money(week.cost_usd), money(week.without_usd),
+    money(week.net_usd),
+  ];
+  const gap = week.unpriced_requests && week.net_usd !== null
+    ? [el("p", {}, `The money lacks ${plural(week.unpriced_requests, "request")} without a known price.`)] : [];
+  return [section("This week", table("The last seven days in UTC, across restarts", heads, [row], { key: "week" }), ...gap)];
 }
 
 function overTime(data, actions) {

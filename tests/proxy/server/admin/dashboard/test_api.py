@@ -11,6 +11,7 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import completion
 
 from proxy.server.admin.dashboard import api
+from proxy.state.stores.store import StoreError
 
 PRICED = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
 
@@ -101,8 +102,15 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
         "prefix_kept": add_up(samples, "prefix_kept_ratio_sum") / add_up(samples, "prefix_kept_ratio_count"),
         "cached_share": add_up(samples, "cached_prompt_tokens_total") / add_up(samples, "cache_reported_tokens_total"),
         "estimate_error": add_up(samples, "estimate_error_ratio_sum") / add_up(samples, "estimate_error_ratio_count"),
-        "summaries": add_up(samples, "summaries_total"),
-        "cuts": add_up(samples, "cuts_total"),
+        "summaries": add_up(samples, "summaries_total", result="made")
+        + add_up(samples, "summaries_total", result="prefetched"),
+        "summaries_reused": add_up(samples, "summaries_total", result="hit")
+        + add_up(samples, "summaries_total", result="joined"),
+        "summaries_failed": 0,
+        "digests": add_up(samples, "summaries_total", result="digest"),
+        "cuts_pruned": add_up(samples, "cuts_total", kind="prune"),
+        "cuts_summarised": add_up(samples, "cuts_total", kind="summarise"),
+        "cuts_digested": add_up(samples, "cuts_total", kind="digest"),
         "recoveries": 0,
         "overflow_refusals": 0,
         "fail_opens": 0,
@@ -110,7 +118,8 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
     }
     assert totals == pytest.approx(expected)
     assert totals["requests"] == totals["answered"] == len(upstream.chats)
-    assert totals["cuts"] > 0 < totals["summaries"]
+    assert totals["cuts_summarised"] > 0 < totals["summaries_reused"]
+    assert totals["summaries"] == len(upstream.summaries) > 0
     assert totals["completion_tokens"] == booked["completion"]
     assert totals["cached_tokens"] == booked["cached"]
     assert totals["cached_share"] == pytest.approx(booked["cached"] / booked["prompt"])
@@ -144,6 +153,35 @@ async def test_clients_have_names_and_unpriced_money_is_null(client, start_proxy
     assert overview["mode"] == "enforce"
     assert overview["started_at"] <= overview["now"] <= time.time()
     assert overview["keeps_text"] is False
+
+
+async def test_the_week_survives_a_restart_and_includes_the_newest_request(client, start_proxy, tmp_path):
+    """The sums come from the store. Without a price there is no money."""
+    store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
+    for number, priced in ((1, PRICED), (2, PRICED)):
+        proxy = await start_proxy(store, priced)
+        await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+        await proxy.services.lifecycle.idle.wait()
+        week = (await read(client, proxy, "overview"))["week"]
+        assert (week["requests"], week["days"]) == (number, 7)
+        assert week["cost_usd"] > 0
+        assert week["net_usd"] == pytest.approx(week["without_usd"] - week["cost_usd"])
+        await proxy.services.recorder.till.books.flush()
+        assert (await read(client, proxy, "overview"))["week"] == week
+
+
+async def test_a_week_that_cannot_be_read_is_null(client, start_proxy, monkeypatch):
+    """The rest of the page is there all the same."""
+    proxy = await start_proxy()
+
+    async def fail(_days):
+        msg = "sqlite"
+        raise StoreError(msg, "gone")
+
+    monkeypatch.setattr(proxy.services.recorder.till.books, "read", fail)
+    overview = await read(client, proxy, "overview")
+    assert overview["week"] is None
+    assert overview["totals"]["requests"] == 0
 
 
 async def test_requests_are_listed_newest_first_page_by_page(client, start_proxy):

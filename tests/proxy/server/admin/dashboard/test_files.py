@@ -18,7 +18,7 @@ def page(tmp_path, monkeypatch):
     (tmp_path / "secret.html").write_text("secret", encoding="utf-8")
     for name, text in (("index.html", "<p>hello"), ("page.css", "p {}"), ("page.js", "1"), ("notes.txt", "no")):
         (folder / name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(files, "FOLDER", folder)
+    monkeypatch.setattr(files, "FILES", files.load_files(folder))
     return folder
 
 
@@ -48,13 +48,28 @@ async def test_a_file_is_served_with_its_type_and_safe_headers(address, name, co
         assert (response.status, await response.read()) == (304, b"")
 
 
-async def test_a_changed_file_has_another_tag(page, client, start_proxy):
+async def test_another_version_has_another_tag(page, monkeypatch, client, start_proxy):
     proxy = await start_proxy()
     async with client.get(f"{proxy.url}/trimtab/") as response:
         before = response.headers["ETag"]
     (page / "index.html").write_text("<p>other", encoding="utf-8")
+    monkeypatch.setattr(files, "FILES", files.load_files(page))
     async with client.get(f"{proxy.url}/trimtab/", headers={"If-None-Match": before}) as response:
         assert (response.status, await response.text()) == (200, "<p>other")
+
+
+async def test_a_running_program_serves_its_page_after_the_files_are_gone(page, client, start_proxy):
+    """An update of the package removes them for a moment, and may rename them."""
+    proxy = await start_proxy()
+    for path in page.iterdir():
+        path.unlink()
+    async with client.get(f"{proxy.url}/trimtab/page.js") as response:
+        assert (response.status, await response.text()) == (200, "1")
+
+
+def test_the_page_is_loaded_when_the_program_starts():
+    assert files.load_files(files.FOLDER) == files.FILES
+    assert {"index.html", "page.css", "main.js", "overview.js"} <= files.FILES.keys()
 
 
 @pytest.mark.usefixtures("page")

@@ -10,6 +10,11 @@ def make_samples() -> Samples:
         metrics.requests.labels(model, "chat", status, outcome).inc()
     for result in ("recovered", "refused", "hopeless"):
         metrics.overflow_retries.labels("a", result).inc()
+    results = ("made", "prefetched", "hit", "hit", "hit", "joined", "rejected", "failed", "failed", "digest")
+    for result in results:
+        metrics.summaries.labels("a", result).inc()
+    for kind in ("prune", "prune", "summarise"):
+        metrics.cuts.labels("a", kind).inc()
     metrics.prefix_kept.labels("a").observe(0.5)
     metrics.prefix_kept.labels("b").observe(1.0)
     metrics.cost_usd.labels("a", "fresh").inc(2)
@@ -28,6 +33,19 @@ def test_totals_add_up_all_models():
     assert totals["prefix_kept"] == 0.75
     assert (totals["cost_usd"], totals["summary_usd"], totals["net_usd"]) == (3, 1, 4)
     assert totals["cached_share"] is totals["estimate_error"] is None
+
+
+def test_only_what_was_written_counts_as_a_summary():
+    """What was found in the store, refused, or replaced by a digest has its own number."""
+    totals = read_totals(make_samples())
+    names = ("summaries", "summaries_reused", "summaries_failed", "digests")
+    assert [totals[name] for name in names] == [2, 4, 3, 1]
+
+
+def test_cuts_are_told_by_kind_because_a_request_may_have_two():
+    totals = read_totals(make_samples())
+    assert [totals[name] for name in ("cuts_pruned", "cuts_summarised", "cuts_digested")] == [2, 1, 0]
+    assert "cuts" not in totals
 
 
 def test_each_model_has_its_own_and_what_has_no_model_is_null():
