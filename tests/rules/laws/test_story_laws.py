@@ -1,7 +1,8 @@
 """The laws of stories, over whole transcripts: valid ones and broken ones, cut and uncut, in every role of a summary.
 
 1. An unchanged message has no change. 2. The tokens of the changes add up to what was saved, in the model's own tokens
-too. 3. Each forwarded text is told. 4. Each decision has a sentence. 5. Deterministic, and total. 6. No sentence has a word of the conversation.
+too. 3. Each forwarded text is told. 4. Each decision has a sentence. 5. Deterministic, and total. 6. No sentence has a
+word of the conversation.
 """
 
 from collections import Counter
