@@ -81,13 +81,13 @@ async def test_an_update_keeps_the_focus_and_what_is_open(stub, open_tab) -> Non
     one = stub.sessions[0]
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{one.id}")
-    await page.locator("summary").click()
+    await page.locator("summary", has_text="as a table").click()
     mark = page.locator("a.mark").nth(1)
     await mark.focus()
     turn = add_request(stub)
 
     await expect(page.locator(f"td a[href='#/requests/{turn['request_id']}'], th a").last).to_be_visible()
-    await expect(page.locator("details")).to_have_attribute("open", "")
+    await expect(page.locator("details[data-key=turns]")).to_have_attribute("open", "")
     await expect(mark).to_be_focused()
 
 
