@@ -21,8 +21,8 @@ class _More:
     """What the metrics do not count, of one model.
 
     moved_cuts: cuts that were made, each once; None if nothing was planned again. stand_ins: of these, the ones for
-    which a digest stands in for a model's summary. over_window: prompts that were longer than the window, as the client sent them. over_limit: longer
-    than the limit that they were planned for. booked, without: nanodollars.
+    which a digest stands in for a model's summary. over_window: prompts that were longer than the window, as the
+    client sent them. over_limit: longer than the limit that they were planned for. booked, without: nanodollars.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)

@@ -80,7 +80,9 @@ def _list_counts(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
 
 def _list_costs(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
     """What the requests cost with trimtab and its summaries, what the other arms cost, and what was booked."""
-    unit, amounts = next(iter(model.get("costs", {}).items()), ("", {}))
+    costs: dict[str, dict[str, float]] = model.get("costs", {})
+    unit = next(iter(costs), "")
+    amounts = costs.get(unit, {})
     own = sum_cost(amounts)
     yield "cost", _money(own, unit)
     for arm in ARMS[1:]:
