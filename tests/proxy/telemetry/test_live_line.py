@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import select
 import struct
 import termios
 from collections.abc import Callable, Iterator
@@ -28,7 +29,11 @@ class Terminal:
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def read(self) -> str:
-        return os.read(self.ours, 4096).decode()
+        """All that was written. The kernel may hand it out in pieces."""
+        written = b""
+        while select.select([self.ours], [], [], 0.2)[0]:
+            written += os.read(self.ours, 4096)
+        return written.decode()
 
 
 @pytest.fixture
