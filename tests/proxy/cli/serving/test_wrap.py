@@ -60,6 +60,7 @@ async def run(*arguments: str, given: bytes = b"", **more: str) -> tuple[int, st
 
 async def test_an_sdk_asks_through_the_proxy_and_the_savings_are_told(upstream: FakeUpstream, tmp_path: Path) -> None:
     """The program is unchanged: key and input are its own. The figures are those of the log. No secret is shown."""
+    pytest.importorskip("openai", reason="OpenAI's library is not installed")
     messages = make_session(20)["messages"][:-1]
     messages[1]["content"] = f"{TEXT} {messages[1]['content']}"
     file = tmp_path / "log.jsonl"
