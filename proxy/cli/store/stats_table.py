@@ -4,12 +4,13 @@ Law: it is imported only if a table is printed, because it needs rich.
 """
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from proxy.cli.store.figures import Statistics
 from proxy.state.statistics.costs import NANODOLLARS
 from proxy.state.statistics.sums import Sums
+from proxy.telemetry.logs import escape
 
 COLUMNS = ("requests", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")
 """The columns after the name. The tokens are those of the model."""
@@ -31,7 +32,7 @@ def print_table(statistics: Statistics, console: Console | None = None) -> None:
     for name in COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     for name, sums in statistics.groups:
-        table.add_row(escape(name), *_write_row(sums))
+        table.add_row(Text(escape(name)), *_write_row(sums))
     table.add_section()
     table.add_row("total", *_write_row(total))
     console.print(table)

@@ -57,3 +57,12 @@ def test_what_has_no_price_is_not_free() -> None:
 )
 def test_amounts_below_a_dollar_have_four_decimals(nanodollars, text) -> None:
     assert write_dollars(nanodollars) == text
+
+
+def test_a_name_cannot_control_the_terminal() -> None:
+    """The store may be damaged, or another program's."""
+    written = StringIO()
+    shown = gather({Place("2026-11-23", "\x1b[2J[red]m", "-"): LOSS}, "2026-11-17", "2026-11-23", "model")
+    print_table(shown, Console(file=written, width=160, force_terminal=True))
+    assert "\x1b[2J" not in written.getvalue()
+    assert "[red]m" in written.getvalue()
