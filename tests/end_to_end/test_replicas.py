@@ -19,7 +19,7 @@ from programs.redis_server import PROGRAM, RedisServer, run_redis
 from programs.replica_group import ReplicaGroup, run_replicas
 from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session, requests_of
-from upstreams.recording import FakeUpstream, completion, event, write_note
+from upstreams.recording import FakeUpstream, completion, event, hold_summaries, write_note
 
 REPLICAS = 3
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
@@ -49,6 +49,8 @@ class Stage:
         self.server = server
         self.upstream = upstream
         self._client = client
+        self._release = hold_summaries(upstream)
+        self._release.set()
 
     async def ask(self, body: bytes, *, copies: int = REPLICAS, credential: str = "Bearer sk-test") -> set[bytes]:
         """Send copies of a body at once, which nginx spreads over the replicas. Returns what the upstream received."""
@@ -61,9 +63,15 @@ class Stage:
         return {recorded.body for recorded in self.upstream.chats[before:]}
 
     async def play(self, turns: list[Turn]) -> None:
-        """Send each turn after the summaries of the previous one are written. The forwarded bytes must not change."""
+        """Send each turn after the summaries of the previous one are written. The forwarded bytes must not change.
+
+        No turn waits for the summary that it starts. A copy that comes after that summary is written is forwarded with
+        it, so the summary is answered after all copies.
+        """
         for turn in turns:
+            self._release.clear()
             assert await self.ask(turn.body) == {turn.forwarded}
+            self._release.set()
             await wait_until(lambda turn=turn: self._has_summaries(turn.summaries))
 
     def _has_summaries(self, number: int) -> bool:
