@@ -1,13 +1,20 @@
 """An OpenTelemetry collector that keeps the spans it gets by OTLP over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from proxy.telemetry.tracing import otlp
+
+WAIT_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Collector:
 
     async def wait_until(self, is_true: Callable[[], bool]) -> None:
         """Wait until what it got makes this true."""
-        async with self.changed, asyncio.timeout(20):
+        async with self.changed, asyncio.timeout(WAIT_SECONDS):
             await self.changed.wait_for(is_true)
 
     async def wait_for(self, count: int) -> list[Received]:
@@ -116,3 +123,22 @@ async def run_collector() -> AsyncIterator[Collector]:
         yield collector
     finally:
         await runner.cleanup()
+
+
+@contextmanager
+def sending_soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Spans are sent soon. Afterwards the library's loggers are as before, and its threads have ended.
+
+    A thread that goes on trying draws random numbers, at which hypothesis fails whatever test then runs.
+    """
+    before = set(threading.enumerate())
+    monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 10)
+    monkeypatch.setattr(otlp, "EXPORT_SECONDS", 1)
+    library = logging.getLogger("opentelemetry")
+    monkeypatch.setattr(library, "handlers", library.handlers)
+    monkeypatch.setattr(library, "propagate", library.propagate)
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith(("OtelBatch", "trimtab-last-spans")):
+            thread.join(WAIT_SECONDS)
+            assert not thread.is_alive(), f"{thread.name} goes on after the test"

@@ -2,15 +2,14 @@
 
 import pytest
 from support.client import CHAT, SMALL, post
-from support.collector import run_collector
+from support.collector import run_collector, sending_soon
 from support.sessions import make_session
-
-from proxy.telemetry.tracing import otlp
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 10)
+    with sending_soon(monkeypatch):
+        yield
 
 
 async def test_its_figures_are_those_of_the_event(client, start_proxy, log):

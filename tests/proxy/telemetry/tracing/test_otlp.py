@@ -1,15 +1,15 @@
 """Spans that reach a collector: requests go through a real proxy."""
 
 import asyncio
-import logging
 import socket
+import threading
 import time
 
 import aiohttp
 import pytest
 from aiohttp import web
 from support.client import CHAT, SMALL, post, settle
-from support.collector import Collector, run_collector
+from support.collector import Collector, run_collector, sending_soon
 from support.sessions import make_session, requests_of
 from upstreams.recording import break_off, error, event, hold_summaries
 
@@ -30,11 +30,8 @@ TOO_LONG = "This model's maximum context length is 5000 tokens. However, your me
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    """Spans are sent soon, and the library's loggers are as before afterwards."""
-    monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 10)
-    library = logging.getLogger("opentelemetry")
-    monkeypatch.setattr(library, "handlers", library.handlers)
-    monkeypatch.setattr(library, "propagate", library.propagate)
+    with sending_soon(monkeypatch):
+        yield
 
 
 @pytest.fixture
@@ -385,12 +382,15 @@ async def test_too_many_spans_are_dropped_and_that_is_told_once(collector, log, 
     monkeypatch.setattr(otlp, "MAX_WAITING_SPANS", 4)
     monkeypatch.setattr(otlp, "MAX_BATCH_SPANS", 4)
     spans = OtlpSpans("http://127.0.0.1:9", "x", "1", log)
-    monkeypatch.setattr(spans._processor._batch_processor, "_worker_awaken", asyncio.Event())
-    for _ in range(9):
-        spans.start("chat", {}).end()
+    batches = spans._processor._batch_processor
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "_worker_awaken", threading.Event())  # else the thread is woken and takes the spans
+        for _ in range(9):
+            spans.start("chat", {}).end()
+        assert len(batches._queue) == 4
+    await spans.close()
 
-    assert [line["event"] for line in log.lines] == ["traces_incomplete"]
-    assert len(spans._processor._batch_processor._queue) == 4
+    assert [line["event"] for line in log.lines if line["event"] != "traces_not_sent"] == ["traces_incomplete"]
 
 
 async def test_no_key_and_no_text_is_in_a_span(client, start, collector, upstream):
