@@ -10,6 +10,7 @@ from bench.dialects.converted import DIALECTS, Spoken
 from bench.material.workload import MODEL, Session
 from bench.retention.needed.cases import PRICES, RULES
 from bench.sessions.ledger import SessionLedger
+from bench.sessions.marks import NO_MARKS
 from bench.sessions.replaying.inside import load_settings
 from bench.sessions.replaying.replay import Replayed
 from bench.sessions.replaying.shell import Shell
@@ -44,7 +45,13 @@ def replay(dialect: str, session: Session, window: Window) -> Replay:
     settings = load_settings(window.tokens, window.reserve_tokens, ()).policy_for(MODEL)
     policy = settings.to_policy(RulePrices(PRICES.input, PRICES.cached_input, PRICES.output))
     shell = Shell(
-        Compactor(count_by_length), settings, policy, ledger, write_nothing_useful, dialect=dialect, split=spoken.split
+        Compactor(count_by_length),
+        settings,
+        policy,
+        ledger,
+        write_nothing_useful,
+        dialect=dialect,
+        split=lambda body: (spoken.split(body), NO_MARKS),
     )
     decided: list[Decided] = []
     problems: list[str] = []

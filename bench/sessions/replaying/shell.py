@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from bench.sessions.ledger import SessionLedger
-from bench.sessions.prompts import Part, split_body
+from bench.sessions.marks import Marks, split_marked
+from bench.sessions.prompts import Part
 from bench.sessions.replaying.cold import Silences
 from bench.sessions.replaying.summarisers import Summarise
 from proxy.compaction import Compacted, Compactor, Planned, read_request
@@ -51,7 +52,8 @@ class Shell:
     """The state that the proxy keeps of one session: its texts, its pause, and what it knows of clients that slide.
 
     Calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are those of
-    the last request, oldest first. `split` gives the parts of a body in the `dialect`. `silences` makes cold cuts.
+    the last request, oldest first. `split` gives the parts and marks of a body in the `dialect`. `silences`
+    makes cold cuts.
     """
 
     compactor: Compactor
@@ -62,7 +64,7 @@ class Shell:
     refused_notes: int = 0
     cuts: tuple[Cut, ...] = ()
     dialect: str = "chat"
-    split: Callable[[bytes], Sequence[Part]] = split_body
+    split: Callable[[bytes], tuple[Sequence[Part], Marks]] = split_marked
     silences: Silences = field(default_factory=Silences)
     _texts: dict[str, Summary] = field(default_factory=dict)
     _sliding: SlidingWatch = field(default_factory=SlidingWatch)
@@ -201,10 +203,10 @@ class Shell:
         """The summariser's answer, entered into the ledger; None if it is not accepted."""
         if self.summarise is None:
             return None
-        parts, count = self.split(body), self.compactor.count
+        (parts, marks), count = self.split(body), self.compactor.count
         self._notes += 1
         note = self.summarise("\n".join(part.text for part in parts[1:]), self._notes, max_tokens)
-        self.ledger.add_summary(parts, count(note))
+        self.ledger.add_summary(parts, count(note), marks)
         covered_tokens = sum(message.tokens for message in (*wanted.earlier, *wanted.span))
         try:
             text = accept_note(Completion(note, Usage()), covered_tokens, count)
