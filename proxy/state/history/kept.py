@@ -91,9 +91,9 @@ class History:
             self._forget(self._rows.popleft())
         self.live.publish(turn)
 
-    def add_summary(self, at: float, cost: int) -> None:
+    def add_summary(self, at: float, cost: int, label: str, client: str) -> None:
         """Count what a summary cost, in nanodollars. It belongs to no event: a later request may use it."""
-        self.timeline.add_summary(at, cost)
+        self.timeline.add_summary(at, cost, label, client)
 
     @property
     def events(self) -> tuple[Event, ...]:

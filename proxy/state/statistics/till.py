@@ -39,7 +39,7 @@ class Till:
         if cost is not None:
             self._count(model, "summary", cost.total)
             if self.history is not None:
-                self.history.add_summary(time.time(), cost.total)
+                self.history.add_summary(time.time(), cost.total, model, client)
 
     def _count(self, model: str, part: str, nanodollars: int) -> None:
         if nanodollars:

@@ -6,7 +6,7 @@ Law: pure. Requests are ordered by time, sessions by their newest request, minut
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proxy.server.admin.dashboard.shapes import Json, add_buckets
+from proxy.server.admin.dashboard.shapes import Json, add_buckets, show_bucket
 from proxy.state.history.timeline import STEP_SECONDS
 
 MAX_BUCKETS = 120
@@ -64,12 +64,23 @@ def choose_step(minutes: int) -> int:
     return STEP_SECONDS * max(1, -(-minutes // MAX_BUCKETS))
 
 
+def join_minutes(minutes: Iterable[tuple[int, Json]], step_seconds: int) -> dict[int, Json]:
+    """Some minutes of one worker, by their number since 1970, as longer steps by the time at which these begin."""
+    by_step: dict[int, list[Json]] = {}
+    for minute, bucket in minutes:
+        at = minute * STEP_SECONDS
+        by_step.setdefault(at - at % step_seconds, []).append(bucket)
+    return {at: found[0] if len(found) == 1 else add_buckets(found) for at, found in by_step.items()}
+
+
 def merge_timelines(parts: Iterable[dict[Any, Json]], start: int, stop: int, step_seconds: int) -> Json:
-    """The timeline of all, from one time to another, without holes. Both are multiples of the step."""
-    by_bucket: dict[int, list[Json]] = {at: [] for at in range(start, stop, step_seconds)}
+    """The timeline of all, from one time to another, without holes. Both are multiples of the step.
+
+    parts: what `join_minutes` returns, for each worker.
+    """
+    by_step: dict[int, list[Json]] = {at: [] for at in range(start, stop, step_seconds)}
     for part in parts:
-        for step, bucket in part.items():
-            at = int(step) * STEP_SECONDS
-            by_bucket[at - at % step_seconds].append(bucket)
-    buckets = [add_buckets(float(at), found) for at, found in by_bucket.items()]
+        for at, bucket in part.items():
+            by_step[int(at)].append(bucket)
+    buckets = [show_bucket(float(at), add_buckets(found)) for at, found in by_step.items()]
     return {"step_seconds": step_seconds, "buckets": buckets}

@@ -6,10 +6,12 @@ Law: plain values that can be written as JSON, and merged.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from proxy.exchange.services import Services
 from proxy.server.admin.dashboard.diff import diff_lines
+from proxy.server.admin.dashboard.merge import join_minutes
 from proxy.server.admin.dashboard.shapes import Json, shape_bucket, shape_session, shape_turn
 from proxy.server.admin.models import MAX_SHOWN
 from proxy.state.history.kept import Row
@@ -117,9 +119,14 @@ async def _show_timeline(services: Services, query: Query) -> dict[int, Json]:
     buckets = services.past.timeline.buckets
     steps = [step for step in buckets if query["from"] <= step * STEP_SECONDS < query["to"]]
     # Requests still change the newest minutes, so these are read here and not in the thread.
-    newest = {step: shape_bucket(buckets[step]) for step in steps[-CHANGING_STEPS:]}
+    newest = [(step, shape_bucket(buckets[step])) for step in steps[-CHANGING_STEPS:]]
     older = [(step, buckets[step]) for step in steps[:-CHANGING_STEPS]]
-    return await asyncio.to_thread(lambda: {step: shape_bucket(bucket) for step, bucket in older}) | newest
+
+    def join() -> dict[int, Json]:
+        shaped = ((step, shape_bucket(bucket)) for step, bucket in older)
+        return join_minutes(chain(shaped, newest), query["step"])
+
+    return await asyncio.to_thread(join)
 
 
 async def _erase(services: Services, query: Query) -> bool:

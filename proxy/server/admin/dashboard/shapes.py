@@ -3,7 +3,6 @@
 Law: figures and names that may be logged. Money is in US dollars.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,31 +97,51 @@ def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:
     }
 
 
+SHARE_FIGURES = ("requests", "original_tokens", "sent_tokens", "priced", "cost", "without_cost")
+FIGURES = (*SHARE_FIGURES, "cached_tokens", "fail_opens")
+KINDS = ("models", "clients")
+
+
 def shape_bucket(bucket: Bucket) -> Json:
     """The sums of a minute, in figures that can be added; money in nanodollars."""
+    kinds = {kind: getattr(bucket, kind).copy() for kind in KINDS}
     return {
         "figures": {name: getattr(bucket, name) for name in FIGURES},
-        "models": {name: _shape_share(share) for name, share in bucket.models.copy().items()},
-        "clients": {name: _shape_share(share) for name, share in bucket.clients.copy().items()},
+        **{kind: {name: _shape_share(share) for name, share in named.items()} for kind, named in kinds.items()},
     }
 
 
-FIGURES = ("requests", "original_tokens", "sent_tokens", "cached_tokens", "saved", "cost", "fail_opens")
-
-
 def _shape_share(share: Share) -> dict[str, int]:
-    return {"requests": share.requests, "original_tokens": share.original_tokens, "sent_tokens": share.sent_tokens}
+    return {name: getattr(share, name) for name in SHARE_FIGURES}
 
 
-def add_buckets(at: float, parts: Sequence[Mapping[str, Any]]) -> Json:
-    """The sums of several minutes or workers as one bucket of the timeline."""
-    figures: Counter[str] = Counter(dict.fromkeys(FIGURES, 0))
-    shares: dict[str, dict[str, Counter[str]]] = {"models": {}, "clients": {}}
+def add_buckets(parts: Sequence[Mapping[str, Any]]) -> Json:
+    """The sums of several minutes or workers, in the form of `shape_bucket`."""
+    figures = dict.fromkeys(FIGURES, 0)
+    kinds: dict[str, dict[str, dict[str, int]]] = {kind: {} for kind in KINDS}
     for part in parts:
-        figures.update(part["figures"])
-        for kind, named in shares.items():
+        _add(figures, part["figures"])
+        for kind, named in kinds.items():
             for name, share in part[kind].items():
-                named.setdefault(name, Counter()).update(share)
-    told: Json = {"at": at, **figures}
-    told["saved_usd"], told["cost_usd"] = to_dollars(told.pop("saved")), to_dollars(told.pop("cost"))
-    return told | {kind: {name: dict(share) for name, share in named.items()} for kind, named in shares.items()}
+                _add(named.setdefault(name, dict.fromkeys(SHARE_FIGURES, 0)), share)
+    return {"figures": figures, **kinds}
+
+
+def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
+    for name in sums:
+        sums[name] += more[name]
+
+
+def show_bucket(at: float, part: Mapping[str, Any]) -> Json:
+    """The sums of `add_buckets` as a bucket of the timeline."""
+    kinds = {kind: {name: _show_money(share) for name, share in part[kind].items()} for kind in KINDS}
+    return {"at": at, **_show_money(part["figures"]), **kinds}
+
+
+def _show_money(figures: Mapping[str, int]) -> Json:
+    """The figures with money in dollars. It is not known if there were requests, and none of them has a known price."""
+    shown: Json = dict(figures)
+    priced, cost, without = (shown.pop(name) for name in ("priced", "cost", "without_cost"))
+    is_known = priced or not figures["requests"]
+    amounts = {"cost_usd": cost, "without_usd": without, "saved_usd": without - cost}
+    return shown | {name: to_dollars(amount) if is_known else None for name, amount in amounts.items()}

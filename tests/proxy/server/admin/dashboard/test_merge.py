@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.server.admin.dashboard.merge import choose_step, merge_requests, merge_sessions, merge_timelines
+from proxy.server.admin.dashboard.merge import (
+    choose_step,
+    join_minutes,
+    merge_requests,
+    merge_sessions,
+    merge_timelines,
+)
 from proxy.server.admin.dashboard.shapes import shape_bucket
 from proxy.state.history.timeline import Bucket
 
@@ -43,7 +49,14 @@ def test_a_session_of_several_workers_is_one():
 
 
 def test_buckets_have_no_holes():
-    parts = [{str(step): shape_bucket(Bucket(requests=1)) for step in (10, 12, 13)}, {12: shape_bucket(Bucket(2))}]
+    """Each worker joins its minutes to the steps of the timeline."""
+    minutes = [[(step, shape_bucket(Bucket(requests=1))) for step in (10, 12, 13)], [(12, shape_bucket(Bucket(2)))]]
+    parts = [join_minutes(each, 120) for each in minutes]
+    assert [{at: part["figures"]["requests"] for at, part in each.items()} for each in parts] == [
+        {600: 1, 720: 2},
+        {720: 2},
+    ]
+    parts[1] = {str(at): part for at, part in parts[1].items()}  # as JSON, from another worker
     timeline = merge_timelines(parts, 600, 960, 120)
     assert timeline["step_seconds"] == 120
     assert [(bucket["at"], bucket["requests"]) for bucket in timeline["buckets"]] == [(600, 1), (720, 4), (840, 0)]
