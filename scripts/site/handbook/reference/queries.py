@@ -96,7 +96,8 @@ LABELS = (
         "result",
         "trimtab_summary_seconds",
         "Each call counts once. A transcript that does not fit into one question is read in parts: a `written` call for"
-        " each, at most 8, and one summary. `written`; `rejected` (the answer was not a summary); `empty` (no text, or a tool call); `refused` (a status"
+        " each, at most 8, and one summary. `written`; `rejected` (the answer was not a summary);"
+        " `empty` (no text, or a tool call); `refused` (a status"
         " other than 200); `failed` (no readable answer); `timed_out`; `cancelled` (the process ended).",
     ),
     Label(
