@@ -3,7 +3,8 @@
 Law: figures and names that may be logged. Money is in US dollars.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -21,17 +22,35 @@ SPLIT_DEPTH = 2
 """Source: the changes of a request are the deepest long list: they stand in its text, and this in the answer."""
 
 
-def write_json(value: Any, depth: int = SPLIT_DEPTH) -> bytes:
+def write_json(value: Any, depth: int = SPLIT_DEPTH) -> BytesIO:
     """JSON, to be written in a thread. The keys of a dictionary may be numbers.
 
-    The items of lists are written one by one, because orjson lets nothing else run meanwhile.
+    The items of lists are written one by one, because orjson lets nothing else run meanwhile. For the same reason it
+    is a file: aiohttp sends a file in pieces, but bytes at once.
     """
-    if isinstance(value, dict) and depth:
-        pairs = (orjson.dumps(str(name)) + b":" + write_json(each, depth - 1) for name, each in value.items())
-        return b"{" + b",".join(pairs) + b"}"
-    if isinstance(value, list):
-        return b"[" + b",".join(map(orjson.dumps, value)) + b"]"
-    return orjson.dumps(value)
+    written = BytesIO()
+    _write(value, depth, written.write)
+    _ = written.seek(0)
+    return written
+
+
+def _write(value: Any, depth: int, write: Callable[[bytes], object]) -> None:
+    if isinstance(value, dict) and value and depth:
+        before = b"{"
+        for name, each in value.items():
+            write(before + orjson.dumps(str(name)) + b":")
+            _write(each, depth - 1, write)
+            before = b","
+        write(b"}")
+    elif isinstance(value, list) and value:
+        before = b"["
+        for each in value:
+            write(before)
+            write(orjson.dumps(each))
+            before = b","
+        write(b"]")
+    else:
+        write(orjson.dumps(value))
 
 
 def to_dollars(nanodollars: int | None) -> float | None:

@@ -50,9 +50,10 @@ def test_json_that_is_written_in_pieces_is_json():
         "c": {"d": {"e": {"f": None}}},
         "t": (1,),
     }
-    assert orjson.loads(write_json(value)) == value | {"t": [1]}
-    assert orjson.loads(write_json({7: {"models": {"m": 1}}})) == {"7": {"models": {"m": 1}}}
-    assert (write_json(None), write_json([{"a": 1}, 2])) == (b"null", b'[{"a":1},2]')
+    assert orjson.loads(write_json(value).read()) == value | {"t": [1]}
+    assert orjson.loads(write_json({7: {"models": {"m": 1}}}).read()) == {"7": {"models": {"m": 1}}}
+    assert (write_json(None).read(), write_json([{"a": 1}, 2]).read()) == (b"null", b'[{"a":1},2]')
+    assert (write_json([]).read(), write_json({}).read()) == (b"[]", b"{}")
 
 
 def add_up(*timelines: Timeline) -> dict:
