@@ -6,7 +6,7 @@ Law: pure. Requests are ordered by time, sessions by their newest request, minut
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proxy.server.admin.dashboard.shapes import Json, add_buckets, show_bucket
+from proxy.server.admin.dashboard.shapes import Json, add_bucket, add_buckets, show_bucket
 from proxy.state.history.timeline import STEP_SECONDS
 
 MAX_BUCKETS = 120
@@ -66,11 +66,11 @@ def choose_step(minutes: int) -> int:
 
 def join_minutes(minutes: Iterable[tuple[int, Json]], step_seconds: int) -> dict[int, Json]:
     """Some minutes of one worker, by their number since 1970, as longer steps by the time at which these begin."""
-    by_step: dict[int, list[Json]] = {}
-    for minute, bucket in minutes:
+    joined: dict[int, Json] = {}
+    for minute, bucket in minutes:  # one by one: to free those of a whole day at once would hold the interpreter
         at = minute * STEP_SECONDS
-        by_step.setdefault(at - at % step_seconds, []).append(bucket)
-    return {at: found[0] if len(found) == 1 else add_buckets(found) for at, found in by_step.items()}
+        add_bucket(joined.setdefault(at - at % step_seconds, add_buckets(())), bucket)
+    return joined
 
 
 def merge_timelines(parts: Iterable[dict[Any, Json]], start: int, stop: int, step_seconds: int) -> Json:

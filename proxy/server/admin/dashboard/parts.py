@@ -9,11 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+import orjson
+
 from proxy.exchange.services import Services
 from proxy.server.admin.dashboard.diff import diff_lines
 from proxy.server.admin.dashboard.merge import join_minutes
 from proxy.server.admin.dashboard.shapes import Json, shape_bucket, shape_session, shape_turn
 from proxy.server.admin.models import MAX_SHOWN
+from proxy.state.history.event import EventChange
 from proxy.state.history.kept import Row
 from proxy.state.history.texts import Packed, unpack_text
 from proxy.state.history.timeline import STEP_SECONDS
@@ -77,22 +80,24 @@ async def _show_request(services: Services, query: Query) -> Json | None:
 
 def _show_text(packed: Packed) -> Json:
     text = unpack_text(packed)
-    changes = [
-        {
-            "at": change.at,
-            "role": change.role,
-            "tool": change.tool,
-            "fate": change.fate,
-            "rules": change.rules,
-            "tokens_before": change.tokens_before,
-            "tokens_after": change.tokens_after,
-            "before": change.before,
-            "after": change.after,
-            "lines": diff_lines(change.before, change.after),
-        }
-        for change in text.changes
-    ]
+    # The changes are written at once: a dictionary for each line of all texts would be freed on the event loop.
+    changes = [orjson.Fragment(orjson.dumps(_show_change(change))) for change in text.changes]
     return {"sentences": text.sentences, "changes": changes, "summary": text.summary}
+
+
+def _show_change(change: EventChange) -> Json:
+    return {
+        "at": change.at,
+        "role": change.role,
+        "tool": change.tool,
+        "fate": change.fate,
+        "rules": change.rules,
+        "tokens_before": change.tokens_before,
+        "tokens_after": change.tokens_after,
+        "before": change.before,
+        "after": change.after,
+        "lines": diff_lines(change.before, change.after),
+    }
 
 
 async def _list_sessions(services: Services, query: Query) -> list[Json]:

@@ -3,7 +3,7 @@
 Law: figures and names that may be logged. Money is in US dollars.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -134,16 +134,20 @@ def _shape_share(share: Share) -> dict[str, int]:
     return {name: getattr(share, name) for name in SHARE_FIGURES}
 
 
-def add_buckets(parts: Sequence[Mapping[str, Any]]) -> Json:
+def add_buckets(parts: Iterable[Mapping[str, Any]]) -> Json:
     """The sums of several minutes or workers, in the form of `shape_bucket`."""
-    figures = dict.fromkeys(FIGURES, 0)
-    kinds: dict[str, dict[str, dict[str, int]]] = {kind: {} for kind in KINDS}
+    sums: Json = {"figures": dict.fromkeys(FIGURES, 0), **{kind: {} for kind in KINDS}}
     for part in parts:
-        _add(figures, part["figures"])
-        for kind, named in kinds.items():
-            for name, share in part[kind].items():
-                _add(named.setdefault(name, dict.fromkeys(SHARE_FIGURES, 0)), share)
-    return {"figures": figures, **kinds}
+        add_bucket(sums, part)
+    return sums
+
+
+def add_bucket(sums: Json, part: Mapping[str, Any]) -> None:
+    """Add one more minute or worker to the sums of `add_buckets`."""
+    _add(sums["figures"], part["figures"])
+    for kind in KINDS:
+        for name, share in part[kind].items():
+            _add(sums[kind].setdefault(name, dict.fromkeys(SHARE_FIGURES, 0)), share)
 
 
 def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
