@@ -53,6 +53,42 @@ def _write(value: Any, depth: int, write: Callable[[bytes], object]) -> None:
         write(orjson.dumps(value))
 
 
+def write_pieces(value: Any) -> BytesIO:
+    """A part for another worker, as lines: all but the items of its lists, then each item with its place."""
+    written, items = BytesIO(), list[tuple[bytes, Any]]()
+    written.write(orjson.dumps(_take_items(value, SPLIT_DEPTH, (), items), option=orjson.OPT_NON_STR_KEYS) + b"\n")
+    for place, item in items:
+        written.write(place + b"\t" + orjson.dumps(item) + b"\n")
+    _ = written.seek(0)
+    return written
+
+
+def _take_items(value: Any, depth: int, place: tuple[str, ...], items: list[tuple[bytes, Any]]) -> Any:
+    """The value with empty lists; their items are added to `items`."""
+    if isinstance(value, dict) and depth:
+        return {name: _take_items(each, depth - 1, (*place, str(name)), items) for name, each in value.items()}
+    if isinstance(value, list):
+        encoded = orjson.dumps(place)
+        items += ((encoded, item) for item in value)
+        return []
+    return value
+
+
+def read_pieces(written: BytesIO) -> Any:
+    """The part of `write_pieces`, to be read in a thread. Raises ValueError if this is no JSON.
+
+    Items of inner lists stay JSON: nobody looks into them, and to free their values would hold up the event loop.
+    """
+    value = orjson.loads(written.readline())
+    for line in written:
+        place, _, item = line.partition(b"\t")
+        names, found = orjson.loads(place), value
+        for name in names:
+            found = found[name]
+        found.append(orjson.Fragment(item.rstrip()) if len(names) == SPLIT_DEPTH else orjson.loads(item))
+    return value
+
+
 def to_dollars(nanodollars: int | None) -> float | None:
     """Money as the pages show it."""
     return None if nanodollars is None else nanodollars / NANODOLLARS

@@ -1,15 +1,22 @@
 """What the pages show of a request."""
 
+from io import BytesIO
+
 import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.events import make_event
 
 from proxy.server.admin.dashboard.shapes import (
     add_buckets,
+    read_pieces,
     shape_bucket,
     shape_turn,
     show_bucket,
     tell_briefly,
     write_json,
+    write_pieces,
 )
 from proxy.state.history.event import EventDecision
 from proxy.state.history.timeline import Timeline
@@ -56,6 +63,27 @@ def test_json_that_is_written_in_pieces_is_json():
     assert (write_json([]).read(), write_json({}).read()) == (b"[]", b"{}")
 
 
+VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(value=VALUES)
+def test_what_goes_to_another_worker_in_pieces_comes_back(value):
+    """Long lists do not go in one piece. Numbers as keys become texts, as in any JSON."""
+    assert orjson.loads(write_json(read_pieces(write_pieces(value))).read()) == value
+    assert read_pieces(write_pieces({7: {"models": {"m": 1}}})) == {"7": {"models": {"m": 1}}}
+    assert max(map(len, write_pieces({"text": {"changes": ["x" * 10] * 1000}}))) < 100
+
+
+def test_what_is_no_part_of_a_worker_is_an_error_of_value():
+    for written in (b"", b"{", b"[]\n[", b"[]\n[]\t{"):
+        with pytest.raises(ValueError):  # noqa: PT011 - any of them
+            read_pieces(BytesIO(written))
+
+
 def add_up(*timelines: Timeline) -> dict:
     """The one bucket of some timelines, as the pages show it."""
     parts = [shape_bucket(bucket) for timeline in timelines for bucket in timeline.buckets.values()]
@@ -74,8 +102,15 @@ def test_minutes_and_workers_add_up():
     share |= {"cost_usd": 14e-9, "without_usd": 18e-9, "saved_usd": 4e-9}
     other = {"requests": 1, "original_tokens": 0, "sent_tokens": 0, "cost_usd": 1e-9, "without_usd": 1e-9}
     assert bucket == {
-        "at": 60.0, "requests": 3, "original_tokens": 0, "sent_tokens": 6, "cached_tokens": 0, "fail_opens": 0,
-        "cost_usd": 15e-9, "without_usd": 19e-9, "saved_usd": 4e-9,
+        "at": 60.0,
+        "requests": 3,
+        "original_tokens": 0,
+        "sent_tokens": 6,
+        "cached_tokens": 0,
+        "fail_opens": 0,
+        "cost_usd": 15e-9,
+        "without_usd": 19e-9,
+        "saved_usd": 4e-9,
         "models": {"m": share, "n": other | {"saved_usd": 0.0}},
         "clients": {"c": share},
     }
