@@ -266,10 +266,10 @@ async def test_without_any_decision_every_message_is_forwarded(stub, open_tab) -
     assert "nothing was forgotten so far" in text
 
 
-async def test_the_session_shows_the_summary_and_says_what_its_money_leaves_out(stub, open_tab) -> None:
+async def test_the_session_shows_the_summary_and_what_summaries_cost(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
-    assert "without the cost of summaries, which is in the overview" in await page.inner_text(".figures")
+    assert "of which summaries $0.0312" in await page.inner_text(".figures")
     await page.get_by_text("The text of the summary").click()
     assert "The parser of ports is rewritten" in await page.inner_text("main")
 

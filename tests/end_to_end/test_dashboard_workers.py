@@ -114,6 +114,9 @@ async def test_the_money_over_time_of_all_models_and_clients_is_that_of_the_metr
                 for own, total in (("cost_usd", "cost_usd"), ("without_usd", "without_usd"), ("saved_usd", "net_usd")):
                     assert sum(share[own] for share in shares) == pytest.approx(totals[total])
         assert totals["summary_usd"] > 0
+        (session,) = (await ask(url, "sessions", **boss))[1]["sessions"]
+        for name in ("cost_usd", "without_usd", "summary_usd"):
+            assert session[name] == pytest.approx(totals[name])
 
 
 async def test_a_stream_has_the_requests_of_all_workers(upstream):

@@ -39,13 +39,15 @@ def merge_sessions(parts: Iterable[Sequence[Json]], limit: int) -> list[Json]:
 
 
 def merge_session(same: Sequence[Json]) -> Json:
-    """One session of several workers: sums, and the newest request's figures."""
+    """One session of several workers: sums, with summaries in `cost_usd`, and the newest request's figures."""
     newest = max(same, key=lambda session: session["last_at"])
+    cost_usd, summary_usd = _add([each["cost_usd"] for each in same]), sum(each["summary_usd"] for each in same)
     merged = newest | {
         "first_at": min(session["first_at"] for session in same),
         "requests": sum(session["requests"] for session in same),
         "saved_tokens": sum(session["saved_tokens"] for session in same),
-        "cost_usd": _add([session["cost_usd"] for session in same]),
+        "cost_usd": None if cost_usd is None else cost_usd + summary_usd,
+        "summary_usd": summary_usd if cost_usd is not None or summary_usd else None,
         "without_usd": _add([session["without_usd"] for session in same]),
         "has_text": any(session["has_text"] for session in same),
         "cuts": len({mark for session in same for mark in session["marks"]}),

@@ -130,7 +130,7 @@ def _tell(one: EventDecision) -> str:
 
 
 def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:
-    """A session of one worker. `marks`: its cuts, for merging."""
+    """A session of one worker. `marks`: its cuts, for merging. `cost_usd` leaves out summaries; merging adds them."""
     last = session.last
     return {
         "id": name,
@@ -146,6 +146,7 @@ def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:
         "saved_tokens": session.saved_tokens,
         "cost_usd": to_dollars(session.cost),
         "without_usd": to_dollars(session.without_cost),
+        "summary_usd": to_dollars(session.summary_cost),
         "last_outcome": last.outcome,
         "has_text": has_text,
         "marks": dict(session.marks),

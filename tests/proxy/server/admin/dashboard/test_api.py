@@ -129,6 +129,11 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
     none = {"fail_opens": None, "in_flight": None}
     assert model == totals | none | {"name": "m"}
 
+    (session,) = (await read(client, proxy, "sessions"))["sessions"]
+    for name in ("cost_usd", "without_usd", "summary_usd"):
+        assert session[name] == pytest.approx(totals[name])
+    assert session["summary_usd"] > 0
+
     events = proxy.services.history.events
     for name in ("original_tokens", "sent_tokens", "completion_tokens"):
         assert sum(getattr(event, name) for event in events) == totals[name]
@@ -217,7 +222,7 @@ async def test_a_session_shows_its_turns_and_where_its_cut_moved(client, start_p
     assert [turn["request_id"] for turn in turns] == ids
     assert session["requests"] == len(turns)
     assert session["saved_tokens"] == sum(turn["original_tokens"] - turn["sent_tokens"] for turn in turns)
-    assert session["cost_usd"] == pytest.approx(sum(turn["cost_usd"] for turn in turns))
+    assert session["cost_usd"] == pytest.approx(sum(turn["cost_usd"] for turn in turns) + session["summary_usd"])
     assert (session["first_at"], session["last_at"]) == (turns[0]["at"], turns[-1]["at"])
     assert (session["messages"], session["sent_tokens"]) == (turns[-1]["messages"], turns[-1]["sent_tokens"])
     moved = [turn for turn in turns if turn["cut_moved"]]

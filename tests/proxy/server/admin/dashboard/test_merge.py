@@ -29,7 +29,15 @@ def test_the_newest_requests_of_all_come_first(events, limit):
 
 
 def make_session(name, at, **fields):
-    session = {"id": name, "first_at": at, "last_at": at, "requests": 1, "saved_tokens": 2, "cost_usd": None}
+    session = {
+        "id": name,
+        "first_at": at,
+        "last_at": at,
+        "requests": 1,
+        "saved_tokens": 2,
+        "cost_usd": None,
+        "summary_usd": 0.0,
+    }
     return session | {"without_usd": None, "has_text": False, "marks": {}, "messages": at} | fields
 
 
@@ -46,6 +54,17 @@ def test_a_session_of_several_workers_is_one():
     assert "marks" not in one
     assert other["id"] == "b"
     assert merge_sessions(parts, 1) == [one]
+
+
+def test_the_cost_of_a_session_includes_its_summaries():
+    """Whichever worker had them written. Without a known price of a request, the cost is not known."""
+    parts = [[make_session("a", 1, cost_usd=0.5)], [make_session("a", 9, summary_usd=0.25)]]
+    (one,) = merge_sessions(parts, 5)
+    assert (one["cost_usd"], one["summary_usd"]) == (0.75, 0.25)
+    (one,) = merge_sessions([[make_session("b", 5, summary_usd=0.25)]], 5)
+    assert (one["cost_usd"], one["summary_usd"]) == (None, 0.25)
+    (one,) = merge_sessions([[make_session("b", 5)]], 5)
+    assert (one["cost_usd"], one["summary_usd"]) == (None, None)
 
 
 def test_buckets_have_no_holes():
