@@ -115,6 +115,7 @@ async def test_a_changed_message_is_shown_before_and_after(stub, open_tab) -> No
     page = await tab.visit(fill(stub, "#/requests/{request}"))
     change = page.locator("details.change", has_text="result of read_file")
     await change.locator("summary").click()
+    await expect(change).to_contain_text("step_1()")  # the lines are drawn when it opens
     text = await change.inner_text()
     assert "\u2212     step_1()" in text
     assert "10 unchanged lines" in text
