@@ -13,7 +13,7 @@ STEP_SECONDS = 60
 KEPT_STEPS = 24 * 60
 """Source: the promise of a day."""
 MAX_NAMES = 8
-"""Models, and clients, that one minute tells apart. Chosen: bounds the memory to some 5 MB; the rest is `other`."""
+"""Models, and clients, that one minute tells apart. Chosen: bounds the memory to some 8 MB; the rest is `other`."""
 OTHER = "other"
 
 
