@@ -70,6 +70,12 @@ class Tab:
         assert self.origins <= {_origin(self.root)}
 
 
+def write_dollars(amount: float) -> str:
+    """As the page writes an amount."""
+    sign = "\u2212" if amount < 0 else ""
+    return f"{sign}${abs(amount):.{2 if abs(amount) >= 1 else 4}f}"
+
+
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme != "data" else _DATA

@@ -140,7 +140,7 @@ class Session:
     def show(self) -> dict[str, Any]:
         """The session as in the list."""
         last = self.turns[-1]
-        sums = {key: sum(turn[key] for turn in self.turns) for key in ("cost_usd", "without_usd")}
+        sums = {key: sum(turn[key] or 0 for turn in self.turns) for key in ("cost_usd", "without_usd")}
         same = {key: last[key] for key in ("model", "client", "messages", "original_tokens", "sent_tokens")}
         return {
             "id": self.id,
@@ -154,6 +154,8 @@ class Session:
             "has_text": True,
             **same,
             **sums,
+            "cost_usd": sums["cost_usd"] + 0.0312,
+            "summary_usd": 0.0312,
         }
 
 
@@ -273,6 +275,7 @@ def sum_up(turns: list[dict[str, Any]]) -> dict[str, Any]:
         "cached_share": add["cached_tokens"] / max(add["sent_tokens"], 1),
         "estimate_error": 1.0041,
         "summaries": 9,
+        "summary_calls": 14,
         "summaries_reused": 111,
         "summaries_failed": 1,
         "digests": 2,
@@ -307,6 +310,9 @@ def make_timeline(now: float, turns: list[dict[str, Any]], minutes: int) -> dict
 
 
 def _add(turns: list[dict[str, Any]]) -> dict[str, Any]:
-    keys = ("original_tokens", "sent_tokens", "cached_tokens", "cost_usd")
-    sums = {key: sum(turn[key] for turn in turns) for key in keys}
-    return {"requests": len(turns), **sums, "saved_usd": sum(turn["without_usd"] - turn["cost_usd"] for turn in turns)}
+    sums = {key: sum(turn[key] for turn in turns) for key in ("original_tokens", "sent_tokens", "cached_tokens")}
+    priced = [turn for turn in turns if turn["cost_usd"] is not None]
+    is_known = priced or not turns
+    money = {key: sum(turn[key] for turn in priced) if is_known else None for key in ("cost_usd", "without_usd")}
+    saved = money["without_usd"] - money["cost_usd"] if is_known else None
+    return {"requests": len(turns), **sums, **money, "saved_usd": saved}

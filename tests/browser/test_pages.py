@@ -1,6 +1,7 @@
 """Every page of the dashboard, in a real browser, with the content security policy that trimtab sends."""
 
 import pytest
+from browser.browsing import write_dollars
 from browser.examples import CHANGES, HOSTILE
 from browser.stub import PAGE
 from playwright.async_api import expect
@@ -114,6 +115,7 @@ async def test_a_changed_message_is_shown_before_and_after(stub, open_tab) -> No
     page = await tab.visit(fill(stub, "#/requests/{request}"))
     change = page.locator("details.change", has_text="result of read_file")
     await change.locator("summary").click()
+    await expect(change).to_contain_text("step_1()")  # the lines are drawn when it opens
     text = await change.inner_text()
     assert "\u2212     step_1()" in text
     assert "10 unchanged lines" in text
@@ -154,6 +156,33 @@ async def test_requests_are_filtered_and_older_ones_shown(stub, open_tab) -> Non
     await expect(page.locator("tbody tr")).to_have_count(12)
     await page.get_by_label("Outcome").select_option("refused")
     await page.wait_for_selector("text=No request of this kind is kept.")
+
+
+async def test_the_choice_of_a_model_or_client_is_that_of_both_charts(stub, open_tab) -> None:
+    """Money without a known price is told as such, and is no zero."""
+    for turn in stub.turns:
+        if turn["model"] == "qwen3-coder-30b":
+            turn.update(cost_usd=None, without_usd=None)
+    tab = await open_tab(stub.url)
+    page = await tab.visit("#/")
+    await page.locator("select[data-key='time period']").select_option("360")
+    choice = page.locator("select[data-key='time of']")
+    for chosen, key, name in (("models", "model", "claude-sonnet-4-5"), ("clients", "client", "ben")):
+        await choice.select_option(f"{chosen} {name}")
+        turns = [turn for turn in stub.turns if turn[key] == name]
+        cost, saved = (sum(turn[one] for turn in turns) for one in ("cost_usd", "without_usd"))
+        saved -= cost
+        told = f"Money over time: cost {write_dollars(cost)}, saved {write_dollars(saved)}"
+        await expect(page.locator(f"svg[aria-label='{told}']")).to_have_count(1)
+        sent = sum(turn["sent_tokens"] for turn in turns)
+        await expect(page.locator(f"svg[aria-label$=' {sent:,} sent']")).to_have_count(1)
+
+    await choice.select_option("models qwen3-coder-30b")
+    await expect(page.get_by_text("No cost is known in this period.")).to_be_visible()
+    await page.get_by_text("The same as a table").click()
+    rows = await page.locator("details table tbody tr").all_inner_texts()
+    assert rows
+    assert all(row.split("\t")[4:] == ["\u2013", "\u2013"] for row in rows)
 
 
 async def test_every_cut_is_a_mark_and_a_row(stub, open_tab) -> None:
@@ -238,10 +267,10 @@ async def test_without_any_decision_every_message_is_forwarded(stub, open_tab) -
     assert "nothing was forgotten so far" in text
 
 
-async def test_the_session_shows_the_summary_and_says_what_its_money_leaves_out(stub, open_tab) -> None:
+async def test_the_session_shows_the_summary_and_what_summaries_cost(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
-    assert "without the cost of summaries, which is in the overview" in await page.inner_text(".figures")
+    assert "of which summaries $0.0312" in await page.inner_text(".figures")
     await page.get_by_text("The text of the summary").click()
     assert "The parser of ports is rewritten" in await page.inner_text("main")
 

@@ -7,6 +7,7 @@ import signal
 
 import aiohttp
 import orjson
+import pytest
 from end_to_end.test_workers import find_folder, find_workers
 from programs.serving import read_log, serving
 from support.client import CHAT, SMALL, post
@@ -90,6 +91,32 @@ async def test_the_totals_are_those_of_the_metrics_page(upstream):
             ("cuts_pruned", r'trimtab_cuts_total\{[^}]*kind="prune"'),
         ):
             assert totals[name] == sum(map(float, re.findall(rf"^{metric}.* (\S+)$", page, re.MULTILINE))) > 0
+
+
+async def test_the_money_over_time_of_all_models_and_clients_is_that_of_the_metrics(upstream):
+    """Whichever worker served a request or had a summary written, and whichever answers."""
+    setup = ("client_keys={ann: sk-test}", "admin_token=boss", "defaults.overflow_strategy=summarize")
+    prices = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
+    settings = [part for setting in (*setup, prices) for part in ("--set", setting)]
+    async with serving(*TWO, *settings, "--upstream", upstream.url) as (_, url):
+        ids = await send_session(url)
+        boss = {"authorization": "Bearer boss"}
+        buckets, totals = [], {}
+        async with asyncio.timeout(10):  # a summary written ahead may come after the last answer
+            while not buckets or sum(bucket["cost_usd"] for bucket in buckets) != pytest.approx(totals["cost_usd"]):
+                totals = (await ask(url, "overview", **boss))[1]["totals"]
+                buckets = (await ask(url, "timeline", **boss))[1]["buckets"]
+        for _ in range(TRIES):
+            buckets = (await ask(url, "timeline", **boss))[1]["buckets"]
+            for kind, name in (("models", "m"), ("clients", "ann")):
+                shares = [bucket[kind][name] for bucket in buckets if name in bucket[kind]]
+                assert sum(share["requests"] for share in shares) == len(ids)
+                for own, total in (("cost_usd", "cost_usd"), ("without_usd", "without_usd"), ("saved_usd", "net_usd")):
+                    assert sum(share[own] for share in shares) == pytest.approx(totals[total])
+        assert totals["summary_usd"] > 0
+        (session,) = (await ask(url, "sessions", **boss))[1]["sessions"]
+        for name in ("cost_usd", "without_usd", "summary_usd"):
+            assert session[name] == pytest.approx(totals[name])
 
 
 async def test_a_stream_has_the_requests_of_all_workers(upstream):

@@ -6,6 +6,7 @@ Law: a request waits only if it fits the window in no other way. One request cau
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from math import ceil
 from typing import TypeVar
 
@@ -26,10 +27,14 @@ from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.routing.endpoints import MESSAGES
 from proxy.wire.routing.model import replace_deployment
+from rules.conversation import count_leading
+from rules.pipeline.plan import Plan
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
 
 T = TypeVar("T")
+SESSION_CHARS = 16
+"""Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compa
     if later is None or summariser is None or services.sliding.slides(summariser.client_id, chosen.planned.plan):
         return
     inline = _write_inline(call, summariser, later, chosen.planned, compacted)
-    if services.summaries.prefetch(make_task(call, summariser, later, inline)):
+    if services.summaries.prefetch(make_task(call, summariser, later, chosen.planned, inline)):
         services.sliding.note(summariser.client_id, later)
 
 
@@ -119,7 +124,7 @@ class _Choice:
         if slides:
             sliding.note(client_id, wanted)  # the watch must see each of them, or it would lose track of the window
         if slides or paused or not wanted.asks_model:
-            task = replace(self._make_task(wanted), may_ask=False)
+            task = replace(self._make_task(wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         earlier, inline = await self.put_off(planned), None
         if earlier is not None:
@@ -135,14 +140,14 @@ class _Choice:
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, compacted)
         if self.summariser.settings.wait_seconds == 0:
             # A call under way may go on. But the digest used now is stored and stays, so no new call is made.
-            task = replace(self._make_task(wanted), may_ask=False)
+            task = replace(self._make_task(wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
-        return Chosen(planned, await self._wait(wanted, inline), None, self.summariser)
+        return Chosen(planned, await self._wait(wanted, planned, inline), None, self.summariser)
 
-    async def _wait(self, wanted: SummaryRequest, inline: Inline | None) -> Summary:
+    async def _wait(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None) -> Summary:
         """Wait until the summary is written; `inline` asks after the previous request's prefix if that is possible."""
         self.services.sliding.note(self.summariser.client_id, wanted)
-        text = self.services.summaries.get(self._make_task(wanted, inline))
+        text = self.services.summaries.get(self._make_task(wanted, planned, inline))
         return await (text if self.reply is None else wait_for(self.services, self.call, self.reply, text))
 
     async def put_off(self, planned: Planned) -> Chosen | None:
@@ -160,8 +165,8 @@ class _Choice:
             return None
         return Chosen(replace(planned, plan=plan), text, None, self.summariser)
 
-    def _make_task(self, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
-        return make_task(self.call, self.summariser, wanted, inline)
+    def _make_task(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None = None) -> Task:
+        return make_task(self.call, self.summariser, wanted, planned, inline)
 
 
 async def wait_for(services: Services, call: Call, reply: Reply, work: Coroutine[None, None, T]) -> T:
@@ -171,9 +176,21 @@ async def wait_for(services: Services, call: Call, reply: Reply, work: Coroutine
     return await wait_aloud(reply, call.arrival.request_id, services.patience, work)
 
 
-def make_task(call: Call, summariser: Summariser, wanted: SummaryRequest, inline: Inline | None) -> Task:
-    """Make the task of writing a summary, with the operator's own instructions."""
+def make_task(
+    call: Call, summariser: Summariser, wanted: SummaryRequest, planned: Planned, inline: Inline | None
+) -> Task:
+    """Make the task of writing a summary for a planned request, with the operator's own instructions."""
+    session = name_session(planned.plan, call.arrival.tenant.id, call.route.target.model)
+    summariser = replace(summariser, payer=replace(summariser.payer, session=session))
     return Task(_instruct(wanted, summariser), summariser, call.compactor.count, inline)
+
+
+def name_session(plan: Plan, tenant_id: str, model: str) -> str:
+    """The same for all requests that begin alike: up to the first user message, without the leading system messages."""
+    hashes, task = plan.hashes, plan.window.task
+    opening = hashes[min(count_leading(plan.conversation.messages) if task is None else task, len(hashes) - 2) + 1]
+    client = f"session {tenant_id} {model}"
+    return sha256(client.encode("utf-8", "surrogatepass") + b"\0" + opening).hexdigest()[:SESSION_CHARS]
 
 
 def _instruct(wanted: SummaryRequest, summariser: Summariser) -> SummaryRequest:

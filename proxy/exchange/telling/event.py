@@ -3,9 +3,9 @@
 Law: figures and decisions only, and only in the form that may be logged.
 """
 
-from hashlib import sha256
 from typing import Any
 
+from proxy.exchange.attempts.choose_summary import name_session
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
@@ -14,9 +14,6 @@ from proxy.telemetry.ledger import Entry
 from rules.conversation import count_leading
 from rules.pipeline.plan import Plan
 from rules.policy import Policy
-
-SESSION_CHARS = 16
-"""Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
 
 
 def make_event(journey: Journey, report: Report, label: str, *, now: float) -> Event:
@@ -104,18 +101,10 @@ def _describe_session(attempt: Attempt, report: Report) -> dict[str, Any]:
         return {}
     planned = attempt.chosen.planned
     return {
-        "session": _name_session(planned.plan, report),
+        "session": name_session(planned.plan, report.arrival.tenant.id, report.target.model),
         "messages": len(planned.original.messages),
         "window": _draw_window(planned.plan, planned.policy),
     }
-
-
-def _name_session(plan: Plan, report: Report) -> str:
-    """The same for all requests that begin alike: up to the first user message, without the leading system messages."""
-    hashes, task = plan.hashes, plan.window.task
-    opening = hashes[min(count_leading(plan.conversation.messages) if task is None else task, len(hashes) - 2) + 1]
-    client = f"session {report.arrival.tenant.id} {report.target.model}"
-    return sha256(client.encode("utf-8", "surrogatepass") + b"\0" + opening).hexdigest()[:SESSION_CHARS]
 
 
 def _draw_window(plan: Plan, policy: Policy) -> EventWindow:

@@ -91,9 +91,10 @@ class History:
             self._forget(self._rows.popleft())
         self.live.publish(turn)
 
-    def add_summary(self, at: float, cost: int) -> None:
+    def add_summary(self, at: float, cost: int, label: str, client: str, session: str) -> None:
         """Count what a summary cost, in nanodollars. It belongs to no event: a later request may use it."""
-        self.timeline.add_summary(at, cost)
+        self.timeline.add_summary(at, cost, label, client)
+        self.sessions.add_summary(session, cost)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -114,7 +115,7 @@ class History:
         self.texts.erase(session)
         if text_only:
             return is_known
-        self.sessions.by_name.pop(session, None)
+        self.sessions.erase(session)
         rows = [row for row in self._rows if row.session == session]
         self._rows = deque(row for row in self._rows if row.session != session)
         for row in rows:
@@ -134,7 +135,7 @@ class History:
         self.writer.clear()
         self.texts.erase()
         self.timeline.buckets.clear()
-        self.sessions.by_name.clear()
+        self.sessions.clear()
         self._rows.clear()
         self._by_id.clear()
         self._total_bytes = 0

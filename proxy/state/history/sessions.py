@@ -23,6 +23,7 @@ class SessionSums:
     marks: when each cut was first seen, by its mark (turn.py); the oldest first.
     saved_tokens: sum over its requests of what was not sent; negative if tokens were added.
     cost, without_cost: in nanodollars, of the requests whose price is known; None if there is none.
+    summary_cost: the same of the calls for its summaries, which `cost` does not have.
     """
 
     first_at: float
@@ -31,6 +32,7 @@ class SessionSums:
     saved_tokens: int = 0
     cost: int | None = None
     without_cost: int | None = None
+    summary_cost: int = 0
     marks: dict[str, float] = field(default_factory=dict)
 
 
@@ -39,6 +41,8 @@ class Sessions:
 
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, SessionSums] = OrderedDict()
+        self._early: OrderedDict[str, int] = OrderedDict()
+        """What summaries cost that were written while the first request of their session waited for them."""
 
     def add(self, event: Event, cache_nanodollars: float | None) -> Turn:
         """Add a request to its session, and return it as a turn. `cache_nanodollars`: see turn.py."""
@@ -48,6 +52,7 @@ class Sessions:
         previous = None if session is None else session.last
         if session is None:
             session = self.by_name[event.session] = SessionSums(event.at, event)
+            session.summary_cost = self._early.pop(event.session, 0)
             if len(self.by_name) > MAX_SESSIONS:
                 self.by_name.popitem(last=False)
         else:
@@ -60,6 +65,26 @@ class Sessions:
                 del session.marks[next(iter(session.marks))]
         _add(session, event)
         return follow(previous, event, is_new_mark=is_new_mark, cache_nanodollars=cache_nanodollars)
+
+    def add_summary(self, name: str, cost: int) -> None:
+        """Add what a call for a summary of a session cost, in nanodollars."""
+        session = self.by_name.get(name)
+        if session is not None:
+            session.summary_cost += cost
+            return
+        self._early[name] = self._early.get(name, 0) + cost
+        if len(self._early) > MAX_SESSIONS:
+            self._early.popitem(last=False)
+
+    def erase(self, name: str) -> None:
+        """Forget a session."""
+        self.by_name.pop(name, None)
+        self._early.pop(name, None)
+
+    def clear(self) -> None:
+        """Forget all sessions."""
+        self.by_name.clear()
+        self._early.clear()
 
 
 def _add(session: SessionSums, event: Event) -> None:

@@ -3,6 +3,7 @@
 Law: bounded, and independent of the events: they stay when events are dropped or erased.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from proxy.state.history.event import Event
@@ -12,32 +13,41 @@ STEP_SECONDS = 60
 KEPT_STEPS = 24 * 60
 """Source: the promise of a day."""
 MAX_NAMES = 8
-"""Models, and clients, that one minute tells apart. Chosen: bounds the memory to some 5 MB; the rest is `other`."""
+"""Models, and clients, that one minute tells apart. Chosen: bounds the memory to some 8 MB; the rest is `other`."""
 OTHER = "other"
 
 
 @dataclass(slots=True)
 class Share:
-    """Sums of one model or client."""
+    """Sums of all requests, or of those of one model or client.
+
+    priced: requests and summaries whose price is known. cost, without_cost: theirs, in nanodollars. Without trimtab,
+        there would be no summary, so it adds to `cost` alone.
+    """
 
     requests: int = 0
     original_tokens: int = 0
     sent_tokens: int = 0
+    priced: int = 0
+    cost: int = 0
+    without_cost: int = 0
 
 
 @dataclass(slots=True)
-class Bucket:
-    """The sums of one step. `saved`, `cost`: in nanodollars, summaries included, where prices are known."""
+class Bucket(Share):
+    """The sums of one step."""
 
-    requests: int = 0
-    original_tokens: int = 0
-    sent_tokens: int = 0
     cached_tokens: int = 0
-    saved: int = 0
-    cost: int = 0
     fail_opens: int = 0
     models: dict[str, Share] = field(default_factory=dict)
     clients: dict[str, Share] = field(default_factory=dict)
+
+    def find_shares(self, label: str, client: str) -> Iterator[Share]:
+        """What a request or a summary adds to: the whole, its model, and its client if that has a name."""
+        yield self
+        yield _find(self.models, label)
+        if client:
+            yield _find(self.clients, client)
 
 
 class Timeline:
@@ -49,23 +59,23 @@ class Timeline:
     def add(self, event: Event) -> None:
         """Count a request in the minute in which it ended."""
         bucket = self._open(event.at)
-        bucket.requests += 1
-        bucket.original_tokens += event.original_tokens
-        bucket.sent_tokens += event.sent_tokens
         bucket.cached_tokens += event.cached_tokens or 0
         bucket.fail_opens += event.outcome == "failed_open"
-        if event.cost is not None and event.without_cost is not None:
-            bucket.cost += event.cost
-            bucket.saved += event.without_cost - event.cost
-        _share(bucket.models, event.label, event)
-        if event.client:
-            _share(bucket.clients, event.client, event)
+        is_priced = event.cost is not None and event.without_cost is not None
+        for share in bucket.find_shares(event.label, event.client):
+            share.requests += 1
+            share.original_tokens += event.original_tokens
+            share.sent_tokens += event.sent_tokens
+            if is_priced:
+                share.priced += 1
+                share.cost += event.cost or 0
+                share.without_cost += event.without_cost or 0
 
-    def add_summary(self, at: float, cost: int) -> None:
-        """Count what a summary cost, in nanodollars."""
-        bucket = self._open(at)
-        bucket.cost += cost
-        bucket.saved -= cost
+    def add_summary(self, at: float, cost: int, label: str, client: str) -> None:
+        """Count what a summary cost, in nanodollars, for the model and the client that it was written for."""
+        for share in self._open(at).find_shares(label, client):
+            share.priced += 1
+            share.cost += cost
 
     def _open(self, at: float) -> Bucket:
         step = int(at // STEP_SECONDS)
@@ -77,10 +87,7 @@ class Timeline:
         return bucket
 
 
-def _share(shares: dict[str, Share], name: str, event: Event) -> None:
+def _find(shares: dict[str, Share], name: str) -> Share:
     if name not in shares and len(shares) >= MAX_NAMES:
         name = OTHER
-    share = shares.setdefault(name, Share())
-    share.requests += 1
-    share.original_tokens += event.original_tokens
-    share.sent_tokens += event.sent_tokens
+    return shares.setdefault(name, Share())

@@ -32,14 +32,19 @@ class Till:
                 self._count(model, part, nanodollars)
             self._metrics.cost_without_usd.labels(model).inc(bill.without_cost.total / NANODOLLARS)
 
-    def charge_summary(self, model: str, client: str, tokens: Tokens, prices: PriceList | None) -> None:
-        """Count an answered call for a summary. `prices`: those of the model that wrote it; None if not known."""
+    def charge_summary(
+        self, model: str, client: str, tokens: Tokens, prices: PriceList | None, session: str = ""
+    ) -> None:
+        """Count an answered call for a summary of a session.
+
+        prices: those of the model that wrote it; None if not known.
+        """
         cost = None if prices is None else price(tokens, prices)
         self.books.book(model, client, Sums.of_summary(tokens, cost))
         if cost is not None:
             self._count(model, "summary", cost.total)
             if self.history is not None:
-                self.history.add_summary(time.time(), cost.total)
+                self.history.add_summary(time.time(), cost.total, model, client, session)
 
     def _count(self, model: str, part: str, nanodollars: int) -> None:
         if nanodollars:

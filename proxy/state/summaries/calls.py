@@ -34,10 +34,14 @@ class NoSummaryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """Who bears the cost of a summary, and the prices of the model that writes it; None if these are not known."""
+    """Who bears the cost of a summary, and the prices of the model that writes it; None if these are not known.
+
+    session: the name of the session that it is for.
+    """
 
     prices: PriceList | None = None
     client_name: str = ""
+    session: str = ""
 
 
 NO_PAYER = Payer()
@@ -69,7 +73,7 @@ class SummaryCalls:
         self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
         if call.charged is not None:
             tokens, payer = call.charged
-            self._till.charge_summary(call.model, payer.client_name, tokens, payer.prices)
+            self._till.charge_summary(call.model, payer.client_name, tokens, payer.prices, payer.session)
         if call.result == "rejected":
             self.metrics.summaries.labels(call.model, "rejected").inc()
         self._log.info(

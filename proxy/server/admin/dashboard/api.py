@@ -140,7 +140,7 @@ async def _show_timeline(services: Services, query: Mapping[str, str]) -> Json:
     step_seconds = choose_step(minutes)
     stop = (int(time.time()) // step_seconds + 1) * step_seconds
     start = stop - -(-minutes * 60 // step_seconds) * step_seconds
-    answers = await ask_all(services, "timeline", {"from": start, "to": stop})
+    answers = await ask_all(services, "timeline", {"from": start, "to": stop, "step": step_seconds})
     return await asyncio.to_thread(merge_timelines, answers.found, start, stop, step_seconds)
 
 

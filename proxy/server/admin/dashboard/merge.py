@@ -6,7 +6,7 @@ Law: pure. Requests are ordered by time, sessions by their newest request, minut
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proxy.server.admin.dashboard.shapes import Json, add_buckets
+from proxy.server.admin.dashboard.shapes import Json, add_bucket, add_buckets, show_bucket
 from proxy.state.history.timeline import STEP_SECONDS
 
 MAX_BUCKETS = 120
@@ -39,13 +39,15 @@ def merge_sessions(parts: Iterable[Sequence[Json]], limit: int) -> list[Json]:
 
 
 def merge_session(same: Sequence[Json]) -> Json:
-    """One session of several workers: sums, and the newest request's figures."""
+    """One session of several workers: sums, with summaries in `cost_usd`, and the newest request's figures."""
     newest = max(same, key=lambda session: session["last_at"])
+    cost_usd, summary_usd = _add([each["cost_usd"] for each in same]), sum(each["summary_usd"] for each in same)
     merged = newest | {
         "first_at": min(session["first_at"] for session in same),
         "requests": sum(session["requests"] for session in same),
         "saved_tokens": sum(session["saved_tokens"] for session in same),
-        "cost_usd": _add([session["cost_usd"] for session in same]),
+        "cost_usd": None if cost_usd is None else cost_usd + summary_usd,
+        "summary_usd": summary_usd if cost_usd is not None or summary_usd else None,
         "without_usd": _add([session["without_usd"] for session in same]),
         "has_text": any(session["has_text"] for session in same),
         "cuts": len({mark for session in same for mark in session["marks"]}),
@@ -64,12 +66,23 @@ def choose_step(minutes: int) -> int:
     return STEP_SECONDS * max(1, -(-minutes // MAX_BUCKETS))
 
 
+def join_minutes(minutes: Iterable[tuple[int, Json]], step_seconds: int) -> dict[int, Json]:
+    """Some minutes of one worker, by their number since 1970, as longer steps by the time at which these begin."""
+    joined: dict[int, Json] = {}
+    for minute, bucket in minutes:  # one by one: to free those of a whole day at once would hold the interpreter
+        at = minute * STEP_SECONDS
+        add_bucket(joined.setdefault(at - at % step_seconds, add_buckets(())), bucket)
+    return joined
+
+
 def merge_timelines(parts: Iterable[dict[Any, Json]], start: int, stop: int, step_seconds: int) -> Json:
-    """The timeline of all, from one time to another, without holes. Both are multiples of the step."""
-    by_bucket: dict[int, list[Json]] = {at: [] for at in range(start, stop, step_seconds)}
+    """The timeline of all, from one time to another, without holes. Both are multiples of the step.
+
+    parts: what `join_minutes` returns, for each worker.
+    """
+    by_step: dict[int, list[Json]] = {at: [] for at in range(start, stop, step_seconds)}
     for part in parts:
-        for step, bucket in part.items():
-            at = int(step) * STEP_SECONDS
-            by_bucket[at - at % step_seconds].append(bucket)
-    buckets = [add_buckets(float(at), found) for at, found in by_bucket.items()]
+        for at, bucket in part.items():
+            by_step[int(at)].append(bucket)
+    buckets = [show_bucket(float(at), add_buckets(found)) for at, found in by_step.items()]
     return {"step_seconds": step_seconds, "buckets": buckets}

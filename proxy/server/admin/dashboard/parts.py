@@ -6,12 +6,17 @@ Law: plain values that can be written as JSON, and merged.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
+
+import orjson
 
 from proxy.exchange.services import Services
 from proxy.server.admin.dashboard.diff import diff_lines
+from proxy.server.admin.dashboard.merge import join_minutes
 from proxy.server.admin.dashboard.shapes import Json, shape_bucket, shape_session, shape_turn
 from proxy.server.admin.models import MAX_SHOWN
+from proxy.state.history.event import EventChange
 from proxy.state.history.kept import Row
 from proxy.state.history.texts import Packed, unpack_text
 from proxy.state.history.timeline import STEP_SECONDS
@@ -75,22 +80,24 @@ async def _show_request(services: Services, query: Query) -> Json | None:
 
 def _show_text(packed: Packed) -> Json:
     text = unpack_text(packed)
-    changes = [
-        {
-            "at": change.at,
-            "role": change.role,
-            "tool": change.tool,
-            "fate": change.fate,
-            "rules": change.rules,
-            "tokens_before": change.tokens_before,
-            "tokens_after": change.tokens_after,
-            "before": change.before,
-            "after": change.after,
-            "lines": diff_lines(change.before, change.after),
-        }
-        for change in text.changes
-    ]
+    # The changes are written at once: a dictionary for each line of all texts would be freed on the event loop.
+    changes = [orjson.Fragment(orjson.dumps(_show_change(change))) for change in text.changes]
     return {"sentences": text.sentences, "changes": changes, "summary": text.summary}
+
+
+def _show_change(change: EventChange) -> Json:
+    return {
+        "at": change.at,
+        "role": change.role,
+        "tool": change.tool,
+        "fate": change.fate,
+        "rules": change.rules,
+        "tokens_before": change.tokens_before,
+        "tokens_after": change.tokens_after,
+        "before": change.before,
+        "after": change.after,
+        "lines": diff_lines(change.before, change.after),
+    }
 
 
 async def _list_sessions(services: Services, query: Query) -> list[Json]:
@@ -117,9 +124,14 @@ async def _show_timeline(services: Services, query: Query) -> dict[int, Json]:
     buckets = services.past.timeline.buckets
     steps = [step for step in buckets if query["from"] <= step * STEP_SECONDS < query["to"]]
     # Requests still change the newest minutes, so these are read here and not in the thread.
-    newest = {step: shape_bucket(buckets[step]) for step in steps[-CHANGING_STEPS:]}
+    newest = [(step, shape_bucket(buckets[step])) for step in steps[-CHANGING_STEPS:]]
     older = [(step, buckets[step]) for step in steps[:-CHANGING_STEPS]]
-    return await asyncio.to_thread(lambda: {step: shape_bucket(bucket) for step, bucket in older}) | newest
+
+    def join() -> dict[int, Json]:
+        shaped = ((step, shape_bucket(bucket)) for step, bucket in older)
+        return join_minutes(chain(shaped, newest), query["step"])
+
+    return await asyncio.to_thread(join)
 
 
 async def _erase(services: Services, query: Query) -> bool:

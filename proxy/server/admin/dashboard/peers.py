@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ import orjson
 
 from proxy.exchange.services import Services
 from proxy.server.admin.dashboard.parts import Query, answer_part, number_of
-from proxy.server.admin.dashboard.shapes import Json
+from proxy.server.admin.dashboard.shapes import Json, read_pieces
 from proxy.state.history.place import Place
 
 ANSWER_SECONDS = 2.0
@@ -65,8 +66,11 @@ async def _ask(place: Place, number: int, name: str, query: bytes) -> Any:
             connect(place, number) as session,
             session.post(f"http://worker/{name}", data=query) as answer,
         ):
-            body = await answer.read()
-            return await asyncio.to_thread(orjson.loads, body) if answer.status == 200 else _SILENT
+            written = BytesIO()
+            async for chunk in answer.content.iter_any():
+                written.write(chunk)
+            _ = written.seek(0)
+            return await asyncio.to_thread(read_pieces, written) if answer.status == 200 else _SILENT
     except FAILURES:
         return _SILENT
 

@@ -14,7 +14,7 @@ from proxy.config.schema import Config
 from proxy.exchange.services import Services
 from proxy.memory import bound_history, bound_text
 from proxy.server.admin.dashboard.parts import answer_part
-from proxy.server.admin.dashboard.shapes import write_json
+from proxy.server.admin.dashboard.shapes import write_pieces
 from proxy.server.admin.dashboard.stream import stream_to_worker
 from proxy.state.history.kept import Bounds, History
 from proxy.state.history.place import Place
@@ -79,4 +79,4 @@ async def handle_worker(services: Services, request: web.BaseRequest) -> web.Str
     if name == "events":
         return await stream_to_worker(services, request)
     part = await answer_part(services, name, orjson.loads(await request.read()))
-    return web.Response(body=await asyncio.to_thread(write_json, part))
+    return web.Response(body=await asyncio.to_thread(write_pieces, part))

@@ -3,8 +3,8 @@
 Law: figures and names that may be logged. Money is in US dollars.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -22,17 +22,71 @@ SPLIT_DEPTH = 2
 """Source: the changes of a request are the deepest long list: they stand in its text, and this in the answer."""
 
 
-def write_json(value: Any, depth: int = SPLIT_DEPTH) -> bytes:
+def write_json(value: Any, depth: int = SPLIT_DEPTH) -> BytesIO:
     """JSON, to be written in a thread. The keys of a dictionary may be numbers.
 
-    The items of lists are written one by one, because orjson lets nothing else run meanwhile.
+    The items of lists are written one by one, because orjson lets nothing else run meanwhile. For the same reason it
+    is a file: aiohttp sends a file in pieces, but bytes at once.
     """
+    written = BytesIO()
+    _write(value, depth, written.write)
+    _ = written.seek(0)
+    return written
+
+
+def _write(value: Any, depth: int, write: Callable[[bytes], object]) -> None:
+    if isinstance(value, dict) and value and depth:
+        before = b"{"
+        for name, each in value.items():
+            write(before + orjson.dumps(str(name)) + b":")
+            _write(each, depth - 1, write)
+            before = b","
+        write(b"}")
+    elif isinstance(value, list) and value:
+        before = b"["
+        for each in value:
+            write(before)
+            write(orjson.dumps(each))
+            before = b","
+        write(b"]")
+    else:
+        write(orjson.dumps(value))
+
+
+def write_pieces(value: Any) -> BytesIO:
+    """A part for another worker, as lines: all but the items of its lists, then each item with its place."""
+    written, items = BytesIO(), list[tuple[bytes, Any]]()
+    written.write(orjson.dumps(_take_items(value, SPLIT_DEPTH, (), items), option=orjson.OPT_NON_STR_KEYS) + b"\n")
+    for place, item in items:
+        written.write(place + b"\t" + orjson.dumps(item) + b"\n")
+    _ = written.seek(0)
+    return written
+
+
+def _take_items(value: Any, depth: int, place: tuple[str, ...], items: list[tuple[bytes, Any]]) -> Any:
+    """The value with empty lists; their items are added to `items`."""
     if isinstance(value, dict) and depth:
-        pairs = (orjson.dumps(str(name)) + b":" + write_json(each, depth - 1) for name, each in value.items())
-        return b"{" + b",".join(pairs) + b"}"
+        return {name: _take_items(each, depth - 1, (*place, str(name)), items) for name, each in value.items()}
     if isinstance(value, list):
-        return b"[" + b",".join(map(orjson.dumps, value)) + b"]"
-    return orjson.dumps(value)
+        encoded = orjson.dumps(place)
+        items += ((encoded, item) for item in value)
+        return []
+    return value
+
+
+def read_pieces(written: BytesIO) -> Any:
+    """The part of `write_pieces`, to be read in a thread. Raises ValueError if this is no JSON.
+
+    Items of inner lists stay JSON: nobody looks into them, and to free their values would hold up the event loop.
+    """
+    value = orjson.loads(written.readline())
+    for line in written:
+        place, _, item = line.partition(b"\t")
+        names, found = orjson.loads(place), value
+        for name in names:
+            found = found[name]
+        found.append(orjson.Fragment(item.rstrip()) if len(names) == SPLIT_DEPTH else orjson.loads(item))
+    return value
 
 
 def to_dollars(nanodollars: int | None) -> float | None:
@@ -76,7 +130,7 @@ def _tell(one: EventDecision) -> str:
 
 
 def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:
-    """A session of one worker. `marks`: its cuts, for merging."""
+    """A session of one worker. `marks`: its cuts, for merging. `cost_usd` leaves out summaries; merging adds them."""
     last = session.last
     return {
         "id": name,
@@ -92,37 +146,62 @@ def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:
         "saved_tokens": session.saved_tokens,
         "cost_usd": to_dollars(session.cost),
         "without_usd": to_dollars(session.without_cost),
+        "summary_usd": to_dollars(session.summary_cost),
         "last_outcome": last.outcome,
         "has_text": has_text,
         "marks": dict(session.marks),
     }
 
 
+SHARE_FIGURES = ("requests", "original_tokens", "sent_tokens", "priced", "cost", "without_cost")
+FIGURES = (*SHARE_FIGURES, "cached_tokens", "fail_opens")
+KINDS = ("models", "clients")
+
+
 def shape_bucket(bucket: Bucket) -> Json:
     """The sums of a minute, in figures that can be added; money in nanodollars."""
+    kinds = {kind: getattr(bucket, kind).copy() for kind in KINDS}
     return {
         "figures": {name: getattr(bucket, name) for name in FIGURES},
-        "models": {name: _shape_share(share) for name, share in bucket.models.copy().items()},
-        "clients": {name: _shape_share(share) for name, share in bucket.clients.copy().items()},
+        **{kind: {name: _shape_share(share) for name, share in named.items()} for kind, named in kinds.items()},
     }
 
 
-FIGURES = ("requests", "original_tokens", "sent_tokens", "cached_tokens", "saved", "cost", "fail_opens")
-
-
 def _shape_share(share: Share) -> dict[str, int]:
-    return {"requests": share.requests, "original_tokens": share.original_tokens, "sent_tokens": share.sent_tokens}
+    return {name: getattr(share, name) for name in SHARE_FIGURES}
 
 
-def add_buckets(at: float, parts: Sequence[Mapping[str, Any]]) -> Json:
-    """The sums of several minutes or workers as one bucket of the timeline."""
-    figures: Counter[str] = Counter(dict.fromkeys(FIGURES, 0))
-    shares: dict[str, dict[str, Counter[str]]] = {"models": {}, "clients": {}}
+def add_buckets(parts: Iterable[Mapping[str, Any]]) -> Json:
+    """The sums of several minutes or workers, in the form of `shape_bucket`."""
+    sums: Json = {"figures": dict.fromkeys(FIGURES, 0), **{kind: {} for kind in KINDS}}
     for part in parts:
-        figures.update(part["figures"])
-        for kind, named in shares.items():
-            for name, share in part[kind].items():
-                named.setdefault(name, Counter()).update(share)
-    told: Json = {"at": at, **figures}
-    told["saved_usd"], told["cost_usd"] = to_dollars(told.pop("saved")), to_dollars(told.pop("cost"))
-    return told | {kind: {name: dict(share) for name, share in named.items()} for kind, named in shares.items()}
+        add_bucket(sums, part)
+    return sums
+
+
+def add_bucket(sums: Json, part: Mapping[str, Any]) -> None:
+    """Add one more minute or worker to the sums of `add_buckets`."""
+    _add(sums["figures"], part["figures"])
+    for kind in KINDS:
+        for name, share in part[kind].items():
+            _add(sums[kind].setdefault(name, dict.fromkeys(SHARE_FIGURES, 0)), share)
+
+
+def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
+    for name in sums:
+        sums[name] += more[name]
+
+
+def show_bucket(at: float, part: Mapping[str, Any]) -> Json:
+    """The sums of `add_buckets` as a bucket of the timeline."""
+    kinds = {kind: {name: _show_money(share) for name, share in part[kind].items()} for kind in KINDS}
+    return {"at": at, **_show_money(part["figures"]), **kinds}
+
+
+def _show_money(figures: Mapping[str, int]) -> Json:
+    """The figures with money in dollars. It is not known if there were requests, and none of them has a known price."""
+    shown: Json = dict(figures)
+    priced, cost, without = (shown.pop(name) for name in ("priced", "cost", "without_cost"))
+    is_known = priced or not figures["requests"]
+    amounts = {"cost_usd": cost, "without_usd": without, "saved_usd": without - cost}
+    return shown | {name: to_dollars(amount) if is_known else None for name, amount in amounts.items()}

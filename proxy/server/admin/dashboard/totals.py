@@ -103,6 +103,7 @@ def _read(samples: Samples, **of: str) -> Json:
         "written_tokens": count("cache_write_tokens_total", **of),
         "summary_prompt_tokens": count("summary_tokens_total", kind="prompt", **of),
         "summary_completion_tokens": count("summary_tokens_total", kind="completion", **of),
+        "summary_calls": count("summary_seconds_count", **of),
         **_read_money(samples, **of),
         "prefix_kept": samples.mean("prefix_kept_ratio", **of),
         "cached_share": cached_tokens / reported if reported else None,

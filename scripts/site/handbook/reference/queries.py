@@ -88,13 +88,16 @@ LABELS = (
         "result",
         "trimtab_summaries_total",
         "`hit` (found in the store); `prefetched` (written in the background); `made` (written while the request"
-        " waited); `joined` (the request waited for a call that another one had begun); `rejected` (the answer was not"
-        " a summary); `failed`; `digest` (the cut got a digest instead).",
+        " waited); `joined` (the request waited for a call that another one had begun); `rejected` (an answer was not a"
+        " summary; another try may have followed); `failed` (no try gave a summary); `digest` (the cut got a digest"
+        " instead). A summary may take several calls: see `trimtab_summary_seconds`.",
     ),
     Label(
         "result",
         "trimtab_summary_seconds",
-        "`written`; `rejected` (the answer was not a summary); `empty` (no text, or a tool call); `refused` (a status"
+        "Each call counts once. A transcript that does not fit into one question is read in parts: a `written` call for"
+        " each, at most 8, and one summary. `written`; `rejected` (the answer was not a summary);"
+        " `empty` (no text, or a tool call); `refused` (a status"
         " other than 200); `failed` (no readable answer); `timed_out`; `cancelled` (the process ended).",
     ),
     Label(

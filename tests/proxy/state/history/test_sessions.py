@@ -16,6 +16,27 @@ def test_a_session_adds_up_its_requests():
     assert (session.saved_tokens, session.cost, session.without_cost) == (18, 5, 9)
 
 
+def test_a_summary_may_be_written_before_the_first_request_of_its_session_ends(monkeypatch):
+    """Bounded, if that request never ends. What is erased does not come back."""
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    found = Sessions()
+    found.add_summary("s", 3)
+    found.add(make_event(session="s"), None)
+    found.add_summary("s", 4)
+    assert found.by_name["s"].summary_cost == 7
+    for name in "abc":
+        found.add_summary(name, 1)
+    found.erase("b")
+    found.erase("s")
+    for name in "sabc":
+        found.add(make_event(session=name), None)
+        assert found.by_name[name].summary_cost == (name == "c")
+    found.add_summary("d", 1)
+    found.clear()
+    found.add(make_event(session="d"), None)
+    assert found.by_name["d"].summary_cost == 0
+
+
 def test_a_cut_moves_once_although_the_client_goes_back():
     """A branch that has an older cut again moves nothing."""
     found = Sessions()

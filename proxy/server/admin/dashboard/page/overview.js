@@ -99,7 +99,7 @@ function figures(all) {
       tokens(all.completion_tokens, "completion_tokens"), " completion tokens",
     ]),
     figure("Summaries", count(all.summaries, "summaries"), [
-      "written ", count(all.summaries), ", reused ", count(all.summaries_reused, "summaries_reused"),
+      "written ", count(all.summaries), ", in ", count(all.summary_calls, "summary_calls"), " calls with those that failed; reused ", count(all.summaries_reused, "summaries_reused"),
       ", failed or rejected ", count(all.summaries_failed, "summaries_failed"), "; cuts: ",
       count(all.cuts_pruned, "cuts_pruned"), " pruned, ", count(all.cuts_summarised, "cuts_summarised"),
       " with a summary, ", count(all.cuts_digested, "cuts_digested"), " with a digest; summaries took ",
@@ -169,7 +169,7 @@ function picker(of) {
   const [part, name] = [of.slice(0, of.indexOf(" ")), of.slice(of.indexOf(" ") + 1)];
   return (bucket) => {
     const found = (bucket[part] ?? {})[name];
-    return { requests: 0, original_tokens: 0, sent_tokens: 0, ...found };
+    return { requests: 0, original_tokens: 0, sent_tokens: 0, cost_usd: 0, saved_usd: 0, ...found };
   };
 }
 
@@ -203,8 +203,7 @@ function moneyChart(buckets, pick) {
   const saved = buckets.map((bucket) => pick(bucket).saved_usd);
   const caption = el("figcaption", {}, "Money, in US dollars");
   if (![...cost, ...saved].some((value) => value !== null && value !== undefined && value !== 0)) {
-    const why = chosen.of ? "Money over time is known only for all requests together." : "No cost is known in this period.";
-    return el("figure", {}, caption, el("p", { class: "empty" }, why));
+    return el("figure", {}, caption, el("p", { class: "empty" }, "No cost is known in this period."));
   }
   const add = (values) => dollars(values.reduce((total, value) => total + (value ?? 0), 0));
   return el(
@@ -233,14 +232,14 @@ function timeTable(buckets, pick, step) {
   ];
   const rows = buckets
     .map((bucket) => [bucket.at, pick(bucket)])
-    .filter(([, one]) => one.requests)
+    .filter(([, one]) => one.requests || one.cost_usd)
     .map(([at, one]) => [
       time(at), count(one.requests), tokens(one.original_tokens), tokens(one.sent_tokens), money(one.cost_usd),
       money(one.saved_usd),
     ])
     .reverse();
   if (!rows.length) return el("p", { class: "empty" }, "No request in this period.");
-  return table(`In steps of ${plural(step, "second")}, without those that had no request`, heads, rows, { key: "time" });
+  return table(`In steps of ${plural(step, "second")}, without empty ones`, heads, rows, { key: "time" });
 }
 
 function byModel(models) {

@@ -24,7 +24,7 @@ export const sessions = () => ({
       { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" },
       { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, { text: "Part sent", hidden: true },
       { text: "Limit", number: true }, { text: "Cuts", number: true }, { text: "Cost", number: true },
-      { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost; without the cost of summaries, which is in the overview" },
+      { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost and that of its summaries" },
     ];
     const rows = found.map((one) => [
       sessionLink(one.id), time(one.last_at), one.model, one.client || el("span", { class: "quiet" }, "no name"),
@@ -102,7 +102,7 @@ function sessionFigures(one, cuts) {
       "of ", tokens(one.original_tokens, "original_tokens"), "; the limit is ", tokens(one.limit_tokens, "limit_tokens"),
     ]),
     figure("Saved", saved(one), [
-      "cost ", money(one.cost_usd, "cost_usd"), " (without the cost of summaries, which is in the overview); without trimtab ",
+      "cost ", money(one.cost_usd, "cost_usd"), ", of which summaries ", money(one.summary_usd, "summary_usd"), "; without trimtab ",
       money(one.without_usd, "without_usd"),
     ]),
     figure("Moves of the cut", count(cuts.length), moves.length ? ["which cost ", money(paid), " in broken cache"] : "what they cost is not known"),

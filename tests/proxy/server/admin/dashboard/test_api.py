@@ -95,6 +95,7 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
         "written_tokens": add_up(samples, "cache_write_tokens_total"),
         "summary_prompt_tokens": add_up(samples, "summary_tokens_total", kind="prompt"),
         "summary_completion_tokens": add_up(samples, "summary_tokens_total", kind="completion"),
+        "summary_calls": add_up(samples, "summary_seconds_count"),
         "cost_usd": add_up(samples, "cost_usd_total"),
         "without_usd": add_up(samples, "cost_without_usd_total"),
         "summary_usd": add_up(samples, "cost_usd_total", part="summary"),
@@ -119,7 +120,7 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
     assert totals == pytest.approx(expected)
     assert totals["requests"] == totals["answered"] == len(upstream.chats)
     assert totals["cuts_summarised"] > 0 < totals["summaries_reused"]
-    assert totals["summaries"] == len(upstream.summaries) > 0
+    assert totals["summaries"] == totals["summary_calls"] == len(upstream.summaries) > 0
     assert totals["completion_tokens"] == booked["completion"]
     assert totals["cached_tokens"] == booked["cached"]
     assert totals["cached_share"] == pytest.approx(booked["cached"] / booked["prompt"])
@@ -127,6 +128,11 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
     (model,) = overview["by_model"]
     none = {"fail_opens": None, "in_flight": None}
     assert model == totals | none | {"name": "m"}
+
+    (session,) = (await read(client, proxy, "sessions"))["sessions"]
+    for name in ("cost_usd", "without_usd", "summary_usd"):
+        assert session[name] == pytest.approx(totals[name])
+    assert session["summary_usd"] > 0
 
     events = proxy.services.history.events
     for name in ("original_tokens", "sent_tokens", "completion_tokens"):
@@ -137,7 +143,8 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
     }
     assert bucket["cost_usd"] == pytest.approx(totals["cost_usd"])
     assert bucket["saved_usd"] == pytest.approx(totals["net_usd"])
-    assert bucket["models"]["m"]["requests"] == totals["requests"]
+    for name, total in (("requests", "requests"), ("without_usd", "without_usd"), ("saved_usd", "net_usd")):
+        assert bucket["models"]["m"][name] == pytest.approx(totals[total])
 
 
 async def test_clients_have_names_and_unpriced_money_is_null(client, start_proxy):
@@ -215,7 +222,7 @@ async def test_a_session_shows_its_turns_and_where_its_cut_moved(client, start_p
     assert [turn["request_id"] for turn in turns] == ids
     assert session["requests"] == len(turns)
     assert session["saved_tokens"] == sum(turn["original_tokens"] - turn["sent_tokens"] for turn in turns)
-    assert session["cost_usd"] == pytest.approx(sum(turn["cost_usd"] for turn in turns))
+    assert session["cost_usd"] == pytest.approx(sum(turn["cost_usd"] for turn in turns) + session["summary_usd"])
     assert (session["first_at"], session["last_at"]) == (turns[0]["at"], turns[-1]["at"])
     assert (session["messages"], session["sent_tokens"]) == (turns[-1]["messages"], turns[-1]["sent_tokens"])
     moved = [turn for turn in turns if turn["cut_moved"]]

@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.server.admin.dashboard.merge import choose_step, merge_requests, merge_sessions, merge_timelines
+from proxy.server.admin.dashboard.merge import (
+    choose_step,
+    join_minutes,
+    merge_requests,
+    merge_sessions,
+    merge_timelines,
+)
 from proxy.server.admin.dashboard.shapes import shape_bucket
 from proxy.state.history.timeline import Bucket
 
@@ -23,7 +29,15 @@ def test_the_newest_requests_of_all_come_first(events, limit):
 
 
 def make_session(name, at, **fields):
-    session = {"id": name, "first_at": at, "last_at": at, "requests": 1, "saved_tokens": 2, "cost_usd": None}
+    session = {
+        "id": name,
+        "first_at": at,
+        "last_at": at,
+        "requests": 1,
+        "saved_tokens": 2,
+        "cost_usd": None,
+        "summary_usd": 0.0,
+    }
     return session | {"without_usd": None, "has_text": False, "marks": {}, "messages": at} | fields
 
 
@@ -42,8 +56,26 @@ def test_a_session_of_several_workers_is_one():
     assert merge_sessions(parts, 1) == [one]
 
 
+def test_the_cost_of_a_session_includes_its_summaries():
+    """Whichever worker had them written. Without a known price of a request, the cost is not known."""
+    parts = [[make_session("a", 1, cost_usd=0.5)], [make_session("a", 9, summary_usd=0.25)]]
+    (one,) = merge_sessions(parts, 5)
+    assert (one["cost_usd"], one["summary_usd"]) == (0.75, 0.25)
+    (one,) = merge_sessions([[make_session("b", 5, summary_usd=0.25)]], 5)
+    assert (one["cost_usd"], one["summary_usd"]) == (None, 0.25)
+    (one,) = merge_sessions([[make_session("b", 5)]], 5)
+    assert (one["cost_usd"], one["summary_usd"]) == (None, None)
+
+
 def test_buckets_have_no_holes():
-    parts = [{str(step): shape_bucket(Bucket(requests=1)) for step in (10, 12, 13)}, {12: shape_bucket(Bucket(2))}]
+    """Each worker joins its minutes to the steps of the timeline."""
+    minutes = [[(step, shape_bucket(Bucket(requests=1))) for step in (10, 12, 13)], [(12, shape_bucket(Bucket(2)))]]
+    parts = [join_minutes(each, 120) for each in minutes]
+    assert [{at: part["figures"]["requests"] for at, part in each.items()} for each in parts] == [
+        {600: 1, 720: 2},
+        {720: 2},
+    ]
+    parts[1] = {str(at): part for at, part in parts[1].items()}  # as JSON, from another worker
     timeline = merge_timelines(parts, 600, 960, 120)
     assert timeline["step_seconds"] == 120
     assert [(bucket["at"], bucket["requests"]) for bucket in timeline["buckets"]] == [(600, 1), (720, 4), (840, 0)]
