@@ -23,6 +23,7 @@ from proxy.exchange.services import Services
 from proxy.exchange.telling.hidden import Hidden, find_hidden
 from proxy.exchange.telling.redact import redact_body, redact_value
 from proxy.http.credentials import is_credential, plain
+from proxy.memory import KEPT_FACTOR
 from proxy.state.history.event import Event
 from proxy.state.recordings.format import (
     SUMMARY_ENDPOINT,
@@ -75,7 +76,7 @@ def record(services: Services, recordings: Recordings, journey: Journey, report:
     if report.error is not None and report.target == NO_TARGET:
         return
     served = _Served(event, request, attempt, report, bool(journey.sent_at), services.compactors, services.config)
-    size_bytes = 0 if request is None else len(request.body)
+    size_bytes = 0 if request is None else KEPT_FACTOR * len(request.body)
     size_bytes += sum(map(len, attempt.body or ()))
     make = partial(_make_content, services.recorder, served)
     recordings.add(Draft(event.at, event.request_id, size_bytes, make))
@@ -99,7 +100,7 @@ def tell_call(recordings: Recordings, call: SummaryCall, seconds: float) -> None
     )
     name, at = os.urandom(ID_BYTES).hex(), time.time()
     event = Event(name, at, seconds, SUMMARY_ENDPOINT, "POST", "", call.status or 0, call.result, label=call.model)
-    recordings.add(Draft(at, name, 0, partial(encode, Recording(event, call=ended))))
+    recordings.add(Draft(at, name, 0, partial(encode, Recording(event, call=ended)), is_call=True))
 
 
 def _make_content(recorder: Recorder, served: _Served) -> bytes | None:

@@ -96,7 +96,10 @@ def list_notes(replay: Replay, kind: str, sides: list[dict[str, Any]]) -> list[s
     if kind == "bodies":
         notes.append("completions are not known, so they are in no cost")
     if replay.redacted:
-        notes.append(f"{replay.redacted} requests held a credential, which was replaced when they were recorded")
+        notes.append(
+            f"{replay.redacted} requests held a credential, which was replaced when they were recorded: they cannot be"
+            " replayed byte for byte, and their tokens may differ a little"
+        )
     return notes
 
 
