@@ -78,7 +78,7 @@ def show(recording: Recording, changed: Changed, console: Console, *, with_diff:
         console.print(safe(line))
     if recording.request is not None and recording.request.is_redacted:
         console.print(
-            "a key in the body is recorded as ***, so it cannot be replayed byte for byte, and tokens may differ a little"
+            "a key in the body is recorded as ***, so a replay is not byte for byte, and tokens may differ a little"
         )
 
 
