@@ -2,20 +2,21 @@
 
 import base64
 import gzip
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 import pytest
+from aiohttp import web
 from support.client import SMALL, post, settle
 from support.collector import run_collector
 from support.sessions import make_session
+from upstreams.recording import completion
 
 from proxy.config.load import load_config
-from proxy.server.app import run_proxy
-from proxy.state.recordings.reading import list_files
+from proxy.server.app import Proxy, run_proxy
 
 OWN = "sk-proj-9mQx7TzLw2Rb5KcVn8Yd3FgHs6JpAe1UoIq4"
 """The key of the client that sends the requests."""
@@ -40,7 +41,7 @@ def list_pieces(key: str) -> list[bytes]:
     ]
 
 
-def make_settings(folder: Path, collector: str, upstream: str) -> tuple[str, ...]:
+def make_settings(folder: Path, collector: str, upstream: str, *, with_redis: bool) -> tuple[str, ...]:
     others = {
         "other": {
             "base_url": "http://127.0.0.1:9/v1",
@@ -58,14 +59,20 @@ def make_settings(folder: Path, collector: str, upstream: str) -> tuple[str, ...
         f"upstreams={orjson.dumps(others).decode()}",
         f"client_keys={orjson.dumps({'alice': OWN, 'bob': CONFIGURED['another client']}).decode()}",
         f"admin_token={CONFIGURED['admin']}",
-        f"store=redis://:{CONFIGURED['store']}@127.0.0.1:9/0",
-        f"record.dir={folder}",
+        f"store=redis://:{CONFIGURED['store']}@127.0.0.1:9/0" if with_redis else f"store=sqlite:///{folder}/store",
+        f"record.dir={folder}/recordings",
         f"tracing.otlp_endpoint={collector}",
         "dashboard.keep_text=true",
     )
 
 
-def make_bodies(key: str) -> Iterator[dict[str, Any]]:
+async def answer_with(**changes: Any) -> web.Response:
+    """An answer of the upstream."""
+    answer = completion(prompt_tokens=9, completion_tokens=3)
+    return web.json_response(orjson.loads(answer.body) | changes)
+
+
+def make_bodies(key: str) -> Iterator[dict[str, Any] | bytes]:
     """Requests with a key wherever text may be, and where a result is cut through it."""
     session = make_session(40)
     messages = session["messages"]
@@ -95,56 +102,51 @@ def make_bodies(key: str) -> Iterator[dict[str, Any]]:
     )
 
 
+async def send_all(client: Any, proxy: Proxy, key: str) -> None:
+    """Send the key in bodies, headers, queries and paths."""
+    for body in make_bodies(key):
+        for odd in ({}, {"x-trimtab-profile": key}, {"x-trimtab-mode": key}):
+            for query in ("", f"?api_key={key}&x={quote(key)}"):
+                headers = {"authorization": f"Bearer {OWN}", "x-note": key, "user-agent": key, **odd}
+                await post(client, f"{proxy.url}/v1/chat/completions{query}", body, **headers)
+    for path in (f"/v1/models/{key}?key={key}", f"/v1/{key}", f"/{key}/v1/chat/completions"):
+        for credential in (OWN, key):
+            await client.get(proxy.url + path, headers={"authorization": f"Bearer {credential}"})
+    await settle(proxy)
+    await proxy.services.lifecycle.idle.wait()
+    await proxy.services.past.writer.settle()
+    await proxy.services.recordings.settle()
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Everything that was written to disk."""
+    found = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {name: gzip.decompress(data) if name.endswith(".gz") else data for name, data in found.items()}
+
+
 @pytest.mark.parametrize("whose", ["its own", *CONFIGURED])
 async def test_a_planted_key_is_found_nowhere(whose, client, upstream, compactors, log, tmp_path, capfd):  # noqa: PLR0917 - fixtures
     key = OWN if whose == "its own" else CONFIGURED[whose]
-    folder = tmp_path / "recordings"
-    admin = {"authorization": f"Bearer {CONFIGURED['admin']}"}
+    environment = {"HTTPS_PROXY": f"http://user:{CONFIGURED['environment']}@127.0.0.1:9"}
+    upstream.answer = lambda *_: answer_with(model=f"m-{key}")
     async with run_collector() as collector:
-        environment = {
-            "HTTPS_PROXY": f"http://user:{CONFIGURED['environment']}@127.0.0.1:9",
-            "XDG_DATA_HOME": str(tmp_path),
-        }
-        settings = make_settings(folder, collector.url, upstream.url)
+        settings = make_settings(tmp_path, collector.url, upstream.url, with_redis=whose == "store")
         config = load_config(settings=settings, environment=environment)
         async with run_proxy(config, log, compactors) as proxy:
-            for body in make_bodies(key):
-                for odd in ({}, {"x-trimtab-profile": key}, {"x-trimtab-mode": key}):
-                    for query in ("", f"?api_key={key}&x={quote(key)}"):
-                        headers = {"authorization": f"Bearer {OWN}", "x-note": key, "user-agent": key, **odd}
-                        await post(client, f"{proxy.url}/v1/chat/completions{query}", body, **headers)
-            for path in (f"/v1/models/{key}?key={key}", f"/v1/{key}", f"/{key}/v1/chat/completions"):
-                for credential in (OWN, key):
-                    await client.get(proxy.url + path, headers={"authorization": f"Bearer {credential}"})
-            await settle(proxy)
-            await proxy.services.lifecycle.idle.wait()
-            await proxy.services.past.writer.settle()
-            await proxy.services.recordings.settle()
-            pages = [page async for page in read_pages(client, proxy, admin)]
-        kept = dict(pages)
+            await send_all(client, proxy, key)
+            kept = {name: page async for name, page in read_pages(client, proxy)}
         kept["spans"] = b"".join(collector.bodies)
-    kept["log"] = repr(log.lines).encode()
-    kept["screen"] = repr(capfd.readouterr()).encode()
-    for file in list_files(folder):
-        kept[file.path.name] = gzip.decompress(file.path.read_bytes())
-    for path in tmp_path.rglob("*"):
-        if path.is_file() and not path.name.endswith(".json.gz"):
-            kept[str(path)] = path.read_bytes()
-    assert len(list_files(folder)) > 4
-    assert upstream.chats
-    assert any(b"***" in content for content in kept.values())
-    assert kept["spans"]
-    found = {
-        name: content[max(0, content.index(piece) - 200) : content.index(piece) + 60]
-        for name, content in kept.items()
-        for piece in list_pieces(key)
-        if piece in content
-    }
+    kept |= {"log": repr(log.lines).encode(), "screen": repr(capfd.readouterr()).encode()} | read_files(tmp_path)
+    assert b"m-***" in kept["spans"]
+    assert len([name for name in kept if name.endswith(".gz")]) > 4
+    assert len([name for name, content in kept.items() if b"***" in content]) > 4
+    found = {name: piece for name, content in kept.items() for piece in list_pieces(key) if piece in content}
     assert not found
 
 
-async def read_pages(client, proxy, headers) -> Any:
+async def read_pages(client: Any, proxy: Proxy) -> AsyncIterator[tuple[str, bytes]]:
     """Every page of the proxy's own, with its name."""
+    headers = {"authorization": f"Bearer {CONFIGURED['admin']}"}
     for name in ("overview", "timeline", "requests", "sessions", "models"):
         async with client.get(f"{proxy.url}/trimtab/api/{name}", headers=headers) as answer:
             body = await answer.read()
