@@ -26,12 +26,12 @@ PIECE_CHARS = 8
 help nobody to guess the rest."""
 WORDY_CHARS = 16
 """Length of a piece that is recognised although it looks like words. Chosen: a longer run is no accident."""
-STRIDE_CHARS = 32
+STRIDE_CHARS = 64
 """Distance of the pieces inside a credential that are searched for. Chosen: each costs a search, and a cut leaves a
-beginning or an end."""
+beginning or an end; only long tokens are cut at both."""
 MAX_PIECED = 8
-"""Credentials of the configuration whose pieces are searched for, the operator's first; others are only found whole.
-Chosen: in a body of a megabyte the searches then take no longer than its compression."""
+"""Credentials of the configuration that are searched for in pieces, in Base64 and percent-encoded, the operator's first;
+others are only found as they are. Chosen: in a body of a megabyte that takes no longer than its compression."""
 _SCHEME = re.compile(r"(?:[A-Za-z]{1,6}\d{0,2}[-_]){0,3}")
 """What keys of one provider have in common: `sk-proj-`, `sk-ant-api03-`, `github_pat_`."""
 _RANDOM = re.compile(r"\d|[a-z][A-Z].*?[a-z][A-Z]")
@@ -93,19 +93,19 @@ def find_hidden(config: Config, arrival: Arrival) -> Hidden:
 def read_own(config: Same[Config]) -> tuple[Secret, ...]:
     """The credentials of a configuration."""
     found = [secret for secret in list_secrets(config.value) if len(secret) >= MIN_OWN_CHARS]
-    read = [read_secret(secret, with_seeds=at < MAX_PIECED) for at, secret in enumerate(found)]
+    read = [read_secret(secret, is_thorough=at < MAX_PIECED) for at, secret in enumerate(found)]
     return tuple(map(_restrict, read))
 
 
-def read_secret(written: str, *, with_seeds: bool = True) -> Secret:
-    """A credential in its forms."""
+def read_secret(written: str, *, is_thorough: bool = True) -> Secret:
+    """A credential in its forms. is_thorough: also encoded ones, and pieces."""
     data = written.encode("utf-8", "surrogateescape")
     text = data.decode("utf-8", "replace")
-    is_long = len(text) >= MIN_SECRET_CHARS
-    forms = {data, text.encode(), *(_write_encoded(text) if is_long else ())}
+    is_thorough = is_thorough and len(text) >= MIN_SECRET_CHARS
+    forms = {data, text.encode(), *(_write_encoded(text) if is_thorough else ())}
     if "\N{REPLACEMENT CHARACTER}" in text:
         forms.add(data.decode("latin-1").encode())  # a header may be in Latin-1
-    seeds = tuple(find_seeds(text)) if with_seeds and is_long else ()
+    seeds = tuple(find_seeds(text)) if is_thorough else ()
     quoted = {form for each in forms for form in _quote(each)}
     return Secret(text, tuple(sorted(quoted, key=len, reverse=True)), seeds)
 
