@@ -30,8 +30,8 @@ STRIDE_CHARS = 64
 """Distance of the pieces inside a credential that are searched for. Chosen: each costs a search, and a cut leaves a
 beginning or an end; only long tokens are cut at both."""
 MAX_PIECED = 8
-"""Credentials of the configuration that are searched for in pieces, in Base64 and percent-encoded, the operator's first;
-others are only found as they are. Chosen: in a body of a megabyte that takes no longer than its compression."""
+"""Credentials of the configuration that are searched for in pieces, in Base64 and in URLs, the operator's first; others
+are only found as they are. Chosen: in a body of a megabyte that takes no longer than its compression."""
 _SCHEME = re.compile(r"(?:[A-Za-z]{1,6}\d{0,2}[-_]){0,3}")
 """What keys of one provider have in common: `sk-proj-`, `sk-ant-api03-`, `github_pat_`."""
 _RANDOM = re.compile(r"\d|[a-z][A-Z].*?[a-z][A-Z]")

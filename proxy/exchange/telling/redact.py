@@ -19,16 +19,21 @@ NAME_BYTES = 48
 it in JSON within JSON."""
 ESCAPE_BYTES = 24
 """The longest escape of a character. Chosen: a pair of surrogates, six backslashes each."""
-_ASCII_ESCAPE = re.compile(rb"\\+(?:u(00[0-7][0-9a-fA-F])|/)")
+_ASCII_ESCAPE = re.compile(rb"(?<!\\)\\+(?:u(00[0-7][0-9a-fA-F])|/)")
 """An escape of JSON for a character that a key may have, at any depth: JSON may be a string in other JSON."""
-_ANY_ESCAPE = re.compile(rb"\\+(?:u([dD][89abAB][0-9a-fA-F]{2})\\+u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|/)")
+_ANY_ESCAPE = re.compile(
+    rb"(?<!\\)\\+(?:u([dD][89abAB][0-9a-fA-F]{2})\\+u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|/)"
+)
 _NAMED = re.compile(
     rb"(?:bearer|basic|authorization|credentials?|key|token|secret|password|passwd|pwd)(?:\W{1,16}(?:is|was))?\W{1,16}\Z",
     re.IGNORECASE,
 )
 """What stands before a key that is named as such: `Bearer test`, `"api_key": "test"`, `the password is test`."""
-_BEFORE = rb"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
+_ALONE = re.compile(rb"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4})\Z")
+"""What stands before a word: no letter or digit, unless it is one of an escape."""
 _BEHIND = rb"(?![A-Za-z0-9])"
+_FIRST = rb"(?<!\\)"
+"""Before the first backslash of several. A search that could begin at each of them would take quadratic time."""
 
 
 def redact(text: bytes, hidden: Hidden) -> bytes:
@@ -86,13 +91,14 @@ def redact_value(value: Any, hidden: Hidden, *, with_numbers: bool = True) -> An
 def _hide(text: bytes, form: re.Pattern[bytes], secret: Secret) -> bytes:
     if not secret.is_bounded:
         return form.sub(HIDDEN, text)
-    bounded = re.compile(_BEFORE + b"(?:" + form.pattern + b")" + _BEHIND)
-    return bounded.sub(_hide_named if secret.is_word else HIDDEN, text)
+    bounded = re.compile(form.pattern + _BEHIND)
+    return bounded.sub(partial(_hide_alone, is_word=secret.is_word), text)
 
 
-def _hide_named(found: re.Match[bytes]) -> bytes:
-    start = found.start()
-    return HIDDEN if _NAMED.search(found.string, max(start - NAME_BYTES, 0), start) else found[0]
+def _hide_alone(found: re.Match[bytes], *, is_word: bool) -> bytes:
+    text, start = found.string, found.start()
+    before = _NAMED if is_word else _ALONE
+    return HIDDEN if before.search(text, max(start - NAME_BYTES, 0), start) else found[0]
 
 
 def _remove_escapes(text: bytes, hidden: Hidden) -> bytes:
@@ -116,14 +122,17 @@ def _read_escape(found: re.Match[bytes]) -> bytes:
 
 def _match_escaped(text: str) -> re.Pattern[bytes]:
     """Matches the text with any of its characters as an escape."""
-    return re.compile(b"".join(map(_match_character, text)))
+    pairs = zip(f" {text}", text, strict=False)
+    return re.compile(b"".join(_match_character(each, before=before) for before, each in pairs))
 
 
-def _match_character(character: str) -> bytes:
-    plain = rb"\\*" * (character in '"\\/') + re.escape(character.encode("utf-8", "replace"))
+def _match_character(character: str, *, before: str = "") -> bytes:
+    """Matches a character, which may be an escape, behind another one."""
+    first = b"" if before == "\\" else _FIRST
+    plain = (first + rb"\\*") * (character in '"\\/') + re.escape(character.encode("utf-8", "replace"))
     units = character.encode("utf-16-be", "surrogatepass").hex()
     escape = b"".join(rb"\\+u(?i:%s)" % units[at : at + 4].encode() for at in range(0, len(units), 4))
-    return b"(?:" + plain + b"|" + escape + b")"
+    return b"(?:" + plain + b"|" + first + escape + b")"
 
 
 def _hide_pieces(text: bytes, bare: bytes, hidden: Hidden) -> bytes:

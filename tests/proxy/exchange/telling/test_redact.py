@@ -155,3 +155,13 @@ def test_a_key_that_is_a_word_is_hidden_if_it_is_named_as_a_key(text, told):
 def test_a_short_key_is_hidden_if_it_stands_alone(before):
     assert redact_text(f"{before}k3y-b.", own("k3y-b")) == f"{before}***."
     assert redact_text("mark3y-b k3y-bat", own("k3y-b")) == "mark3y-b k3y-bat"
+
+
+@pytest.mark.parametrize("secret", [KEY, "/" + KEY, "pässwörd-0123"])
+def test_many_backslashes_take_linear_time(secret):
+    """Quadratic time would be hours, and no other thread could run."""
+    escaped = "".join(f"\\u{ord(each):04x}" for each in secret)
+    text = "\\" * 1_000_000 + f" {escaped} " + "\\" * 1_000_001
+    assert redact_text(text, Hidden.of({secret})) == text.replace(escaped, "***")
+    assert own("k3y-b").secrets[0].is_bounded
+    assert redact_text(text + " \\u006b3y-b", own("k3y-b")) == text + " ***"
