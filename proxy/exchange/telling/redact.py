@@ -19,10 +19,13 @@ NAME_BYTES = 48
 it in JSON within JSON."""
 ESCAPE_BYTES = 24
 """The longest escape of a character. Chosen: a pair of surrogates, six backslashes each."""
-_ASCII_ESCAPE = re.compile(rb"(?<!\\)\\+(?:u(00[0-7][0-9a-fA-F])|/)")
+_RUN = rb"\\(?<!\\\\)\\*"
+"""All backslashes of several. A search that could begin at each of them would take quadratic time; one that begins with
+what must stand before them would look at each byte."""
+_ASCII_ESCAPE = re.compile(_RUN + rb"(?:u(00[0-7][0-9a-fA-F])|/)")
 """An escape of JSON for a character that a key may have, at any depth: JSON may be a string in other JSON."""
 _ANY_ESCAPE = re.compile(
-    rb"(?<!\\)\\+(?:u([dD][89abAB][0-9a-fA-F]{2})\\+u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|/)"
+    _RUN + rb"(?:u([dD][89abAB][0-9a-fA-F]{2})\\+u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|/)"
 )
 _NAMED = re.compile(
     rb"(?:bearer|basic|authorization|credentials?|key|token|secret|password|passwd|pwd)(?:\W{1,16}(?:is|was))?\W{1,16}\Z",
@@ -32,8 +35,6 @@ _NAMED = re.compile(
 _ALONE = re.compile(rb"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4})\Z")
 """What stands before a word: no letter or digit, unless it is one of an escape."""
 _BEHIND = rb"(?![A-Za-z0-9])"
-_FIRST = rb"(?<!\\)"
-"""Before the first backslash of several. A search that could begin at each of them would take quadratic time."""
 
 
 def redact(text: bytes, hidden: Hidden) -> bytes:
@@ -128,11 +129,12 @@ def _match_escaped(text: str) -> re.Pattern[bytes]:
 
 def _match_character(character: str, *, before: str = "") -> bytes:
     """Matches a character, which may be an escape, behind another one."""
-    first = b"" if before == "\\" else _FIRST
-    plain = (first + rb"\\*") * (character in '"\\/') + re.escape(character.encode("utf-8", "replace"))
+    run = rb"\\+" if before == "\\" else _RUN
+    plain = b"(?:" + run + b")?" if character in '"\\/' else b""
+    plain += re.escape(character.encode("utf-8", "replace"))
     units = character.encode("utf-16-be", "surrogatepass").hex()
-    escape = b"".join(rb"\\+u(?i:%s)" % units[at : at + 4].encode() for at in range(0, len(units), 4))
-    return b"(?:" + plain + b"|" + first + escape + b")"
+    escape = b"".join(b"%su(?i:%s)" % (run, units[at : at + 4].encode()) for at in range(0, len(units), 4))
+    return b"(?:" + plain + b"|" + escape + b")"
 
 
 def _hide_pieces(text: bytes, bare: bytes, hidden: Hidden) -> bytes:
