@@ -40,10 +40,15 @@ HISTORY_SHARE = 64
 """The dashboard's data get at most 1/64 of the memory. Chosen: enough for some thousand requests."""
 TEXT_SHARE = 16
 """Texts that the dashboard keeps, if it keeps any, get at most 1/16 of the memory. Chosen: some hundred requests."""
+RECORDINGS_SHARE = 16
+"""Recordings that wait to be written get at most 1/16 of the memory. Chosen: as for texts."""
 MAX_HISTORY_BYTES = 16 * 1024 * 1024
 """Chosen: some four thousand requests; nobody reads more."""
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 """Chosen: the newest hundred long requests; nobody reads more."""
+
+MAX_RECORDINGS_BYTES = 128 * 1024 * 1024
+"""Chosen: a body of 18 MB, or some seconds of a busy proxy; a slow disk then costs recordings and no memory."""
 
 
 def bound_caches(max_memory_bytes: int, most_bytes: int) -> int:
@@ -61,9 +66,14 @@ def bound_text(max_memory_bytes: int) -> int:
     return min(max_memory_bytes // TEXT_SHARE, MAX_TEXT_BYTES)
 
 
-def bound_requests(max_memory_bytes: int, caches_bytes: int, history_bytes: int = 0) -> int:
-    """The bytes that are left for all requests together. `history_bytes`: of the dashboard, texts included."""
-    return max(max_memory_bytes - IDLE_BYTES - caches_bytes - history_bytes, 0)
+def bound_recordings(max_memory_bytes: int) -> int:
+    """The bytes that recordings may take until they are written, if any are made."""
+    return min(max_memory_bytes // RECORDINGS_SHARE, MAX_RECORDINGS_BYTES)
+
+
+def bound_requests(max_memory_bytes: int, caches_bytes: int, told_bytes: int = 0) -> int:
+    """The bytes that are left for all requests together. `told_bytes`: of the dashboard and of recordings."""
+    return max(max_memory_bytes - IDLE_BYTES - caches_bytes - told_bytes, 0)
 
 
 def estimate_work(body: bytes, known_bytes: int = 0) -> int:

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from base64 import b64decode
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from urllib.parse import unquote, urlsplit
@@ -88,12 +89,14 @@ class Arrival:
             forwarded[length[0]] = length[1]
         return forwarded
 
-    def tell_name(self, name: str) -> tuple[str, bool]:
+    def tell_name(self, name: str, own: Collection[str] = ()) -> tuple[str, bool]:
         """Return a client's name (of a model, for example) in the form for the log, and whether it holds a credential.
 
-        `***` replaces each credential. A name that holds one must not be shown to other clients.
+        `***` replaces each credential. A name that holds one must not be shown to other clients. own: the credentials
+        of the configuration in this name.
         """
-        return tell_name(name, self.secrets), any(secret in name for secret in self.secrets)
+        found = self.secrets.union(own) if own else self.secrets
+        return tell_name(name, found), bool(own) or any(secret in name for secret in found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
+from proxy.config.secrets import find_secrets
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
@@ -103,7 +104,7 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
     try:
         route = choose_route(config, arrival, journey.reply.request.headers, model)
     except ProxyError:
-        journey.target = describe_target(arrival, model, config.match_for(model))
+        journey.target = describe_target(config, arrival, model, config.match_for(model))
         raise
     journey.target = route.target
     return route
@@ -184,7 +185,8 @@ async def _finish(
             write_ahead(services, call, chosen, compacted)
     response, tap = await _relay(services, journey, codec, answer)
     if isinstance(tap, ModelTap):
-        journey.response_model, _ = journey.arrival.tell_name(tap.model)
+        own = find_secrets(services.config, tap.model)
+        journey.response_model, _ = journey.arrival.tell_name(tap.model, own)
     await _learn(services, journey, route, tap, is_answered=is_answered)
     return response
 

@@ -29,7 +29,7 @@ from proxy.server.workers.worker import Worker
 from proxy.state.catalogue.providers import load_catalogue
 from proxy.state.history.place import Place
 from proxy.state.models.service import Models
-from proxy.state.recordings.writing import Recordings
+from proxy.state.recordings.writing import Recordings, measure_recordings
 from proxy.state.statistics.books import Books
 from proxy.state.statistics.opening import open_statistics
 from proxy.state.statistics.till import Till
@@ -121,7 +121,8 @@ async def _open_services(
     till = Till(metrics, books)
     spans = open_spans(config, log)
     client = UpstreamClient()
-    recordings = None if config.record is None else Recordings(config.record, metrics, log)
+    most_bytes = measure_recordings(config)
+    recordings = None if config.record is None else Recordings(config.record, metrics, log, most_bytes=most_bytes)
     on_call = None if recordings is None else partial(tell_call, recordings)
     summaries = Summaries(store, client, SummaryCalls(metrics, log, till, spans, on_call))
     models = Models(store, client, metrics, log)
@@ -147,7 +148,8 @@ def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:
     limits = config.limits
     uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
     caches_bytes = bound_caches(limits.max_memory_bytes, CACHES_BYTES)
-    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes, measure_dashboard(config)))
+    told_bytes = measure_dashboard(config) + measure_recordings(config)
+    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes, told_bytes))
 
 
 @asynccontextmanager

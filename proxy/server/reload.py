@@ -15,6 +15,7 @@ from proxy.config.schema import Config
 from proxy.server.admin.dashboard.serving import adopt_dashboard, measure_dashboard
 from proxy.server.router import Current
 from proxy.state.catalogue.providers import load_catalogue
+from proxy.state.recordings.writing import measure_recordings
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 
@@ -36,7 +37,11 @@ def adopt(current: Current, config: Config) -> list[str]:
     # Limits shared by all requests change at once; requests in flight are counted against them.
     services.uploads.rebound(config.limits.max_held_bytes)
     added_bytes = config.limits.max_memory_bytes - services.config.limits.max_memory_bytes
-    services.memory.add(added_bytes + measure_dashboard(services.config) - measure_dashboard(config))
+    told_bytes = measure_dashboard(config) + measure_recordings(config)
+    before_bytes = measure_dashboard(services.config) + measure_recordings(services.config)
+    services.memory.add(added_bytes + before_bytes - told_bytes)
+    if services.recordings is not None:
+        services.recordings.most_bytes = measure_recordings(config)
     adopt_dashboard(services.past, config)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
     clients = config.clients

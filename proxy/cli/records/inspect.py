@@ -101,6 +101,8 @@ def _print_body(recording: Recording, *, is_sent: bool) -> None:
     if body is None:
         what = "nothing was sent" if is_sent and recording.sent is None else "its body was not recorded"
         _give_up(f"{recording.id}: {what}; its outcome was {recording.event.outcome}")
+    if recording.request is not None and recording.request.is_redacted:
+        click.echo("trimtab: warning: *** stands for a key in the body", err=True)
     click.echo(body, nl=sys.stdout.isatty())
 
 

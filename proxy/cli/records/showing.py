@@ -77,7 +77,9 @@ def show(recording: Recording, changed: Changed, console: Console, *, with_diff:
     for line in _tell_answer(event):
         console.print(safe(line))
     if recording.request is not None and recording.request.is_redacted:
-        console.print("a key in the body is recorded as ***, so tokens may differ a little")
+        console.print(
+            "a key in the body is recorded as ***, so a replay is not byte for byte, and tokens may differ a little"
+        )
 
 
 def safe(text: str, *, lines: bool = False) -> Text:

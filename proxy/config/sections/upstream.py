@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
+from proxy.config.network.passwords import list_passwords
 from proxy.config.network.providers import OPENAI_HOST, Provider, find_provider
 from proxy.config.policies.prices import AutoPrices
 from proxy.config.policies.tools import Section
@@ -118,6 +119,7 @@ class UpstreamConfig(Section):
     )
     _is_named: bool = PrivateAttr(default=False)
     _route: Route = PrivateAttr(Route())
+    _passwords: tuple[str, ...] = PrivateAttr(())
     _tls: ssl.SSLContext | None = PrivateAttr(None)
     _trust_fault: str | None = PrivateAttr(None)
 
@@ -158,6 +160,11 @@ class UpstreamConfig(Section):
         return self._route
 
     @property
+    def passwords(self) -> tuple[str, ...]:
+        """The credentials in the environment's variables for proxies and traces; empty before `routed_by`."""
+        return self._passwords
+
+    @property
     def tls(self) -> ssl.SSLContext | None:
         """The TLS settings, from the files as they were at the reading of the configuration; None: the system's own."""
         return self._tls
@@ -195,6 +202,7 @@ class UpstreamConfig(Section):
         """The upstream with the environment's proxy, unless `proxy` is set. Raises UnusableProxyError."""
         routed = self.model_copy()
         routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - of this class
+        routed._passwords = list_passwords(environment)  # noqa: SLF001 - of this class
         routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - of this class
         return routed
 

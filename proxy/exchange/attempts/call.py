@@ -16,6 +16,7 @@ from proxy.compaction.refusal import scale_cleaned
 from proxy.config.policies.control import MODES
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
+from proxy.config.secrets import find_secrets
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
 from proxy.http.client import origin_form, target_url
@@ -97,7 +98,7 @@ def choose_route(
     if mode == "enforce" and share == 1:
         mode = "observe"
     upstream = config.upstream_for(settings.upstream)
-    target = describe_target(arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
+    target = describe_target(config, arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
     return Route(target, settings, upstream, share)
 
 
@@ -122,10 +123,10 @@ def place(upstream: UpstreamConfig, codec: Codec, target: str) -> URL:
 
 
 def describe_target(
-    arrival: Arrival, model: str, matched: ModelConfig | None, upstream: str = "", mode: str = ""
+    config: Config, arrival: Arrival, model: str, matched: ModelConfig | None, upstream: str = "", mode: str = ""
 ) -> Target:
     """Describe the model of a request, with the names that may be shown."""
-    shown_model, is_secret = arrival.tell_name(model)
+    shown_model, is_secret = arrival.tell_name(model, find_secrets(config, model))
     return Target(upstream, model, shown_model, is_secret, matched.match if matched else None, mode)
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 
+import msgspec
+
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.exchange.arrival import ID_BYTES
@@ -18,12 +20,13 @@ from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.journey import NO_TARGET, Journey
 from proxy.exchange.report import Recorder, Report, fail_open
 from proxy.exchange.services import Services
-from proxy.exchange.telling.redact import find_hidden, redact_body, redact_text
+from proxy.exchange.telling.hidden import Hidden, find_hidden
+from proxy.exchange.telling.redact import redact_body, redact_value
 from proxy.http.credentials import is_credential, plain
+from proxy.memory import KEPT_FACTOR
 from proxy.state.history.event import Event
 from proxy.state.recordings.format import (
     SUMMARY_ENDPOINT,
-    Body,
     Circumstances,
     Counted,
     RecordedCall,
@@ -73,7 +76,7 @@ def record(services: Services, recordings: Recordings, journey: Journey, report:
     if report.error is not None and report.target == NO_TARGET:
         return
     served = _Served(event, request, attempt, report, bool(journey.sent_at), services.compactors, services.config)
-    size_bytes = 0 if request is None else len(request.body)
+    size_bytes = 0 if request is None else KEPT_FACTOR * len(request.body)
     size_bytes += sum(map(len, attempt.body or ()))
     make = partial(_make_content, services.recorder, served)
     recordings.add(Draft(event.at, event.request_id, size_bytes, make))
@@ -97,7 +100,7 @@ def tell_call(recordings: Recordings, call: SummaryCall, seconds: float) -> None
     )
     name, at = os.urandom(ID_BYTES).hex(), time.time()
     event = Event(name, at, seconds, SUMMARY_ENDPOINT, "POST", "", call.status or 0, call.result, label=call.model)
-    recordings.add(Draft(at, name, 0, partial(encode, Recording(event, call=ended))))
+    recordings.add(Draft(at, name, 0, partial(encode, Recording(event, call=ended)), is_call=True))
 
 
 def _make_content(recorder: Recorder, served: _Served) -> bytes | None:
@@ -109,47 +112,63 @@ def _make_content(recorder: Recorder, served: _Served) -> bytes | None:
 
 def _make_recording(served: _Served) -> Recording:
     attempt, report, event = served.attempt, served.report, served.event
-    prompt, secrets = report.prompt, find_hidden(served.config, report.arrival)
-    return Recording(
-        event=replace(event, model=redact_text(event.model, secrets), label=redact_text(event.label, secrets)),
-        request=_make_request(served, secrets),
-        sent=_make_sending(served, secrets),
-        circumstances=None if attempt.call is None else _make_circumstances(served, attempt.call, secrets),
-        summary=_make_summary(attempt, secrets),
-        story=_make_story(attempt, secrets),
+    prompt, hidden = report.prompt, find_hidden(served.config, report.arrival)
+    recording = Recording(
+        event=event,
+        request=_make_request(served),
+        sent=_make_sending(served),
+        circumstances=None if attempt.call is None else _make_circumstances(served, attempt.call),
+        summary=_make_summary(attempt),
+        story=_make_story(attempt),
         counted=Counted(prompt is not None, bool(prompt and prompt.sent_tokens), report.counted_decisions),
         bill=report.bill,
     )
+    return _add_bodies(_redact(recording, hidden), served, hidden)
 
 
-def _make_request(served: _Served, secrets: frozenset[str]) -> RecordedRequest:
+def _redact(recording: Recording, hidden: Hidden) -> Recording:
+    """The recording without credentials, in whatever member they are."""
+    values = msgspec.to_builtins(recording, str_keys=True)
+    told = {name: redact_value(value, hidden, with_numbers=False) for name, value in values.items()}
+    return msgspec.convert(told, Recording, str_keys=True)
+
+
+def _add_bodies(recording: Recording, served: _Served, hidden: Hidden) -> Recording:
+    """The recording with what arrived and what was sent."""
+    arrived, attempt = served.request, served.attempt
+    request, sent = recording.request, recording.sent
+    if arrived is None or request is None:
+        return recording
+    body = redact_body(arrived.body, hidden)
+    is_redacted = body != arrived.body
+    if sent is not None and attempt.body is not None:
+        forwarded = b"".join(attempt.body)
+        if forwarded != arrived.body:
+            told = redact_body(forwarded, hidden)
+            is_redacted = is_redacted or told != forwarded
+            sent = replace(sent, body=write_body(told))
+    return replace(recording, request=replace(request, body=write_body(body), is_redacted=is_redacted), sent=sent)
+
+
+def _make_request(served: _Served) -> RecordedRequest:
+    """The head of the request; only names that hold no credential."""
     arrival, request = served.report.arrival, served.request
     headers = ((name.lower(), value) for name, value in arrival.end_to_end if not is_credential(plain(name)))
-    kept = {name: redact_text(value, secrets) for name, value in headers if name in KEPT_HEADERS}
+    kept = {name: value for name, value in headers if name in KEPT_HEADERS}
     dialect = "" if arrival.passed is not None else arrival.endpoint
-    model = redact_text(served.report.target.shown_model, secrets)
-    if request is None:
-        return RecordedRequest(dialect, arrival.path, model, kept)
-    body = redact_body(request.body, secrets)
-    is_redacted = body != request.body
-    return RecordedRequest(
-        dialect, arrival.path, model, kept, write_body(body), is_count=request.codec.is_count, is_redacted=is_redacted
-    )
+    is_count = request is not None and request.codec.is_count
+    return RecordedRequest(dialect, arrival.path, served.report.target.shown_model, kept, is_count=is_count)
 
 
-def _make_sending(served: _Served, secrets: frozenset[str]) -> RecordedSending | None:
+def _make_sending(served: _Served) -> RecordedSending | None:
     if not served.was_sent:
         return None
-    request, attempt = served.request, served.attempt
-    body: Body | None = None
-    if attempt.body is not None and request is not None:
-        sent = b"".join(attempt.body)
-        body = None if sent == request.body else write_body(redact_body(sent, secrets))
+    attempt = served.attempt
     headers = {} if attempt.compacted is None or attempt.body is None else dict(attempt.compacted.headers)
-    return RecordedSending(body, headers)
+    return RecordedSending(headers=headers)
 
 
-def _make_circumstances(served: _Served, call: Call, secrets: frozenset[str]) -> Circumstances:
+def _make_circumstances(served: _Served, call: Call) -> Circumstances:
     attempt = served.attempt
     view, settings, upstream = call.view, call.route.settings, call.route.upstream
     facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
@@ -175,7 +194,7 @@ def _make_circumstances(served: _Served, call: Call, secrets: frozenset[str]) ->
         is_test=attempt.is_test,
         attempt=call.attempt,
         cache_adds=tuple(sorted(cache.adds)),
-        cache_key=redact_text(cache.key, secrets),
+        cache_key=cache.key,
     )
 
 
@@ -187,19 +206,18 @@ def _find_cold(call: Call, attempt: Attempt) -> Mapping[str, str]:
     return {plan.hashes[at].hex(): str(kind) for at, kind in plan.cold.items()}
 
 
-def _make_summary(attempt: Attempt, secrets: frozenset[str]) -> RecordedSummary | None:
+def _make_summary(attempt: Attempt) -> RecordedSummary | None:
     chosen, used = attempt.chosen, attempt.summary
     if chosen is None or chosen.text is None:
         return None
-    text = redact_text(chosen.text.text, secrets)
     kind = "summarise" if chosen.text.by_model else "digest"
-    return RecordedSummary("" if used is None else used.id, kind, chosen.text.by_model, text)
+    return RecordedSummary("" if used is None else used.id, kind, chosen.text.by_model, chosen.text.text)
 
 
-def _make_story(attempt: Attempt, secrets: frozenset[str]) -> tuple[str, ...]:
+def _make_story(attempt: Attempt) -> tuple[str, ...]:
     chosen, compacted = attempt.chosen, attempt.compacted
     if chosen is None or compacted is None:
         return ()
     outcome = Outcome(compacted.forwarded, compacted.decisions)
     story = tell_story(chosen.planned.plan, outcome, ratio=chosen.planned.policy.token_ratio)
-    return tuple(redact_text(sentence.text, secrets) for sentence in story.sentences)
+    return tuple(sentence.text for sentence in story.sentences)

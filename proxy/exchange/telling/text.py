@@ -11,7 +11,8 @@ from proxy.exchange.arrival import Arrival
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Recorder, fail_open
 from proxy.exchange.services import Services
-from proxy.exchange.telling.redact import find_hidden, redact_text
+from proxy.exchange.telling.hidden import Hidden, find_hidden
+from proxy.exchange.telling.redact import redact_text
 from proxy.memory import KEPT_FACTOR
 from proxy.state.history.event import Event, EventChange, EventText
 from proxy.state.history.kept import History
@@ -71,18 +72,18 @@ def _pack(recorder: Recorder, told: _Told) -> Packed | None:
 
 def _write(told: _Told) -> EventText:
     story = tell_story(told.plan, told.outcome, ratio=told.ratio)
-    secrets = find_hidden(told.config, told.arrival)
-    changes, summary = [_redact(change, secrets) for change in story.changes], redact_text(told.summary, secrets)
+    hidden = find_hidden(told.config, told.arrival)
+    changes, summary = [_redact(change, hidden) for change in story.changes], redact_text(told.summary, hidden)
     if not summary and told.event.summary_kind:  # a digest
         summary = max((change.after for change in changes if change.fate is Fate.ADDED), key=len, default="")
-    sentences = tuple(redact_text(sentence.text, secrets) for sentence in story.sentences)
+    sentences = tuple(redact_text(sentence.text, hidden) for sentence in story.sentences)
     return EventText(sentences, tuple(_crop(changes)), crop(summary, MAX_MESSAGE_CHARS))
 
 
-def _redact(change: Change, secrets: frozenset[str]) -> Change:
+def _redact(change: Change, hidden: Hidden) -> Change:
     """The change without credentials. It is made before any text is cropped, or else a part of a key could stay."""
-    role, tool = redact_text(change.role, secrets), redact_text(change.tool, secrets)
-    before, after = redact_text(change.before, secrets), redact_text(change.after, secrets)
+    role, tool = redact_text(change.role, hidden), redact_text(change.tool, hidden)
+    before, after = redact_text(change.before, hidden), redact_text(change.after, hidden)
     return replace(change, role=role, tool=tool, before=before, after=after)
 
 

@@ -64,7 +64,9 @@ def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedB
     name = config.policy_for(model).upstream if model else None
     upstream = config.upstream_for(name)
     matched = config.match_for(model) if model else None
-    return Way(upstream, describe_target(arrival, model, matched, tell_upstream(name, upstream.base_url)), received)
+    return Way(
+        upstream, describe_target(config, arrival, model, matched, tell_upstream(name, upstream.base_url)), received
+    )
 
 
 async def _read_model(services: Services, arrival: Arrival, received: ReceivedBody) -> str:

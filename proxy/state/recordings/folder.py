@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from proxy.state.recordings.format import ENDING
+from proxy.state.recordings.format import CALL_ENDING, ENDING
 from proxy.state.recordings.reading import read_name
 
 LOCK = ".lock"
@@ -28,6 +28,8 @@ LOG_BYTES = 1024 * 1024
 recordings; listing 10,000 files takes about as long as reading that much."""
 _LOG_BYTES_PER_FILE = 128
 """In a large folder the log may have as many bytes for each file. Chosen: about two lines, so listing stays rare."""
+FILES_PER_REQUEST = 2
+"""Chosen: few requests ask for a summary, and hardly one asks for more."""
 _NUMBER_BYTES = 8  # chosen: no random number of this size comes twice
 _HEAD_BYTES = 2 * _NUMBER_BYTES
 
@@ -35,7 +37,9 @@ _HEAD_BYTES = 2 * _NUMBER_BYTES
 class Folder:
     """The files of a folder, as this process knows them. Not thread-safe.
 
-    keep: the most files; None for no limit. max_bytes: of all files together.
+    keep: the most requests; None for no limit. max_bytes: of all files together. Calls for summaries do not count as
+    requests; they are deleted with the requests of their time. There are at most FILES_PER_REQUEST files for each
+    request that is kept.
     """
 
     def __init__(self, path: Path, keep: int | None, max_bytes: int) -> None:
@@ -47,14 +51,15 @@ class Folder:
         self._sizes: dict[str, int] = {}
         self._names: list[str] = []
         self._bytes = 0
+        self._requests = 0
 
-    def add(self, milliseconds: int, request_id: str, content: bytes) -> None:
+    def add(self, milliseconds: int, request_id: str, content: bytes, *, is_call: bool = False) -> None:
         """Add a recording, and delete the oldest ones that are too many. Raises OSError.
 
         The folder is made if it does not exist. Only the owner may read it and its files.
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = f"{milliseconds:013}-{request_id}{ENDING}"
+        name = f"{milliseconds:013}-{request_id}{CALL_ENDING if is_call else ENDING}"
         with self._locked() as lock:
             self._catch_up(lock)
             os.pwrite(lock, self._log_id + bytes(_NUMBER_BYTES), 0)  # an error below leaves open what is in the folder
@@ -101,7 +106,7 @@ class Folder:
             if size_bytes:
                 self._note(name, int(size_bytes))
             elif name in self._sizes:
-                self._bytes -= self._sizes.pop(name)
+                self._forget(name)
                 del self._names[bisect_left(self._names, name)]
         return True
 
@@ -132,6 +137,7 @@ class Folder:
                     elif _is_ours(entry.name):
                         self._sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
         self._names, self._bytes = sorted(self._sizes), sum(self._sizes.values())
+        self._requests = sum(map(_is_request, self._names))
 
     def _write(self, name: str, content: bytes) -> None:
         """Write the file under another name, and rename it: a reader never sees a part of it."""
@@ -151,13 +157,18 @@ class Folder:
             self._bytes -= self._sizes[name]
         else:
             insort(self._names, name)
+            self._requests += _is_request(name)
         self._sizes[name] = size_bytes
         self._bytes += size_bytes
+
+    def _forget(self, name: str) -> None:
+        self._bytes -= self._sizes.pop(name)
+        self._requests -= _is_request(name)
 
     def _delete_oldest(self, lock: int) -> list[str]:
         """Delete the oldest files that are too many. Returns their names."""
         number, deleted = 0, []
-        while self._bytes > self.max_bytes or (self._keep is not None and len(self._names) - number > self._keep):
+        while self._is_over(len(self._names) - number):
             name = self._names[number]
             try:
                 (self.path / name).unlink()
@@ -166,11 +177,21 @@ class Folder:
                 self._start_log(lock)
                 number = 0
                 continue
-            self._bytes -= self._sizes.pop(name)
+            self._forget(name)
             deleted.append(name)
             number += 1
         del self._names[:number]
         return deleted
+
+    def _is_over(self, files: int) -> bool:
+        if self._keep is None:
+            return self._bytes > self.max_bytes
+        is_many = self._requests > self._keep or files > FILES_PER_REQUEST * self._keep
+        return is_many or self._bytes > self.max_bytes
+
+
+def _is_request(name: str) -> bool:
+    return not name.endswith(CALL_ENDING)
 
 
 def _is_ours(name: str) -> bool:

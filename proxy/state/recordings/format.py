@@ -22,6 +22,9 @@ from rules.policy import Policy
 VERSION = 1
 """The version of the format. A reader refuses any other."""
 ENDING = ".json.gz"
+"""The ending of a recording's file."""
+CALL_ENDING = f".call{ENDING}"
+"""The ending of the file of a call for a summary."""
 SUMMARY_ENDPOINT = "summary"
 """The endpoint in the event of a call for a summary."""
 GZIP_LEVEL = 1
@@ -66,7 +69,7 @@ class RecordedRequest:
     path: without the query, in the form that may be logged. model: with `***` for a credential.
     headers: only those that trimtab or a replay may need, and never a credential.
     body: None if it was not decoded, passed through, or is too large. It has `***` for each credential in it.
-    is_redacted: there was a credential in the body, so counts of tokens may differ.
+    is_redacted: there was a credential in this body or in the one that was sent, so a replay may differ.
     """
 
     dialect: str

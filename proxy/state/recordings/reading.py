@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.state.recordings.format import ENDING, BadRecordingError, Recording, decode
+from proxy.state.recordings.format import CALL_ENDING, ENDING, BadRecordingError, Recording, decode
 
 LAST = "last"
 """Names the newest recording of a request."""
-_NAME = re.compile(r"(\d{13})-([0-9a-f]{8,64})" + re.escape(ENDING))
+_NAME = re.compile(rf"(\d{{13}})-([0-9a-f]{{8,64}})(?:{re.escape(ENDING)}|{re.escape(CALL_ENDING)})")
 _ID = re.compile(r"[0-9a-f]{1,64}")
 
 OnBroken = Callable[[Path, str], None]

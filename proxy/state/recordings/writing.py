@@ -11,15 +11,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple
 
+from proxy.config.schema import Config
 from proxy.config.sections.observability import RecordConfig
+from proxy.memory import MAX_RECORDINGS_BYTES, bound_recordings
 from proxy.state.recordings.folder import Folder
 from proxy.telemetry.metrics import Metrics
 
 MAX_WAITING = 1024
 """Recordings that wait to be written. Chosen: some seconds of a busy proxy."""
-MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""Bytes of bodies that wait to be written. Chosen: two bodies of the largest size; bounds the memory if the disk is
-slow."""
+MAX_WAITING_BYTES = MAX_RECORDINGS_BYTES
+"""The most memory that waiting recordings hold, whatever the share of the whole memory is."""
 CLOSE_SECONDS = 5.0
 """Time for the recordings that wait when the proxy stops. Chosen: a full queue takes about as long."""
 
@@ -28,22 +29,35 @@ Make = Callable[[], bytes | None]
 Result = Literal["written", "dropped", "failed"]
 
 
+def measure_recordings(config: Config) -> int:
+    """The memory that recordings may take until they are written, in bytes."""
+    return 0 if config.record is None else bound_recordings(config.limits.max_memory_bytes)
+
+
 class Draft(NamedTuple):
     """A recording to be made.
 
     at: when its request ended, in seconds since 1970. size_bytes: about what `make` holds in memory.
+    is_call: it is of a call for a summary.
     """
 
     at: float
     request_id: str
     size_bytes: int
     make: Make
+    is_call: bool = False
 
 
 class Recordings:
-    """The recordings of this process. Close it at the end."""
+    """The recordings of this process. Close it at the end.
 
-    def __init__(self, config: RecordConfig, metrics: Metrics, log: Any) -> None:
+    most_bytes: the memory that waiting recordings may hold. A larger one is only taken if nothing else waits.
+    """
+
+    def __init__(
+        self, config: RecordConfig, metrics: Metrics, log: Any, *, most_bytes: int = MAX_RECORDINGS_BYTES
+    ) -> None:
+        self.most_bytes = most_bytes
         self._folder = Folder(Path(config.dir).expanduser(), config.keep, config.max_bytes)
         self._results = metrics.recordings
         self._log = log
@@ -58,7 +72,8 @@ class Recordings:
     def add(self, draft: Draft) -> None:
         """Have a recording made and written. It is dropped if too much waits already."""
         with self._lock:
-            is_full = self._waiting >= MAX_WAITING or self._waiting_bytes + draft.size_bytes > MAX_WAITING_BYTES
+            most_bytes = min(self.most_bytes, MAX_WAITING_BYTES)
+            is_full = self._waiting >= MAX_WAITING or self._waiting_bytes + draft.size_bytes > most_bytes
             if self._is_closed or (is_full and self._waiting):
                 self._count("dropped")
                 return
@@ -124,7 +139,7 @@ class Recordings:
         if len(content) > self._folder.max_bytes:
             return "dropped"  # else it would be the only one, and then deleted
         try:
-            self._folder.add(round(draft.at * 1000), draft.request_id, content)
+            self._folder.add(round(draft.at * 1000), draft.request_id, content, is_call=draft.is_call)
         except (OSError, ValueError) as error:  # ValueError: no path has a NUL character
             self._tell_failure(error)
             return "failed"

@@ -6,9 +6,17 @@ Law: a difference is named in words, without any text of the conversation.
 from proxy.cli.records.replaying.carry_out import Carried
 from proxy.state.recordings.format import Recording
 
+REPLACED = "; a credential was replaced in the recorded body"
+
 
 def find_difference(recording: Recording, carried: Carried) -> str:
     """What differs between the recording and the plan that was made again; empty if nothing does."""
+    difference = _compare(recording, carried)
+    is_redacted = recording.request is not None and recording.request.is_redacted
+    return difference + REPLACED if difference and is_redacted else difference
+
+
+def _compare(recording: Recording, carried: Carried) -> str:
     event, counted, compacted = recording.event, recording.counted, carried.compacted
     if counted.original and event.original_tokens != compacted.original_tokens:
         return f"the client's prompt has {compacted.original_tokens} tokens now, and had {event.original_tokens}"
@@ -24,10 +32,7 @@ def find_difference(recording: Recording, carried: Carried) -> str:
     if sent is None or recording.sent is None:
         return ""
     body = recording.received_body if carried.body is None else b"".join(carried.body)
-    if body != sent:
-        redacted = recording.request is not None and recording.request.is_redacted
-        return "the body differs" + ("; a credential was replaced in the recorded one" if redacted else "")
-    return ""
+    return "the body differs" if body != sent else ""
 
 
 def _name(decisions: list[tuple[str, int]]) -> str:

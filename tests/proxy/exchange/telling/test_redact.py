@@ -1,9 +1,15 @@
 """A secret is hidden however it is written."""
 
+import base64
+
 import orjson
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.config.load import load_config
+from proxy.config.policies.overlay import Same
+from proxy.exchange.telling.hidden import Hidden, read_own
 from proxy.exchange.telling.redact import redact, redact_body, redact_text
 
 KEY = "sk-PLANTED/key+0123"
@@ -15,7 +21,7 @@ KEY = "sk-PLANTED/key+0123"
 def test_a_secret_is_found_in_json_however_it_is_escaped(secret, text):
     body = orjson.dumps({"text": text + secret + text})
     for written in (body, body.replace(b"/", b"\\/")):
-        assert secret not in orjson.loads(redact(written, {secret}))["text"]
+        assert secret not in orjson.loads(redact(written, Hidden.of({secret})))["text"]
 
 
 @given(st.sets(st.integers(0, len(KEY) - 1)), st.integers(0, 2))
@@ -27,7 +33,7 @@ def test_any_of_its_characters_may_be_an_escape_at_any_depth(escaped, depth):
     body = b'{"text":"before ' + written.encode() + b' after"}'
     for _ in range(depth):
         body = orjson.dumps({"text": body.decode()})
-    told = orjson.loads(redact_body(body, {KEY}))
+    told = orjson.loads(redact_body(body, Hidden.of({KEY})))
     for _ in range(depth):
         told = orjson.loads(told["text"])
     assert told["text"] == "before *** after"
@@ -35,14 +41,127 @@ def test_any_of_its_characters_may_be_an_escape_at_any_depth(escaped, depth):
 
 def test_a_body_stays_json_if_a_secret_is_a_part_of_a_number_or_of_an_escape():
     body = b'{"n": 123456, "deep": [{"1234": "a 1234"}], "line": "\\nabc"}'
-    told = orjson.loads(redact_body(body, {"1234", "nabc"}))
+    told = orjson.loads(redact_body(body, Hidden.of({"1234", "nabc"})))
     assert told["n"] == "***56"
     assert told["deep"] == [{"***": "a ***"}]
-    assert b"1234" not in redact_body(body, {"1234"})
+    assert b"1234" not in redact_body(body, Hidden.of({"1234"}))
 
 
 def test_other_bytes_stay():
     body = b'{ "a" : "\\u4e2d \\/ \\u0041", "b":"\xff"}'
-    assert redact_body(body, {KEY}) == body
-    assert redact_body(b"no JSON " + KEY.encode(), {KEY}) == b"no JSON ***"
-    assert redact_text(f"a\ud800 {KEY}", {KEY}) == "a? ***"
+    assert redact_body(body, Hidden.of({KEY})) == body
+    assert redact_body(b"no JSON " + KEY.encode(), Hidden.of({KEY})) == b"no JSON ***"
+    assert redact_text(f"a\ud800 {KEY}", Hidden.of({KEY})) == "a? ***"
+
+
+WIDE = "pässwörd-中文-🔑🗝-0123"
+
+
+@pytest.mark.parametrize("pattern", ["{:04x}", "{:04X}"])
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_characters_beyond_ascii_may_be_escapes_too(pattern, depth):
+    """Those beyond U+FFFF are pairs of surrogates."""
+    units = WIDE.encode("utf-16-be")
+    written = "".join("\\u" + pattern.format(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2))
+    body = f'{{"text":"before {written} after"}}'.encode()
+    for _ in range(depth):
+        body = orjson.dumps({"text": body.decode()})
+    told = orjson.loads(redact_body(body, Hidden.of({WIDE})))
+    for _ in range(depth):
+        told = orjson.loads(told["text"])
+    assert told["text"] == "before *** after"
+
+
+def test_a_secret_of_a_header_may_be_latin_1():
+    seen = "pässwörd-0123".encode("latin-1").decode("ascii", "surrogateescape")
+    assert redact_text("it is pässwörd-0123", Hidden.of({seen})) == "it is ***"
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "user:", "\n"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("secret", [KEY, "sk-~~~???>>>-0123456789"])
+def test_a_secret_is_found_in_base64(before, encode, secret):
+    """What is left of it is at most a character at each end, which it shares with its neighbours."""
+    body = orjson.dumps({"url": "data:text/plain;base64," + encode(f"{before}{secret}\n".encode()).decode()})
+    for written in (body, body.replace(b"/", b"\\/")):
+        told = orjson.loads(redact_body(written, Hidden.of({secret})))["url"].partition("base64,")[2]
+        assert "***" in told
+        assert len(told) <= len(before) * 4 / 3 + 10
+
+
+@pytest.mark.parametrize("quoted", ["sk-PLANTED%2Fkey%2B0123", "sk-PLANTED%2fkey%2b0123"])
+def test_a_secret_is_found_in_a_url(quoted):
+    assert redact_text(f"GET /?api_key={quoted}&a=b", Hidden.of({KEY})) == "GET /?api_key=***&a=b"
+
+
+RANDOM = "sk-proj-9mQx7TzLw2Rb5KcVn8Yd3FgHs6JpAe1U"
+
+
+@pytest.mark.parametrize("at", range(16, len(RANDOM) + 1))
+def test_the_beginning_of_a_secret_is_hidden_at_a_cut(at):
+    assert redact_text(f"key={RANDOM[:at]}[trimtab: cut]", Hidden.of({RANDOM})) == "key=***[trimtab: cut]"
+
+
+@pytest.mark.parametrize("at", range(len(RANDOM) - 8))
+def test_the_end_of_a_secret_is_hidden_at_a_cut(at):
+    assert redact_text(f"cut]{RANDOM[at:]} more", Hidden.of({RANDOM})) == "cut]*** more"
+
+
+@given(st.sets(st.integers(0, 19)), st.booleans())
+def test_a_piece_with_escapes_is_hidden(escaped, is_end):
+    piece = RANDOM[-20:] if is_end else RANDOM[:20]
+    written = "".join(f"\\u{ord(each):04x}" if at in escaped else each for at, each in enumerate(piece))
+    told = redact_body(b'{"text":"before ' + written.encode() + b' after"}', Hidden.of({RANDOM}))
+    assert orjson.loads(told)["text"] == "before *** after"
+
+
+def test_several_pieces_are_hidden_each():
+    other = "AKIA0123456789QWERTY"
+    text = f"{RANDOM[:30]} {other[:12]} {RANDOM[-12:]}{other[-12:]} {RANDOM}"
+    assert redact_text(text, Hidden.of({RANDOM, other})) == "*** *** ****** ***"
+
+
+def test_what_keys_have_in_common_stays():
+    text = "a key begins with sk-proj-, sk-ant-api03- or github_pat_; the model is gpt-4o-mini"
+    hidden = Hidden.of({RANDOM, "sk-ant-api03-a1b2c3d4e5f6", "github_pat_a1b2c3d4e5f6", "my-gpt-models-development"})
+    assert redact_text(text, hidden) == text
+
+
+def own(*keys: str) -> Hidden:
+    return Hidden.of((), read_own(Same(load_config("", settings=[f"client_keys={list(keys)}"]))))
+
+
+@pytest.mark.parametrize("text", ["run the tests", 'a "test", the test.', '{"role":"user"}', "user: 1234", "n=1234"])
+def test_a_key_that_is_a_word_leaves_texts_as_they_are(text):
+    assert redact_text(text, own("test", "user", "1234")) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Authorization: Bearer test", "Authorization: Bearer ***"),
+        ('{"api_key": "test"}', '{"api_key": "***"}'),
+        ('{"a":"{\\"api_key\\": \\"test\\"}"}', '{"a":"{\\"api_key\\": \\"***\\"}"}'),
+        ("OPENAI_API_KEY=test python x.py", "OPENAI_API_KEY=*** python x.py"),
+        ("the password is test", "the password is ***"),
+        ("the password is testing", "the password is testing"),
+    ],
+)
+def test_a_key_that_is_a_word_is_hidden_if_it_is_named_as_a_key(text, told):
+    assert redact_text(text, own("test")) == told
+
+
+@pytest.mark.parametrize("before", ["", " ", '"', "\\n", "\\u4e2d", "-"])
+def test_a_short_key_is_hidden_if_it_stands_alone(before):
+    assert redact_text(f"{before}k3y-b.", own("k3y-b")) == f"{before}***."
+    assert redact_text("mark3y-b k3y-bat", own("k3y-b")) == "mark3y-b k3y-bat"
+
+
+@pytest.mark.parametrize("secret", [KEY, "/" + KEY, "pässwörd-0123"])
+def test_many_backslashes_take_linear_time(secret):
+    """Quadratic time would be hours, and no other thread could run."""
+    escaped = "".join(f"\\u{ord(each):04x}" for each in secret)
+    text = "\\" * 1_000_000 + f" {escaped} " + "\\" * 1_000_001
+    assert redact_text(text, Hidden.of({secret})) == text.replace(escaped, "***")
+    assert own("k3y-b").secrets[0].is_bounded
+    assert redact_text(text + " \\u006b3y-b", own("k3y-b")) == text + " ***"

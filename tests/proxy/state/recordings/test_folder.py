@@ -222,3 +222,30 @@ def test_a_lock_without_a_log_is_given_one(tmp_path, content):
     add(folder, 4)
     add(Folder(tmp_path, 3, 10_000), 5)
     assert list_ids(tmp_path) == [3, 4, 5]
+
+
+def test_calls_for_summaries_do_not_take_the_places_of_requests(tmp_path):
+    """They go with the requests of their time."""
+    folder = Folder(tmp_path, 3, 100_000)
+    for number in range(10):
+        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number % 2 == 0)
+    assert list_ids(tmp_path) == [4, 5, 6, 7, 8, 9]
+    again = Folder(tmp_path, 3, 100_000)
+    add(again, 10)
+    assert list_ids(tmp_path) == [6, 7, 8, 9, 10]
+    folder.add(1_700_000_000_011, name(11), KILOBYTE)
+    assert list_ids(tmp_path) == [8, 9, 10, 11]
+
+
+def test_calls_for_summaries_alone_are_bounded_too(tmp_path):
+    folder = Folder(tmp_path, 3, 100_000)
+    for number in range(20):
+        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number > 0)
+    assert list_ids(tmp_path) == [14, 15, 16, 17, 18, 19]
+
+
+def test_calls_for_summaries_count_as_bytes(tmp_path):
+    folder = Folder(tmp_path, None, 3000)
+    for number in range(9):
+        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number != 4)
+    assert list_ids(tmp_path) == [6, 7, 8]

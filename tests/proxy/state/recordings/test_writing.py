@@ -6,10 +6,11 @@ from functools import partial
 import pytest
 from support.model_learning import ListLog
 
+from proxy.config.load import load_config
 from proxy.config.sections.observability import RecordConfig
 from proxy.state.recordings import writing
 from proxy.state.recordings.reading import list_files
-from proxy.state.recordings.writing import Draft, Recordings
+from proxy.state.recordings.writing import Draft, Recordings, measure_recordings
 from proxy.telemetry.metrics import Metrics
 
 
@@ -141,3 +142,20 @@ async def test_many_threads_may_add(tmp_path):
         thread.join()
     await counted.recordings.close()
     assert counted.results() == {"written": 20}
+
+
+async def test_what_waits_stays_within_its_share_of_the_memory(tmp_path):
+    counted, go_on, begun = Counted(tmp_path), threading.Event(), threading.Event()
+    counted.recordings.most_bytes = 30
+    counted.add(0, lambda: begun.set() or (go_on.wait(10) and b"content"))
+    for number in range(1, 10):
+        counted.add(number)
+    go_on.set()
+    await counted.recordings.close()
+    assert counted.results() == {"dropped": 7, "written": 3}
+
+
+def test_without_recordings_no_memory_is_set_aside():
+    assert measure_recordings(load_config("", environment={})) == 0
+    recording = load_config("record: {dir: x}\nlimits: {max_memory_bytes: 536870912}", environment={})
+    assert measure_recordings(recording) == 32 * 1024 * 1024

@@ -10,6 +10,11 @@ from proxy.cli.records.replaying.run import Places, Replay
 
 COMPARED = ("sent_tokens", "moved_cuts", "summaries", "sessions_refused", "prefix_kept")
 """Figures of a model that are compared between two sides. Costs are compared, too."""
+REPLACED = (
+    "requests held a credential, which was replaced when they were recorded: they cannot be replayed byte for byte, and"
+    " their tokens may differ a little"
+)
+"""Said of requests with `***` in a body."""
 
 
 def describe(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def list_notes(replay: Replay, kind: str, sides: list[dict[str, Any]]) -> list[s
     if kind == "bodies":
         notes.append("completions are not known, so they are in no cost")
     if replay.redacted:
-        notes.append(f"{replay.redacted} requests held a credential, which was replaced when they were recorded")
+        notes.append(f"{replay.redacted} {REPLACED}")
     return notes
 
 

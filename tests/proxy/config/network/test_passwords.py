@@ -1,0 +1,35 @@
+"""Every credential in a URL or a variable is found, as written and decoded."""
+
+import pytest
+
+from proxy.config.network.passwords import find_passwords, list_passwords
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://user:pa%2Fss@proxy:3128", {"pa%2Fss", "pa/ss"}),
+        ("http://token@proxy:3128", {"token"}),
+        ("user:pass@proxy:3128", {"pass"}),
+        ("http://proxy:3128", set()),
+        ("direct", set()),
+        ("", set()),
+        ("redis://:s3cret@redis:6379/0", {"s3cret"}),
+        ("redis://redis:6379/0?username=me&password=s3cret", {"s3cret"}),
+        ("redis+sentinel://u:p1@a:1,b:2/svc/0?sentinel_password=p2", {"p1", "p2"}),
+        ("sqlite:////var/lib/x.sqlite3", set()),
+        ("http://[broken:1", set()),
+    ],
+)
+def test_the_credentials_of_a_url_are_found(url, found):
+    assert set(find_passwords(url)) == found
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "all_proxy"])
+def test_the_password_of_a_proxy_in_the_environment_is_found(name):
+    assert list_passwords({name: "http://u:s3cret@proxy:3128"}) == ("s3cret",)
+
+
+def test_the_headers_for_the_collector_are_found():
+    environment = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20sk-1,x-key=sk-2"}
+    assert set(list_passwords(environment)) == {"Bearer sk-1", "sk-1", "sk-2"}
