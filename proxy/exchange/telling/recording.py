@@ -114,7 +114,7 @@ def _make_recording(served: _Served) -> Recording:
         event=replace(event, model=redact_text(event.model, secrets), label=redact_text(event.label, secrets)),
         request=_make_request(served, secrets),
         sent=_make_sending(served, secrets),
-        circumstances=None if attempt.call is None else _make_circumstances(served, attempt.call, secrets),
+        circumstances=None if attempt.call is None else _make_circumstances(served, attempt.call),
         summary=_make_summary(attempt, secrets),
         story=_make_story(attempt, secrets),
         counted=Counted(prompt is not None, bool(prompt and prompt.sent_tokens), report.counted_decisions),
@@ -149,12 +149,11 @@ def _make_sending(served: _Served, secrets: frozenset[str]) -> RecordedSending |
     return RecordedSending(body, headers)
 
 
-def _make_circumstances(served: _Served, call: Call, secrets: frozenset[str]) -> Circumstances:
+def _make_circumstances(served: _Served, call: Call) -> Circumstances:
     attempt = served.attempt
     view, settings, upstream = call.view, call.route.settings, call.route.upstream
     facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
     plan = None if attempt.chosen is None else attempt.chosen.planned.plan
-    cache = call.request.cache
     return Circumstances(
         config=settings.model_dump(mode="json", by_alias=True, exclude_unset=True),
         policy=view.policy,
@@ -174,8 +173,7 @@ def _make_circumstances(served: _Served, call: Call, secrets: frozenset[str]) ->
         cuts=0 if plan is None else len(plan.window.cuts),
         is_test=attempt.is_test,
         attempt=call.attempt,
-        cache_adds=tuple(sorted(cache.adds)),
-        cache_key=redact_text(cache.key, secrets),
+        cache_adds=tuple(sorted(call.request.cache.adds)),
     )
 
 
