@@ -83,7 +83,7 @@ def describe(recording: Recording, changed: Changed, *, with_texts: bool = False
             "is_redacted": request.is_redacted,
         },
         "story": list(recording.story),
-        "changes": [_describe_change(change, with_texts=with_texts) for change in changed.changes],
+        "changes": [change.describe(with_texts=with_texts) for change in changed.changes],
         "summary": None if recording.summary is None else asdict(recording.summary),
     }
     if changed.doubt:
@@ -112,16 +112,3 @@ def to_dollars(nanodollars: int | None) -> float | None:
 
 def _name_sections(tokens: Sequence[int]) -> dict[str, int]:
     return dict(zip(Sections._fields, tokens or (0,) * len(Sections._fields), strict=True))
-
-
-def _describe_change(change: Change, *, with_texts: bool) -> dict[str, Any]:
-    described = asdict(change)
-    del described["before"], described["after"]
-    if not with_texts:
-        return described
-    return described | {"before": _mend(change.before), "after": _mend(change.after)}
-
-
-def _mend(text: str) -> str:
-    """The text with `?` for each half of a pair of surrogates, which JSON in UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode()

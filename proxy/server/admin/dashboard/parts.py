@@ -76,18 +76,7 @@ async def _show_request(services: Services, query: Query) -> Json | None:
 def _show_text(packed: Packed) -> Json:
     text = unpack_text(packed)
     changes = [
-        {
-            "at": change.at,
-            "role": change.role,
-            "tool": change.tool,
-            "fate": change.fate,
-            "rules": change.rules,
-            "tokens_before": change.tokens_before,
-            "tokens_after": change.tokens_after,
-            "before": change.before,
-            "after": change.after,
-            "lines": diff_lines(change.before, change.after),
-        }
+        {**change.describe(with_texts=True), "lines": diff_lines(change.before, change.after)}
         for change in text.changes
     ]
     return {"sentences": text.sentences, "changes": changes, "summary": text.summary}
