@@ -59,7 +59,6 @@ class Shell:
     policy: Policy
     ledger: SessionLedger
     summarise: Summarise | None
-    refused_notes: int = 0
     cuts: tuple[Cut, ...] = ()
     dialect: str = "chat"
     split: Callable[[bytes], Sequence[Part]] = split_body
@@ -209,7 +208,6 @@ class Shell:
         try:
             text = accept_note(Completion(note, Usage()), covered_tokens, count)
         except NoSummaryError:
-            self.refused_notes += 1
             return None
         return truncate_text(text, wanted.max_tokens, count)
 

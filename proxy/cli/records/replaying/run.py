@@ -17,6 +17,8 @@ from proxy.cli.records.replaying.series import Series
 from proxy.cli.records.replaying.side import Side
 from proxy.cli.records.replaying.told import (
     SUCCESS_STATUS,
+    TOO_LONG,
+    UPSTREAM_REFUSES,
     Told,
     ToldSummary,
     tell_recorded,
@@ -31,9 +33,6 @@ from proxy.wire.codec import Request, UndecodableError
 
 MAX_PLACES = 20
 """Places that are named of each kind. Chosen: as many as a reader follows up; the others are counted."""
-UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
-"""What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
-TOO_LONG = "context_length_exceeded"
 Advance = Callable[[int], None]
 """Is told how much of the input was read: files, or bytes."""
 
