@@ -3,7 +3,7 @@
 Law: values only. This module decides nothing and imports no other module of the project.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -246,6 +246,20 @@ class Outcome:
 
     conversation: Conversation
     decisions: tuple[Decision, ...] = ()
+
+
+def replace_messages(conversation: Conversation, new: Mapping[int, Message], rule: str, reason: str) -> Outcome:
+    """The conversation with new messages at these indexes, and the decision of the rule that made them.
+
+    If there are none, the conversation itself and no decision.
+    """
+    if not new:
+        return Outcome(conversation)
+    messages = list(conversation.messages)
+    for index, message in new.items():
+        messages[index] = message
+    outcome = conversation.edit(messages)
+    return Outcome(outcome, (Decision(rule, reason, conversation.tokens, outcome.tokens, len(new), min(new)),))
 
 
 def starts_step(message: Message) -> bool:

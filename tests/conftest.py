@@ -15,7 +15,9 @@ import structlog
 from hypothesis import HealthCheck, settings
 from support.model_learning import ListLog
 from support.tracing import pytest_pyfunc_call  # noqa: F401 - a hook
+from upstreams.forward_proxy import run_forward_proxy
 from upstreams.recording import FakeUpstream, run_upstream
+from yarl import URL
 
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
@@ -92,6 +94,18 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
             )
             config = load_config(settings=(*base, *settings), environment={})
             return await stack.enter_async_context(run_proxy(config, log, compactors, codecs=codecs))
+
+        yield start
+
+
+@pytest.fixture
+async def start_known(start_proxy: StartProxy, upstream: FakeUpstream) -> AsyncIterator[StartProxy]:
+    """A function that starts a proxy in front of the fake upstream, which has the name of a known host."""
+    async with run_forward_proxy() as forward:
+
+        async def start(host: str, *settings: str) -> Proxy:
+            base = f"upstream.base_url=http://{host}:{URL(upstream.url).port}/v1"
+            return await start_proxy(base, f"upstream.proxy=http://{forward.address}", *settings)
 
         yield start
 

@@ -77,6 +77,11 @@ class Adapted:
     decisions: tuple[Decision, ...] = ()
 
 
+def leave_body(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    """`Codec.adapt` of a dialect whose providers need not be told that a transcript was changed."""
+    return Adapted(pieces)
+
+
 @dataclass(frozen=True, slots=True)
 class Counting:
     """How a codec counts tokens, and what it has decoded and counted that way before.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
+from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, replace_messages
 from rules.pipeline.remainder import Remainder
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
@@ -64,8 +64,7 @@ def shorten_newest(
     tool, user messages to head and tail. The oldest images are removed if a cap leaves no room for them. Raises
     LargeWorkError if the allowance of `work` is used up.
     """
-    messages = list(conversation.messages)
-    changed: list[int] = []
+    new: dict[int, Message] = {}
     places = _find_places(original.messages, caps, policy)
     for cap in caps:
         message, place = original.messages[cap.at], places.get(cap.at)
@@ -74,15 +73,9 @@ def shorten_newest(
         shorter = shorten_once(message, place, f"exceeded {cap.tokens}", work, work_out)
         if without is not message:
             shorter = replace(shorter.shorten(shorter.texts, message.tokens - without.tokens), media=without.media)
-        if shorter.tokens < messages[cap.at].tokens:
-            messages[cap.at] = shorter
-            changed.append(cap.at)
-    if not changed:
-        return Outcome(conversation)
-    outcome = conversation.edit(messages)
-    reason = f"{len(changed)} messages that did not fit the window"
-    decision = Decision("exceeded", reason, conversation.tokens, outcome.tokens, len(changed), min(changed))
-    return Outcome(outcome, (decision,))
+        if shorter.tokens < conversation.messages[cap.at].tokens:
+            new[cap.at] = shorter
+    return replace_messages(conversation, new, "exceeded", f"{len(new)} messages that did not fit the window")
 
 
 def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Policy) -> dict[int, Place]:

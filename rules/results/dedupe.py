@@ -7,7 +7,7 @@ be shortened. A result never gets longer, and a diff that saves little is not ma
 
 from collections.abc import Sequence
 
-from rules.conversation import Conversation, Decision, Message, Outcome, Role, ToolCall, count_leading
+from rules.conversation import Conversation, Message, Outcome, Role, ToolCall, count_leading, replace_messages
 from rules.policy import Policy
 from rules.results.calls import OpenCalls
 from rules.results.edit import Result
@@ -77,16 +77,9 @@ class View:
 
     def apply(self, conversation: Conversation) -> Outcome:
         """The conversation with its replaced results. It must consist of the messages seen so far."""
-        if not self._short:
-            return Outcome(conversation)
-        messages = list(conversation.messages)
-        for index, short in self._short.items():
-            messages[index] = short
-        outcome = conversation.edit(messages)
-        number = len(self._short)
-        reason = f"{number} tool results like earlier ones"
-        decision = Decision("dedupe", reason, conversation.tokens, outcome.tokens, number, next(iter(self._short)))
-        return Outcome(outcome, (decision,))
+        return replace_messages(
+            conversation, self._short, "dedupe", f"{len(self._short)} tool results like earlier ones"
+        )
 
     def _begin_step(self) -> None:
         """A new step begins: from now on, pointers may refer to the results of the step before it."""

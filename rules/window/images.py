@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from rules.conversation import Conversation, Decision, Message, Outcome, Role
+from rules.conversation import Conversation, Message, Outcome, Role, replace_messages
 
 _SPEAKERS = frozenset({Role.USER, Role.TOOL})
 
@@ -35,20 +35,11 @@ def saving_tokens(message: Message) -> int:
 
 def remove_images(conversation: Conversation, places: Iterable[int]) -> Outcome:
     """Replace the images of these messages by markers."""
-    messages = list(conversation.messages)
-    changed: list[int] = []
-    number = 0
-    for index in places:
-        if saving_tokens(messages[index]):
-            number += _count(messages[index])
-            messages[index] = drop_images(messages[index])
-            changed.append(index)
-    if not changed:
-        return Outcome(conversation)
-    outcome = conversation.edit(messages)
-    reason = f"{number} images of {len(changed)} messages"
-    decision = Decision("images", reason, conversation.tokens, outcome.tokens, len(changed), min(changed))
-    return Outcome(outcome, (decision,))
+    found = {index: conversation.messages[index] for index in places}
+    changed = {index: message for index, message in found.items() if saving_tokens(message)}
+    reason = f"{sum(map(_count, changed.values()))} images of {len(changed)} messages"
+    new = {index: drop_images(message) for index, message in changed.items()}
+    return replace_messages(conversation, new, "images", reason)
 
 
 def drop_images(message: Message, excess_tokens: int | None = None) -> Message:

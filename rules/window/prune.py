@@ -8,7 +8,7 @@ placeholder stays. A result that is written as text keeps its header if it is sh
 from dataclasses import replace
 from typing import NamedTuple
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
+from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, replace_messages
 from rules.text.markers import mark_pruned, mark_pruned_again
 
 PLACEHOLDER_TOKENS = 40
@@ -48,12 +48,11 @@ def prune_tool_results(
     `known` holds placeholders made earlier for the same messages; new ones are added to it.
     """
     known = {} if known is None else known
-    messages = list(conversation.messages)
-    changed: list[int] = []
+    new: dict[int, Message] = {}
     stays = {index for step in loops.spared for index in range(*step)}
     again = {index for step in loops.unfit for index in range(*step)}
     for index in range(start, stop):
-        message = messages[index]
+        message = conversation.messages[index]
         if index in stays or not is_prunable(message):
             continue
         before, pruned = known.get(index, (None, message))
@@ -61,14 +60,8 @@ def prune_tool_results(
             pruned = _prune(message, count, is_again=index in again)
             known[index] = message, pruned
         if pruned is not message:
-            messages[index] = pruned
-            changed.append(index)
-    if not changed:
-        return Outcome(conversation)
-    outcome = conversation.edit(messages)
-    reason = f"{len(changed)} tool results before message {stop}"
-    decision = Decision("prune", reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
-    return Outcome(outcome, (decision,))
+            new[index] = pruned
+    return replace_messages(conversation, new, "prune", f"{len(new)} tool results before message {stop}")
 
 
 def is_prunable(message: Message) -> bool:

@@ -54,9 +54,10 @@ def _find_read_name(node: ast.AST) -> str | None:
 
 
 def _find_rule(node: ast.AST) -> str | None:
-    """The literal name of the rule in a `Decision(...)`."""
-    is_decision = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Decision"
-    return read_literal(node.args[0]) if is_decision else None
+    """The literal name of the rule in a `Decision(...)`, or in a `replace_messages(...)`, which makes one."""
+    places = {"Decision": 0, "replace_messages": 2}
+    is_decision = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in places
+    return read_literal(node.args[places[node.func.id]]) if is_decision else None
 
 
 def _find_cut_rule(node: ast.AST) -> str | None:

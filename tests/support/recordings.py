@@ -3,6 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from proxy.cli.records.replaying.carry_out import Carried
+from proxy.cli.records.replaying.ways import RecordedWays
+from proxy.compaction.pool import Compactors
 from proxy.state.catalogue.prices import find_listed
 from proxy.state.history.event import Event
 from proxy.state.recordings.format import (
@@ -30,3 +33,10 @@ def keep(folder: Path, recording: Recording) -> Path:
     path = folder / f"{round(recording.event.at * 1000):013}-{recording.id}{ENDING}"
     path.write_bytes(encode(recording))
     return path
+
+
+def plan_again(compactors: Compactors, recording: Recording) -> Carried | None:
+    """A recorded request, planned again as it was planned; None if it was not."""
+    ways = RecordedWays(compactors)
+    found = ways.read(recording)
+    return None if found is None else ways.carry_out(recording, *found)[1]

@@ -1,14 +1,12 @@
-"""An upstream's model that follows a script: one turn per request, streamed or whole, in OpenAI's form."""
+"""Turns of a model that follows a script, whole or streamed in OpenAI's form, and the error for a long prompt."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from aiohttp import web
-from upstreams.recording import Recorded, error, write_note
-
-Refusal = Callable[[int, int], web.Response]
+from upstreams.recording import error, write_note
 
 SUMMARY = write_note("SUMMARY: what was read so far.")
 
@@ -42,53 +40,6 @@ def refuse(tokens: int, window: int) -> web.Response:
         "Please reduce the length of the messages."
     )
     return error(400, message=message, type="invalid_request_error", param="messages", code="context_length_exceeded")
-
-
-def refuse_flatly(tokens: int, window: int) -> web.Response:
-    """The same error from older versions of vLLM: without the `error` object that SDKs look for."""
-    message = (
-        f"This model's maximum context length is {window} tokens. However, you requested {tokens} tokens in the "
-        "messages, Please reduce the length of the messages."
-    )
-    body = {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
-    return web.json_response(body, status=400)
-
-
-@dataclass
-class ScriptedModel:
-    """Plays one turn for each request that offers tools, and says "All good." to a request without tools.
-
-    Four bytes of the body count as one token. A request over `window_tokens` is refused and plays no turn.
-    fit: adapts a call of the script to the tools that a request offers.
-    """
-
-    turns: Sequence[Turn]
-    window_tokens: int | None = None
-    refusal: Refusal = refuse
-    fit: Callable[[Call, list[dict[str, Any]]], Call] = lambda call, _tools: call
-    played: int = 0
-    accepted: list[Recorded] = field(default_factory=list)
-    refused: list[Recorded] = field(default_factory=list)
-
-    async def answer(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; with an error if the script has ended."""
-        body = recorded.json
-        tokens = len(recorded.body) // 4
-        if self.window_tokens is not None and tokens > self.window_tokens:
-            self.refused.append(recorded)
-            return self.refusal(tokens, self.window_tokens)
-        self.accepted.append(recorded)
-        if recorded.asks_for_summary:
-            return await reply(request, body, Turn(SUMMARY), "summary")
-        tools = body.get("tools")
-        if not tools:
-            return await reply(request, body, Turn("All good."), "plain")
-        if self.played == len(self.turns):
-            return error(400, message="the script is over", type="test", code="script")
-        turn = self.turns[self.played]
-        self.played += 1
-        calls = tuple(self.fit(call, tools) for call in turn.calls)
-        return await reply(request, body, Turn(turn.text, calls), f"turn{self.played}")
 
 
 async def reply(

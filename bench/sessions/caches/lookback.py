@@ -62,7 +62,3 @@ class LookBackCache:
             stop = numbers.get(place, 0) + 1
             looked.update(blocks[max(stop - self.kind.look_back_blocks, 0) : stop])
         return self.entries.read(self.entries.follow(parts), own, looked, now_seconds)
-
-
-def _list_ends(part: Part) -> Sequence[int]:
-    return part.block_ends or (len(part.text),)

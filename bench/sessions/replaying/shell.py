@@ -61,7 +61,6 @@ class Shell:
     policy: Policy
     ledger: SessionLedger
     summarise: Summarise | None
-    refused_notes: int = 0
     cuts: tuple[Cut, ...] = ()
     dialect: str = "chat"
     split: Callable[[bytes], tuple[Sequence[Part], Marks]] = split_marked
@@ -211,7 +210,6 @@ class Shell:
         try:
             text = accept_note(Completion(note, Usage()), covered_tokens, count)
         except NoSummaryError:
-            self.refused_notes += 1
             return None
         return truncate_text(text, wanted.max_tokens, count)
 

@@ -67,22 +67,8 @@ def _write_json(story: Story, compacted: Compacted) -> bytes:
         "original_tokens": compacted.original_tokens,
         "sent_tokens": compacted.sent_tokens,
         "limit_tokens": compacted.limit_tokens,
-        "sentences": [
-            {"text": one.text, "rule": one.rule, "messages": one.messages, "saved_tokens": one.saved_tokens}
-            for one in story.sentences
-        ],
-        "changes": [
-            {
-                "at": change.at,
-                "role": change.role,
-                "tool": change.tool,
-                "fate": change.fate,
-                "rules": change.rules,
-                "tokens_before": change.tokens_before,
-                "tokens_after": change.tokens_after,
-            }
-            for change in story.changes
-        ],
+        "sentences": story.sentences,
+        "changes": [change.describe() for change in story.changes],
     }
     return orjson.dumps(told)
 

@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from difflib import unified_diff
 from typing import Any
 
-from proxy.cli.records.planning import plan_again
-from proxy.compaction.tokenizers.exact import VocabularyError
+from proxy.cli.records.replaying.carry_out import Carried
+from proxy.cli.records.replaying.compare import find_difference
+from proxy.cli.records.replaying.ways import RecordedWays
+from proxy.compaction.pool import Compactors
 from proxy.state.history.event import Event
 from proxy.state.recordings.format import Recording
 from proxy.state.statistics.costs import NANODOLLARS
+from proxy.telemetry.logs import get_log
 from proxy.wire.codec import UndecodableError
-from proxy.wire.content.cache_help import FIELDS
 from rules.conversation import Outcome
 from rules.pipeline.story.tell import tell_story
 from rules.pipeline.story.values import Change
@@ -22,7 +24,7 @@ from rules.tokens.sections import Sections
 
 CONTEXT_LINES = 2
 """Lines around a difference that are shown. Chosen: enough to find the place."""
-OTHERWISE = "this version of trimtab plans the request otherwise than the one that recorded it"
+OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +37,28 @@ class Changed:
 
 def find_changes(recording: Recording) -> Changed:
     """Plan the request again, and compare it message by message."""
+    ways = RecordedWays(Compactors(get_log()))
     try:
-        again = plan_again(recording)
-    except VocabularyError as error:
-        return Changed(doubt=f"the changed messages are not known: {error}")
+        found = ways.read(recording)
+        carried = None if found is None else ways.carry_out(recording, *found)[1]
     except UndecodableError:
         return Changed(doubt="the changed messages are not known: the recorded body cannot be read")
-    if again is None or again.is_refused:
+    if carried is None or not carried.compacted.forwarded.messages:  # the policy refuses it
         return Changed()
-    compacted, plan = again.compacted, again.planned.plan
+    planned, compacted = carried.planned, carried.compacted
     outcome = Outcome(compacted.forwarded, compacted.decisions)
-    story = tell_story(plan, outcome, ratio=again.planned.policy.token_ratio)
-    counted = tuple(one for one in recording.counted.decisions if one.rule not in FIELDS)
-    is_same = not counted or [one.rule for one in counted] == [one.rule for one in compacted.decisions]
-    if recording.request is not None and not recording.request.is_redacted:
-        is_same = is_same and (not counted or counted == compacted.decisions)
-    return Changed(story.changes, "" if is_same else OTHERWISE)
+    story = tell_story(planned.plan, outcome, ratio=planned.policy.token_ratio)
+    return Changed(story.changes, _find_doubt(recording, carried))
+
+
+def _find_doubt(recording: Recording, carried: Carried) -> str:
+    """Why the plan may not be that of the recording. A replaced credential may change tokens, but not the rules."""
+    difference = find_difference(recording, carried)
+    if recording.request is not None and recording.request.is_redacted:
+        rules = [one.rule for one in recording.counted.decisions]
+        is_same = not rules or rules == [one.rule for one in carried.compacted.decisions]
+        return "" if is_same else OTHERWISE + difference
+    return OTHERWISE + difference if difference else ""
 
 
 def diff(change: Change) -> Iterator[str]:
@@ -75,7 +83,7 @@ def describe(recording: Recording, changed: Changed, *, with_texts: bool = False
             "is_redacted": request.is_redacted,
         },
         "story": list(recording.story),
-        "changes": [_describe_change(change, with_texts=with_texts) for change in changed.changes],
+        "changes": [change.describe(with_texts=with_texts) for change in changed.changes],
         "summary": None if recording.summary is None else asdict(recording.summary),
     }
     if changed.doubt:
@@ -104,16 +112,3 @@ def to_dollars(nanodollars: int | None) -> float | None:
 
 def _name_sections(tokens: Sequence[int]) -> dict[str, int]:
     return dict(zip(Sections._fields, tokens or (0,) * len(Sections._fields), strict=True))
-
-
-def _describe_change(change: Change, *, with_texts: bool) -> dict[str, Any]:
-    described = asdict(change)
-    del described["before"], described["after"]
-    if not with_texts:
-        return described
-    return described | {"before": _mend(change.before), "after": _mend(change.after)}
-
-
-def _mend(text: str) -> str:
-    """The text with `?` for each half of a pair of surrogates, which JSON in UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode()

@@ -12,7 +12,7 @@ from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.cli.records.place import dir_option, find_folder
 from proxy.state.recordings.format import BadRecordingError, Recording
 from proxy.state.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
-from proxy.telemetry.logs import escape
+from proxy.telemetry.logs import configure_log, escape
 
 NOT_RECORDED = (
     "nothing is recorded in {folder}; start the proxy with `trimtab record`, or set record.dir in the configuration"
@@ -87,6 +87,7 @@ def _list(folder: Path, limit: int, *, as_json: bool) -> None:
 def _print(recording: Recording, *, with_diff: bool, as_json: bool) -> None:
     from proxy.cli.records.describing import describe, find_changes  # noqa: PLC0415 - `serve` does not need it
 
+    configure_log("error")
     changed = find_changes(recording)
     if as_json:
         click.echo(orjson.dumps(describe(recording, changed, with_texts=with_diff), option=orjson.OPT_INDENT_2))

@@ -51,7 +51,8 @@ class Options:
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    help="Replay with this configuration. Recordings are compared with what was recorded.",
+    help="Replay with this configuration. Recordings are compared with what was recorded. Cuts at cold caches are as "
+    "recorded: those of this configuration, and the summaries written ahead for them, are not expected.",
 )
 @click.option("--against", type=click.Path(path_type=Path), help="Compare with this configuration instead.")
 @click.option(
@@ -68,7 +69,11 @@ class Options:
     is_flag=True,
     help="Take each body in a file as a whole session, and replay all requests that its client has sent.",
 )
-@click.option("--check", is_flag=True, help="End with status 1 if anything differs or cannot be read.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="End with status 1 if tokens, decisions or a byte of what was sent differ, or if anything cannot be read.",
+)
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw a picture: .svg or .png.")
 @table_option
 def replay(path: Path, **given: Any) -> None:

@@ -173,7 +173,6 @@ def _make_circumstances(served: _Served, call: Call) -> Circumstances:
     view, settings, upstream = call.view, call.route.settings, call.route.upstream
     facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
     plan = None if attempt.chosen is None else attempt.chosen.planned.plan
-    cache = call.request.cache
     return Circumstances(
         config=settings.model_dump(mode="json", by_alias=True, exclude_unset=True),
         policy=view.policy,
@@ -193,8 +192,7 @@ def _make_circumstances(served: _Served, call: Call) -> Circumstances:
         cuts=0 if plan is None else len(plan.window.cuts),
         is_test=attempt.is_test,
         attempt=call.attempt,
-        cache_adds=tuple(sorted(cache.adds)),
-        cache_key=cache.key,
+        cache_adds=tuple(sorted(call.request.cache.adds)),
     )
 
 

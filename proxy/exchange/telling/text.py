@@ -14,7 +14,7 @@ from proxy.exchange.services import Services
 from proxy.exchange.telling.hidden import Hidden, find_hidden
 from proxy.exchange.telling.redact import redact_text
 from proxy.memory import KEPT_FACTOR
-from proxy.state.history.event import Event, EventChange, EventText
+from proxy.state.history.event import Event, EventText
 from proxy.state.history.kept import History
 from proxy.state.history.texts import Packed, pack_text
 from proxy.state.history.writer import Work
@@ -87,15 +87,13 @@ def _redact(change: Change, hidden: Hidden) -> Change:
     return replace(change, role=role, tool=tool, before=before, after=after)
 
 
-def _crop(changes: Sequence[Change]) -> Iterator[EventChange]:
+def _crop(changes: Sequence[Change]) -> Iterator[Change]:
     """The changes, the newest first to get their texts; in their own order."""
     left, cropped = MAX_TEXT_CHARS, []
     for change in reversed(changes):
         before, after = (crop(text, min(left, MAX_MESSAGE_CHARS)) for text in (change.before, change.after))
         left = max(left - len(before) - len(after), 0)
-        sizes = change.tokens_before, change.tokens_after
-        fate, role, tool = str(change.fate), change.role, change.tool
-        cropped.append(EventChange(change.at, role, tool, fate, change.rules, *sizes, before, after))
+        cropped.append(replace(change, before=before, after=after))
     return reversed(cropped)
 
 

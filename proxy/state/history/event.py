@@ -5,6 +5,8 @@ Law: values. All tokens are the model's own, as in the metrics; all money is in 
 
 from dataclasses import dataclass, field
 
+from rules.pipeline.story.values import Change
+
 
 @dataclass(frozen=True, slots=True)
 class EventDecision:
@@ -117,21 +119,6 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class EventChange:
-    """What became of one message, with its text. See rules/pipeline/story/values.py for the fields."""
-
-    at: int
-    role: str
-    tool: str
-    fate: str
-    rules: tuple[str, ...]
-    tokens_before: int
-    tokens_after: int
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
 class EventText:
     """The text that belongs to an event: only if the user asked for it.
 
@@ -140,5 +127,5 @@ class EventText:
     """
 
     sentences: tuple[str, ...] = ()
-    changes: tuple[EventChange, ...] = field(default=(), repr=False)
+    changes: tuple[Change, ...] = field(default=(), repr=False)
     summary: str = field(default="", repr=False)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from proxy.state.history.event import EventChange, EventText
+from proxy.state.history.event import EventText
+from rules.pipeline.story.values import Change
 
 MAX_EXPECTED = 1000
 """Texts that are still being written. Chosen: more than the writer's queue holds."""
 _encoder = msgspec.json.Encoder()
-_head_decoder, _change_decoder = msgspec.json.Decoder(EventText), msgspec.json.Decoder(EventChange)
+_head_decoder, _change_decoder = msgspec.json.Decoder(EventText), msgspec.json.Decoder(Change)
 ENTRY_BYTES = 1000
 """What an entry takes beside its packed text. Chosen: the objects and the sentences, generously."""
 

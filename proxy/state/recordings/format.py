@@ -125,7 +125,7 @@ class Circumstances:
         left as `cuts` says.
     is_test: it was planned as if nothing had been learned.
     attempt: 1 for the first request to the upstream, 2 for the second.
-    cache_adds: what the upstream takes for its prompt cache, by the names of the decisions. cache_key: its key.
+    cache_adds: what the upstream takes for its prompt cache, by the names of the decisions.
     """
 
     config: Mapping[str, Any]
@@ -147,7 +147,6 @@ class Circumstances:
     is_test: bool = False
     attempt: int = 1
     cache_adds: tuple[str, ...] = ()
-    cache_key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import orjson
 
 from proxy.wire.chat import answer, question, request
-from proxy.wire.codec import Request
+from proxy.wire.codec import Request, leave_body
 from proxy.wire.routing.model import peek_model
 
 
@@ -27,7 +27,7 @@ class ChatCodec:
     count_format = staticmethod(request.count_format_tokens)
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
-    adapt = staticmethod(request.adapt_request)
+    adapt = staticmethod(leave_body)
     help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError, Unsent
+from proxy.wire.codec import Codec, Counting, Request, UndecodableError, Unsent
 from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls, has_markers, help_openly
 from proxy.wire.content.schemas import decode_or_none
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
@@ -194,11 +194,6 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
 def _write_element(placed: Sequence[Placed]) -> bytes:
     ((message, _),) = placed
     return encode_message(message)
-
-
-def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
-    """The body itself: no provider must be told that its transcript was changed."""
-    return Adapted(pieces)
 
 
 def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:

@@ -42,6 +42,7 @@ NEWEST_MESSAGES = 20
 caching: the API looks back 20 blocks for what it has cached, so an older place finds no more."""
 _TOOL_CONTROL = re.compile(rb'"cache_control"\s*+:\s*+\{\s*+"(?:type"\s*+:\s*+"ephemeral"|ttl")')
 """Matches a marker of the client in its tools. A property of a tool may have the same name."""
+_ADDED_KEY = re.compile(rb'[^{]*+\{"prompt_cache_key":"([0-9a-f]++)",')
 _NEEDLES = tuple(b'"%b"' % name.encode() for name in CACHE_MARKERS)
 
 
@@ -182,6 +183,12 @@ def replace_element(pieces: tuple[bytes, ...], old: bytes, new: bytes, *, is_lat
         if place >= 0:
             return (*pieces[:at], b"".join((piece[:place], new, piece[place + len(old) :])), *pieces[at + 1 :])
     return None
+
+
+def find_key(body: bytes) -> str:
+    """The key that `add_key` has added to a body; empty if it has none."""
+    found = _ADDED_KEY.match(body)
+    return "" if found is None else found[1].decode()
 
 
 def add_key(pieces: tuple[bytes, ...], key: str) -> tuple[bytes, ...]:

@@ -1,5 +1,6 @@
 """The dialect of OpenAI's Responses API: POST /v1/responses."""
 
+from proxy.wire.codec import leave_body
 from proxy.wire.responses import answer, clean, errors, question, request
 from proxy.wire.routing.model import peek_model
 
@@ -22,7 +23,7 @@ class ResponsesCodec:
     count_format = staticmethod(request.count_format_tokens)
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
-    adapt = staticmethod(request.adapt_request)
+    adapt = staticmethod(leave_body)
     help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)

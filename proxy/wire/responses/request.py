@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.codec import Adapted, Codec, Counting, Request, UndecodableError
+from proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, has_markers, help_openly
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from proxy.wire.content.write import replace_texts
@@ -266,11 +266,6 @@ class _Writer:
         if self._call_types is None and not message.raw:
             self._call_types = find_call_types(self._messages)
         return encode_message(message, self._call_types or {})
-
-
-def adapt_request(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
-    """The body itself: no provider must be told that its transcript was changed."""
-    return Adapted(pieces)
 
 
 def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:

@@ -7,7 +7,7 @@ or became a pointer. It has none if it was pruned or cut.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rules.conversation import Conversation, Decision, Message, Outcome
+from rules.conversation import Conversation, Message, Outcome, replace_messages
 from rules.pipeline.pins.fold import Pin
 from rules.window.open_step import Cap, least_tokens
 
@@ -22,23 +22,16 @@ def pin_results(conversation: Conversation, pins: Iterable[Pin], *, shift: int, 
     messages that were pinned earlier; new ones are added to it.
     """
     known = {} if known is None else known
-    messages = list(conversation.messages)
-    changed: list[int] = []
+    new: dict[int, Message] = {}
     for pin in pins:
-        at = pin.at + shift
-        before, pinned = known.get(pin.at, (None, messages[at]))
-        if before is not messages[at]:
-            pinned = _append(messages[at], pin)
-            known[pin.at] = messages[at], pinned
-        if pinned is not messages[at]:
-            messages[at] = pinned
-            changed.append(at)
-    if not changed:
-        return Outcome(conversation)
-    outcome = conversation.edit(messages)
-    reason = f"{len(changed)} reminders of the user's goal"
-    decision = Decision("pin", reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
-    return Outcome(outcome, (decision,))
+        message = conversation.messages[pin.at + shift]
+        before, pinned = known.get(pin.at, (None, message))
+        if before is not message:
+            pinned = _append(message, pin)
+            known[pin.at] = message, pinned
+        if pinned is not message:
+            new[pin.at + shift] = pinned
+    return replace_messages(conversation, new, "pin", f"{len(new)} reminders of the user's goal")
 
 
 def fit_pins(

@@ -3,7 +3,7 @@
 Law: values only.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 
@@ -52,6 +52,18 @@ class Change:
     tokens_after: int
     before: str = field(default="", repr=False)
     after: str = field(default="", repr=False)
+
+    def describe(self, *, with_texts: bool = False) -> dict[str, object]:
+        """The fields by their names, for JSON.
+
+        with_texts: `before` and `after`, too, with `?` for each lone surrogate, which UTF-8 cannot hold.
+        """
+        described: dict[str, object] = asdict(self)
+        del described["before"], described["after"]
+        if not with_texts:
+            return described
+        texts = {"before": self.before, "after": self.after}
+        return described | {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def remember(compactors: Compactors, request: Request) -> None:
 
 def carry_out(compactors: Compactors, request: Request, way: Way, choose: ChooseText = Text) -> Carried:
     """Compact a request. Raises UndecodableError."""
-    request, cleaned = _clean(compactors, request, way)
+    request, cleaned = _clean(compactors, replace(request, cache=way.cache), way)
     compactor = way.compactor
     planned = compactor.plan(request, way.policy, cold=way.cold)
     plan = planned.plan
@@ -125,7 +125,7 @@ def carry_out(compactors: Compactors, request: Request, way: Way, choose: Choose
         return Carried(way, request, planned, plan, compacted, text, is_refused=way.mode == "enforce")
     if way.mode != "enforce":
         return Carried(way, request, planned, plan, compacted, text)
-    body, compacted = _help_cache(request, way.cache, compacted)
+    body, compacted = _help_cache(request, compacted)
     return Carried(way, request, planned, plan, compacted, text, body=body)
 
 
@@ -153,16 +153,16 @@ def _clean(compactors: Compactors, request: Request, way: Way) -> tuple[Request,
     codec, beginnings = request.codec, compactors.find_beginnings("")
     body, decisions = codec.clean(request, way.unsent)
     if decisions:
-        request = replace(codec.read(body, beginnings.find(codec.name, body)), model=request.model)
+        request = replace(codec.read(body, beginnings.find(codec.name, body)), model=request.model, cache=request.cache)
     request, dropped = way.compactor.drop_tools(request, way.drop_tools, lambda left: beginnings.find(codec.name, left))
     return request, (*decisions, *dropped)
 
 
-def _help_cache(request: Request, cache: CacheHelp, compacted: Compacted) -> tuple[tuple[bytes, ...], Compacted]:
+def _help_cache(request: Request, compacted: Compacted) -> tuple[tuple[bytes, ...], Compacted]:
     """The body with what its provider takes for its prompt cache, and the decisions about that."""
-    if not cache.adds:
+    if not request.cache.adds:
         return compacted.pieces, compacted
-    helped = request.codec.help_cache(replace(request, cache=cache), compacted.forwarded, compacted.pieces)
+    helped = request.codec.help_cache(request, compacted.forwarded, compacted.pieces)
     tokens = compacted.sent_tokens
     added = tuple(Decision(name, "", tokens, tokens, 0, 0) for name in helped.added)
     return helped.pieces, replace(compacted, decisions=(*compacted.decisions, *added))

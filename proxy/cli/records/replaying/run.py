@@ -17,6 +17,8 @@ from proxy.cli.records.replaying.series import Series
 from proxy.cli.records.replaying.side import Side
 from proxy.cli.records.replaying.told import (
     SUCCESS_STATUS,
+    TOO_LONG,
+    UPSTREAM_REFUSES,
     Told,
     ToldSummary,
     tell_recorded,
@@ -31,9 +33,6 @@ from proxy.wire.codec import Request, UndecodableError
 
 MAX_PLACES = 20
 """Places that are named of each kind. Chosen: as many as a reader follows up; the others are counted."""
-UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
-"""What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
-TOO_LONG = "context_length_exceeded"
 Advance = Callable[[int], None]
 """Is told how much of the input was read: files, or bytes."""
 
@@ -137,31 +136,28 @@ class Replay:
         self.requests += 1
         self.first_at = event.at if self.first_at is None else self.first_at
         self.last_at = event.at
-        told, circumstances, body = tell_recorded(recording), recording.circumstances, recording.received_body
-        request = recording.request
-        if circumstances is None or body is None or request is None or request.is_count or told.original is None:
-            self.not_replayed += told.original is not None
-            for side in self.sides:
-                side.add(told, None, None, session=event.session, at=event.at)
-            return
-        self.redacted += request.is_redacted
+        told = tell_recorded(recording)
         try:
-            decoded = replace(read(self.compactors, body, request.dialect), model=event.model)
-            self._replay_recording(recording, circumstances, decoded, told)
-            remember(self.compactors, decoded)
+            found = None if told.original is None else self._recorded.read(recording)
+            if found is None:
+                self.not_replayed += told.original is not None
+                for side in self.sides:
+                    side.add(told, None, None, session=event.session, at=event.at)
+                return
+            self.redacted += recording.request is not None and recording.request.is_redacted
+            self._replay_recording(recording, *found, told)
+            remember(self.compactors, found[0])
         except UndecodableError:
             self.differing.add(recording.id, "its body can no longer be read")
 
     def _replay_recording(
-        self, recording: Recording, circumstances: Circumstances, request: Request, told: Told
+        self, recording: Recording, request: Request, circumstances: Circumstances, told: Told
     ) -> None:
         event = recording.event
         for side in self.sides:
             ways = self.configured.get(side.name)
             if ways is None:
-                chosen = self._recorded.choose(recording, circumstances, request.model)
-                choose_text = self._recorded.choose_text(recording, circumstances)
-                carried = carry_out(self.compactors, request, chosen.way, choose_text)
+                chosen, carried = self._recorded.carry_out(recording, request, circumstances)
                 difference = find_difference(recording, carried)
                 if difference:
                     self.differing.add(recording.id, difference)

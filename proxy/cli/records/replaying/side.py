@@ -10,7 +10,7 @@ from typing import Any
 from proxy.cli.records.replaying.arms import ARMS, Arms, Paid, Spent
 from proxy.cli.records.replaying.carry_out import Carried
 from proxy.cli.records.replaying.figures import Figures, add_up
-from proxy.cli.records.replaying.told import Told, ToldSummary
+from proxy.cli.records.replaying.told import TOO_LONG, UPSTREAM_REFUSES, Told, ToldSummary
 from proxy.state.statistics.costs import Tokens
 
 WORST_SESSIONS = 5  # chosen: as many as a reader looks at
@@ -87,7 +87,7 @@ class Side:
         sums.longest_tokens = max(sums.longest_tokens, compacted.original_tokens)
         is_over = carried.planned.original.tokens > carried.planned.plan.hard_limit
         sums.over_window += is_over
-        sums.refused += told.error == "context_length_exceeded" or told.retry in {"refused", "hopeless"}
+        sums.refused += told.error == TOO_LONG or told.retry in UPSTREAM_REFUSES
         self.figures.of(label).over_window += is_over
         if told.sent is not None:
             more = self.figures.of(label)

@@ -12,6 +12,10 @@ from rules.tokens.sections import Sections
 
 SUCCESS_STATUS = 200
 """Source: the metrics count an answer as such by this status."""
+TOO_LONG = "context_length_exceeded"
+"""The error of a request that trimtab refuses for its length."""
+UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
+"""What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from proxy.cli.records.replaying.arms import Paid
-from proxy.cli.records.replaying.carry_out import Text, Way
+from proxy.cli.records.replaying.carry_out import Carried, Text, Way, carry_out, read
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
@@ -19,7 +19,7 @@ from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.recordings.format import Circumstances, Recording
 from proxy.telemetry.metrics import OTHER
 from proxy.wire.codec import Request, Unsent
-from proxy.wire.content.cache_help import FIELDS, CacheHelp
+from proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
 from rules.pipeline.plan import Plan
 from rules.policy import Policy
 from rules.summary.request import Summary
@@ -65,17 +65,31 @@ class RecordedWays:
     texts: Texts = field(default_factory=Texts)
     _policies: dict[Policy, Policy] = field(default_factory=dict)
 
+    def read(self, recording: Recording) -> tuple[Request, Circumstances] | None:
+        """The client's request; None if it was not planned, or if its body is not recorded. Raises UndecodableError."""
+        told, circumstances, body = recording.request, recording.circumstances, recording.received_body
+        if told is None or told.is_count or circumstances is None or body is None:
+            return None
+        return replace(read(self.compactors, body, told.dialect), model=told.model), circumstances
+
+    def carry_out(self, recording: Recording, request: Request, circumstances: Circumstances) -> tuple[Chosen, Carried]:
+        """Compact a request as it was compacted. Raises UndecodableError."""
+        chosen = self.choose(recording, circumstances, request.model)
+        choose_text = self.choose_text(recording, circumstances)
+        return chosen, carry_out(self.compactors, request, chosen.way, choose_text)
+
     def choose(self, recording: Recording, circumstances: Circumstances, model: str) -> Chosen:
         """The way of a recorded request."""
-        told, settings = circumstances, PolicyConfig.model_validate({"count": circumstances.count})
+        told, settings = circumstances, PolicyConfig.model_validate({"count": circumstances.vocabulary or "auto"})
         adds = frozenset(name for name in FIELDS if name in told.cache_adds)
+        key = find_key(recording.sent_body or b"") if "cache_key" in adds else ""
         way = Way(
             self.compactors.choose(settings, model),
             self._policies.setdefault(told.policy, told.policy),  # equal policies are one object, which is faster
             Unsent(told.local_items, nonces=told.strips_nonces),
             told.drop_tools,
             {bytes.fromhex(prefix): ColdCut(kind) for prefix, kind in told.cold.items()},
-            CacheHelp(adds, told.cache_key),
+            CacheHelp(adds, key),
             recording.event.mode or "enforce",
         )
         paid = Paid(told.prices, find_lifetime_seconds(told.upstream_url, model))

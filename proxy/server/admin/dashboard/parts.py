@@ -16,11 +16,11 @@ from proxy.server.admin.dashboard.diff import diff_lines
 from proxy.server.admin.dashboard.merge import join_minutes
 from proxy.server.admin.dashboard.shapes import Json, shape_bucket, shape_session, shape_turn
 from proxy.server.admin.models import MAX_SHOWN
-from proxy.state.history.event import EventChange
 from proxy.state.history.kept import Row
 from proxy.state.history.texts import Packed, unpack_text
 from proxy.state.history.timeline import STEP_SECONDS
 from proxy.state.models.model_policy import ModelView
+from rules.pipeline.story.values import Change
 
 Query = dict[str, Any]
 CHANGING_STEPS = 2
@@ -85,19 +85,8 @@ def _show_text(packed: Packed) -> Json:
     return {"sentences": text.sentences, "changes": changes, "summary": text.summary}
 
 
-def _show_change(change: EventChange) -> Json:
-    return {
-        "at": change.at,
-        "role": change.role,
-        "tool": change.tool,
-        "fate": change.fate,
-        "rules": change.rules,
-        "tokens_before": change.tokens_before,
-        "tokens_after": change.tokens_after,
-        "before": change.before,
-        "after": change.after,
-        "lines": diff_lines(change.before, change.after),
-    }
+def _show_change(change: Change) -> Json:
+    return {**change.describe(with_texts=True), "lines": diff_lines(change.before, change.after)}
 
 
 async def _list_sessions(services: Services, query: Query) -> list[Json]:

@@ -7,8 +7,8 @@ import pytest
 from support.recordings import make_recording
 
 from proxy.cli.records.describing import Changed, describe, diff, find_changes, to_dollars
-from proxy.compaction.tokenizers.exact import VocabularyError
 from rules.pipeline.story.values import Change, Fate
+from rules.policy import OnExceeded, Policy
 
 
 def make_change(before: str, after: str) -> Change:
@@ -42,13 +42,16 @@ def test_money_is_in_dollars_and_unknown_money_is_null():
     assert described["event"]["without_usd"] is None
 
 
-def test_a_vocabulary_that_is_not_there_leaves_the_rest(monkeypatch):
-    def fail(_: object) -> None:
-        message = "no vocabulary"
-        raise VocabularyError(message)
-
-    monkeypatch.setattr("proxy.cli.records.describing.plan_again", fail)
-    assert find_changes(make_recording()) == Changed(doubt="the changed messages are not known: no vocabulary")
+def test_a_request_that_would_be_refused_has_no_changed_messages():
+    """Also if it was only observed, and so forwarded unchanged."""
+    body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}).decode()
+    recording = make_recording(body=body)
+    assert recording.circumstances is not None
+    policy = Policy(context_window=2000, on_exceeded=OnExceeded.ERROR)
+    for mode in ("enforce", "observe"):
+        event = replace(recording.event, mode=mode)
+        told = replace(recording, event=event, circumstances=replace(recording.circumstances, policy=policy))
+        assert find_changes(told).changes == ()
 
 
 def test_a_body_that_no_longer_can_be_read_leaves_the_rest():

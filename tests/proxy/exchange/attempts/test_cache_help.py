@@ -3,7 +3,7 @@
 Law: everything else of the forwarded body is as with `cache: off`. The client sees no refusal of what was added.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -17,14 +17,10 @@ from support.dialects.spoken.dialect import Dialect
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 from support.sessions import make_session, requests_of
-from upstreams.forward_proxy import run_forward_proxy
 from upstreams.recording import FakeUpstream, Recorded, answer_plainly
-from yarl import URL
 
 from proxy.server.app import Proxy
 from rules.text.markers import INTRODUCTION
-
-StartKnown = Callable[..., Awaitable[Proxy]]
 
 CUT = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 50
@@ -34,19 +30,6 @@ CLAUDE = "anthropic/claude-opus-5"
 BREAKPOINT, CONTROL = {"mode": "explicit"}, {"type": "ephemeral"}
 MARKERS = ("cache_control", "prompt_cache_breakpoint")
 SYSTEM = "You are a coding agent. " + "Mind the harbour's rules and its tides. " * 80
-
-
-@pytest.fixture
-async def start_known(start_proxy, upstream) -> AsyncIterator[StartKnown]:
-    """A function that starts a proxy in front of the fake upstream, which has the name of a known host."""
-    async with run_forward_proxy() as forward:
-
-        async def start(host: str, *settings: str) -> Proxy:
-            base = f"upstream.base_url=http://{host}:{URL(upstream.url).port}/v1"
-            proxy: Proxy = await start_proxy(base, f"upstream.proxy=http://{forward.address}", *settings)
-            return proxy
-
-        yield start
 
 
 def _write_bodies(dialect: Dialect, steps: int, model: str, **more: Any) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
 """Texts are kept within a bound, and what was erased stays away."""
 
 from proxy.state.history import texts
-from proxy.state.history.event import EventChange, EventText
+from proxy.state.history.event import EventText
 from proxy.state.history.texts import Texts, pack_text, unpack_text
+from rules.pipeline.story.values import Change, Fate
 
-TEXT = EventText(("told",), (EventChange(3, "tool", "read", "pruned", ("prune",), 9, 2, "before é", "after"),), "sum")
+TEXT = EventText(("told",), (Change(3, "tool", "read", Fate.PRUNED, ("prune",), 9, 2, "before é", "after"),), "sum")
 
 
 def test_a_text_comes_back_as_it_was():

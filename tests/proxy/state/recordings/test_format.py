@@ -67,6 +67,14 @@ def test_the_body_that_was_sent_is_the_clients_own_unless_another_one_is_recorde
     assert replace(recording, request=None).received_body is None
 
 
+def test_a_recording_of_an_older_trimtab_is_read():
+    """The circumstances had a member for the key of the provider's cache, which was always empty."""
+    now = encode(make_recording())
+    older = gzip.decompress(now).replace(b'"cache_adds":[]', b'"cache_adds":[],"cache_key":""')
+    assert b"cache_key" in older
+    assert decode(gzip.compress(older)) == decode(now)
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -43,7 +43,6 @@ ALLOWED = {
     ("proxy/telemetry/tracing/spans.py", "messages"): "the name of a dialect",
     ("proxy/exchange/telling/event.py", "messages"): "a field of our own event: how many messages the client sent",
     ("proxy/server/admin/dashboard/shapes.py", "messages"): "the same field",
-    ("proxy/cli/bodies/explain.py", "messages"): "a field of our own: the messages that a sentence is about",
     ("proxy/cli/records/showing.py", "messages"): "a word of our own table",
     ("proxy/cli/records/replaying/inputs/bodies.py", "function_call"): "a file of requests of any dialect",
 }

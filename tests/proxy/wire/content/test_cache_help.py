@@ -22,6 +22,7 @@ from proxy.wire.content.cache_help import (
     add_breakpoint,
     add_controls,
     add_key,
+    find_key,
     find_summary,
     has_markers,
     help_openly,
@@ -121,6 +122,7 @@ def test_the_key_is_one_more_member_and_all_other_bytes_stay(mark: bytes, space:
     body = b'{ "model":"m", "messages":[] }'
     written = b"".join(add_key((mark + space + body, b"more"), "abc"))
     assert written == mark + space + b'{"prompt_cache_key":"abc",' + body[1:] + b"more"
+    assert (find_key(written), find_key(mark + space + body)) == ("abc", "")
     assert orjson.loads(b"".join(add_key((body,), "abc"))) == {"prompt_cache_key": "abc", **orjson.loads(body)}
 
 

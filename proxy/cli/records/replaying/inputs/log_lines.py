@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.cli.records.replaying.told import SUCCESS_STATUS, Told, ToldSummary
+from proxy.cli.records.replaying.told import SUCCESS_STATUS, UPSTREAM_REFUSES, Told, ToldSummary
 from proxy.state.statistics.costs import Tokens
 from proxy.state.statistics.counterfactual import count_cached
 from proxy.telemetry.metrics import Metrics
@@ -22,8 +22,6 @@ from rules.tokens.sections import Sections
 
 NO_RULES = frozenset({"refused", "lesson_test", "cold_cache", "cache_refused"})
 """Entries of a ledger that no rule made: they say what happened between two plans."""
-UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
-"""What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
 
 
 class _Section(msgspec.Struct):

@@ -8,7 +8,6 @@ from typing import Any
 
 from proxy.cli.records.replaying.series import Series
 
-ENDINGS = (".svg", ".png")
 _SIZE_INCHES = (10.0, 7.0)
 _NAMES = {"trimtab": "with trimtab", "nothing": "unchanged", "sliding": "sliding window", "summaries": "summaries"}
 

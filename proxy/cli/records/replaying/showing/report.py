@@ -91,6 +91,11 @@ def list_notes(replay: Replay, kind: str, sides: list[dict[str, Any]]) -> list[s
             "no model was asked: a digest stands in for each summary that was not recorded for the same cut; the call"
             " for it is priced as if the summary had the size that is reserved for it"
         )
+    if kind == "recordings" and replay.configured:
+        notes.append(
+            "cuts at cold caches are as recorded: those of another configuration, and the summaries that are written"
+            " ahead for them, are not expected"
+        )
     if any(has_unassigned(side) for side in sides):
         notes.append(
             "a recorded call for a summary names no session, so the costs of recorded sessions are without summaries,"

@@ -14,7 +14,7 @@ from proxy.cli.records.replaying.ways import ConfiguredWays, RecordedWays, Texts
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.state.catalogue.prices import find_listed
-from proxy.state.recordings.format import Circumstances, RecordedFacts, RecordedSummary, Recording
+from proxy.state.recordings.format import Circumstances, RecordedFacts, RecordedSending, RecordedSummary, Recording
 from proxy.wire.codec import Request
 from rules.policy import Policy
 from rules.summary.request import Summary
@@ -101,14 +101,15 @@ def test_what_is_known_of_a_model_is_derived_once(compactors: Compactors) -> Non
 def test_a_recorded_way_has_everything_that_the_plan_depended_on(compactors: Compactors) -> None:
     recording = _record(
         local_items=("ghost_snapshot",), strips_nonces=True, drop_tools=("fly",), cold={"ab" * 32: "cut"},
-        cache_adds=("cache_key",), cache_key="k1",
+        cache_adds=("cache_key",),
     )  # fmt: skip
+    recording = replace(recording, sent=RecordedSending('{"prompt_cache_key":"c1",' + BODY.decode()[1:]))
     assert recording.circumstances is not None
     chosen = RecordedWays(compactors).choose(recording, recording.circumstances, "gpt-4o")
     way = chosen.way
     assert (way.policy, way.unsent.local_items, way.unsent.nonces) == (LEARNED, ("ghost_snapshot",), True)
     assert (way.drop_tools, dict(way.cold)) == (("fly",), {bytes.fromhex("ab" * 32): "cut"})
-    assert (way.cache.adds, way.cache.key, way.mode, chosen.label) == ({"cache_key"}, "k1", "enforce", "my label")
+    assert (way.cache.adds, way.cache.key, way.mode, chosen.label) == ({"cache_key"}, "c1", "enforce", "my label")
 
 
 def test_a_recorded_text_stands_for_the_same_cut_only(compactors: Compactors) -> None:

@@ -9,7 +9,9 @@ from proxy.cli.records.replaying.run import Replay
 from proxy.cli.records.replaying.showing.report import compare, describe, has_unassigned, sum_cost
 from proxy.cli.records.replaying.side import Side
 from proxy.cli.records.replaying.told import Told
+from proxy.cli.records.replaying.ways import ConfiguredWays
 from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
 from rules.tokens.sections import Sections
 
 
@@ -53,6 +55,11 @@ def test_the_report_says_what_cannot_be_known(compactors: Compactors) -> None:
     notes = _list_notes(replay, "recordings")
     assert "a digest stands in" in notes
     assert "2 requests held a credential" in notes
+    assert "cold caches" not in notes
+    ways = ConfiguredWays(compactors, load_config(environment={}, is_online=False))
+    configured = Replay(compactors, [_make_side("new", 8)], {"new": ways})
+    assert "cold caches are as recorded" in _list_notes(configured, "recordings")
+    assert "cold caches" not in _list_notes(configured, "bodies")
 
 
 def test_places_are_told_with_their_reasons(compactors: Compactors) -> None:
