@@ -10,6 +10,14 @@ from proxy.cli.records.replaying.run import Places, Replay
 
 COMPARED = ("sent_tokens", "moved_cuts", "summaries", "sessions_refused", "prefix_kept")
 """Figures of a model that are compared between two sides. Costs are compared, too."""
+LOG_NOTES = (
+    "a log holds no messages, so nothing was planned again: these are the figures that were logged",
+    (
+        "what the requests would have cost without trimtab or with a sliding window, sessions, and other"
+        " configurations can be told from recordings only"
+    ),
+    "costs are at list prices, for upstreams that the catalogue knows by their host",
+)
 REPLACED = (
     "requests held a credential, which was replaced when they were recorded: they cannot be replayed byte for byte, and"
     " their tokens may differ a little"
@@ -68,14 +76,7 @@ def has_unassigned(side: dict[str, Any]) -> bool:
 def list_notes(replay: Replay, kind: str, sides: list[dict[str, Any]]) -> list[str]:
     """Sentences about what is estimated or cannot be known."""
     if kind == "log":
-        return [
-            "a log holds no messages, so nothing was planned again: these are the figures that were logged",
-            (
-                "what the requests would have cost without trimtab or with a sliding window, sessions, and other"
-                " configurations can be told from recordings only"
-            ),
-            "costs are at list prices, for upstreams that the catalogue knows by their host",
-        ]
+        return list(LOG_NOTES)
     notes = [
         (
             "costs assume that the upstream's cache holds the beginning of the session's previous prompt, and misses"
