@@ -59,8 +59,8 @@ def fold(messages: Sequence[Message], policy: Policy = POLICY, *, fixed_tokens: 
 def fold_all(messages: Sequence[Message], policy: Policy = POLICY, *, fixed_tokens: int = 0) -> list[Window]:
     """The state after each message, and the one before the first.
 
-    A fold is continued while the room stays the same, as in a growing session: folding each beginning anew takes the
-    square of the time. That both give the same states is a law of its own: tests/rules/pipeline/test_transcript_state.py.
+    A fold is continued while the room stays the same, as in a growing session: to fold each beginning anew takes the
+    square of the time. That both give the same states is a law in tests/rules/pipeline/test_transcript_state.py.
     """
     states, folded = [], None
     for stop in range(len(messages) + 1):
