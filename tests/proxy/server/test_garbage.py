@@ -25,6 +25,14 @@ def full_collections() -> Iterator[list[int]]:
     gc.callbacks.remove(note)
 
 
+@pytest.fixture
+def _thawed() -> Iterator[None]:
+    """No object is frozen at the start of the test. Afterwards the tests themselves are, as before."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 @pytest.mark.parametrize(
     ("seconds", "left_behind", "is_idle", "expected"),
     [
@@ -43,6 +51,7 @@ def test_a_full_collection_waits_for_a_pause_but_not_for_ever(
     assert is_due(seconds, left_behind, is_idle=is_idle) is expected
 
 
+@pytest.mark.usefixtures("_thawed")
 async def test_python_makes_no_full_collection_of_its_own(full_collections: list[int]) -> None:
     """The number of new objects does not matter. Young collections still run. At the end, the old settings are back."""
     before = gc.get_threshold()
@@ -66,6 +75,7 @@ async def test_python_makes_no_full_collection_of_its_own(full_collections: list
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.usefixtures("_thawed")
 async def test_a_pause_is_used(full_collections: list[int]) -> None:
     """A full collection runs on the loop while no request is served."""
     collected = asyncio.Event()

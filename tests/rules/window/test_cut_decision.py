@@ -57,8 +57,18 @@ def fold(messages: Sequence[Message], policy: Policy = POLICY, *, fixed_tokens: 
 
 
 def fold_all(messages: Sequence[Message], policy: Policy = POLICY, *, fixed_tokens: int = 0) -> list[Window]:
-    """The state after each message, and the one before the first."""
-    return [fold(messages[:stop], policy, fixed_tokens=fixed_tokens) for stop in range(len(messages) + 1)]
+    """The state after each message, and the one before the first.
+
+    A fold is continued while the room stays the same, as in a growing session: to fold each beginning anew takes the
+    square of the time. That both give the same states is a law in tests/rules/pipeline/test_transcript_state.py.
+    """
+    states, folded = [], None
+    for stop in range(len(messages) + 1):
+        room = measure(messages[:stop], policy, limit=LIMIT, fixed_tokens=fixed_tokens)
+        if folded is None or folded.room != room:
+            folded = Fold(room, policy)
+        states.append(folded.extend(messages[:stop]).finish())
+    return states
 
 
 def chat(turns: int, tokens: int) -> tuple[Message, ...]:
