@@ -42,6 +42,16 @@ def refuse(tokens: int, window: int) -> web.Response:
     return error(400, message=message, type="invalid_request_error", param="messages", code="context_length_exceeded")
 
 
+def refuse_flatly(tokens: int, window: int) -> web.Response:
+    """The same error from older versions of vLLM: without the `error` object that SDKs look for."""
+    message = (
+        f"This model's maximum context length is {window} tokens. However, you requested {tokens} tokens in the "
+        "messages, Please reduce the length of the messages."
+    )
+    body = {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
+    return web.json_response(body, status=400)
+
+
 async def reply(
     request: web.BaseRequest, body: dict[str, Any], turn: Turn, name: str, usage: dict[str, Any] | None = None
 ) -> web.StreamResponse:
