@@ -36,7 +36,16 @@ class Screen:
 
     def __init__(self, reader: asyncio.StreamReader, stop: Callable[[], None]) -> None:
         self._reader = reader
-        self.stop = stop
+        self._stop = stop
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """Ask the program to end.
+
+        Only once: if the program has just ended, a second signal would take its exit status from those who wait for it.
+        """
+        self.is_stopped = True
+        self._stop()
 
     async def read_rest(self) -> str:
         """Everything that the program still writes until it ends."""
@@ -97,7 +106,7 @@ async def on_terminal(*arguments: str, **environment: str) -> AsyncIterator[tupl
     try:
         screen = Screen(reader, process.terminate)
         yield screen, await screen.read_line()
-        if process.returncode is None:
+        if process.returncode is None and not screen.is_stopped:
             screen.stop()
         assert await asyncio.wait_for(process.wait(), 20) == 0
     finally:

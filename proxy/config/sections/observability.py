@@ -41,8 +41,8 @@ class RecordConfig(Section):
     )
     keep: Annotated[int, Field(ge=1)] | None = Field(
         10_000,
-        description="The number of newest requests that are kept. The calls for summaries of their time are kept too, "
-        "but together there are at most twice as many files. null: max_bytes alone decides.",
+        description="The number of newest requests that are kept, with the calls for summaries of their time. "
+        "null: max_bytes alone decides.",
     )
     max_bytes: int = Field(
         1_073_741_824,

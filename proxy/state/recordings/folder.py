@@ -28,8 +28,6 @@ LOG_BYTES = 1024 * 1024
 recordings; listing 10,000 files takes about as long as reading that much."""
 _LOG_BYTES_PER_FILE = 128
 """In a large folder the log may have as many bytes for each file. Chosen: about two lines, so listing stays rare."""
-FILES_PER_REQUEST = 2
-"""Chosen: few requests ask for a summary, and hardly one asks for more."""
 _NUMBER_BYTES = 8  # chosen: no random number of this size comes twice
 _HEAD_BYTES = 2 * _NUMBER_BYTES
 
@@ -38,8 +36,7 @@ class Folder:
     """The files of a folder, as this process knows them. Not thread-safe.
 
     keep: the most requests; None for no limit. max_bytes: of all files together. Calls for summaries do not count as
-    requests; they are deleted with the requests of their time. There are at most FILES_PER_REQUEST files for each
-    request that is kept.
+    requests; they are deleted with the requests of their time.
     """
 
     def __init__(self, path: Path, keep: int | None, max_bytes: int) -> None:
@@ -168,7 +165,7 @@ class Folder:
     def _delete_oldest(self, lock: int) -> list[str]:
         """Delete the oldest files that are too many. Returns their names."""
         number, deleted = 0, []
-        while self._is_over(len(self._names) - number):
+        while self._bytes > self.max_bytes or (self._keep is not None and self._requests > self._keep):
             name = self._names[number]
             try:
                 (self.path / name).unlink()
@@ -182,12 +179,6 @@ class Folder:
             number += 1
         del self._names[:number]
         return deleted
-
-    def _is_over(self, files: int) -> bool:
-        if self._keep is None:
-            return self._bytes > self.max_bytes
-        is_many = self._requests > self._keep or files > FILES_PER_REQUEST * self._keep
-        return is_many or self._bytes > self.max_bytes
 
 
 def _is_request(name: str) -> bool:

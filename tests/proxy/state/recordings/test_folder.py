@@ -237,11 +237,11 @@ def test_calls_for_summaries_do_not_take_the_places_of_requests(tmp_path):
     assert list_ids(tmp_path) == [8, 9, 10, 11]
 
 
-def test_calls_for_summaries_alone_are_bounded_too(tmp_path):
+def test_requests_stay_however_many_calls_they_have_caused(tmp_path):
     folder = Folder(tmp_path, 3, 100_000)
     for number in range(20):
-        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number > 0)
-    assert list_ids(tmp_path) == [14, 15, 16, 17, 18, 19]
+        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number % 6 > 0)
+    assert list_ids(tmp_path) == list(range(1, 20))
 
 
 def test_calls_for_summaries_count_as_bytes(tmp_path):
