@@ -17,7 +17,7 @@ from proxy.state.recordings.format import Recording
 from proxy.state.statistics.costs import NANODOLLARS
 from proxy.telemetry.logs import get_log
 from proxy.wire.codec import UndecodableError
-from rules.conversation import Outcome
+from rules.conversation import Decision, Outcome
 from rules.pipeline.story.tell import tell_story
 from rules.pipeline.story.values import Change
 from rules.tokens.sections import Sections
@@ -52,13 +52,19 @@ def find_changes(recording: Recording) -> Changed:
 
 
 def _find_doubt(recording: Recording, carried: Carried) -> str:
-    """Why the plan may not be that of the recording. A replaced credential may change tokens, but not the rules."""
+    """Why the plan may not be that of the recording. A replaced credential may change tokens.
+
+    Then only the rules are compared, and the messages that they have changed.
+    """
     difference = find_difference(recording, carried)
-    if recording.request is not None and recording.request.is_redacted:
-        rules = [one.rule for one in recording.counted.decisions]
-        is_same = not rules or rules == [one.rule for one in carried.compacted.decisions]
-        return "" if is_same else OTHERWISE + difference
+    if recording.is_redacted:
+        was, now = _place(recording.counted.decisions), _place(carried.compacted.decisions)
+        return "" if not was or was == now else OTHERWISE + difference
     return OTHERWISE + difference if difference else ""
+
+
+def _place(decisions: Sequence[Decision]) -> list[tuple[str, int, int]]:
+    return [(one.rule, one.messages, one.first_changed) for one in decisions]
 
 
 def diff(change: Change) -> Iterator[str]:

@@ -10,7 +10,7 @@ import orjson
 
 from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.cli.records.place import dir_option, find_folder
-from proxy.state.recordings.format import BadRecordingError, Recording
+from proxy.state.recordings.format import HIDDEN, BadRecordingError, Recording
 from proxy.state.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
 from proxy.telemetry.logs import configure_log, escape
 
@@ -102,7 +102,7 @@ def _print_body(recording: Recording, *, is_sent: bool) -> None:
     if body is None:
         what = "nothing was sent" if is_sent and recording.sent is None else "its body was not recorded"
         _give_up(f"{recording.id}: {what}; its outcome was {recording.event.outcome}")
-    if recording.request is not None and recording.request.is_redacted:
+    if recording.is_redacted and HIDDEN in body:
         click.echo("trimtab: warning: *** stands for a key in the body", err=True)
     click.echo(body, nl=sys.stdout.isatty())
 

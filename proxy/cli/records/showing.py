@@ -76,7 +76,7 @@ def show(recording: Recording, changed: Changed, console: Console, *, with_diff:
     console.print()
     for line in _tell_answer(event):
         console.print(safe(line))
-    if recording.request is not None and recording.request.is_redacted:
+    if recording.is_redacted:
         console.print(
             "a key in the body is recorded as ***, so a replay is not byte for byte, and tokens may differ a little"
         )
@@ -152,7 +152,7 @@ def _show_changes(changed: Changed, console: Console, *, with_diff: bool) -> Non
 
 def _name_group(change: Change) -> tuple[object, ...]:
     """What the changes of a line have in common: messages that are removed share one, any other has its own."""
-    return (change.fate, change.rules) if change.fate is Fate.REMOVED else (change.fate, change.at)
+    return (change.fate, change.rules) if change.fate is Fate.REMOVED else (id(change),)
 
 
 def _tell_group(changes: Sequence[Change]) -> str:

@@ -11,6 +11,8 @@ import orjson
 
 from proxy.cli.records.place import usual_folder
 from proxy.cli.serving.serve import serve
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_file
 
 
 def _run(folder: Path | None, keep: int | None, max_bytes: int | None, **given: Any) -> None:
@@ -20,18 +22,28 @@ def _run(folder: Path | None, keep: int | None, max_bytes: int | None, **given: 
     at them with `trimtab inspect`, or play them again with `trimtab replay`. All other options are those of
     `trimtab serve`.
     """
-    wanted = {"dir": str(folder or usual_folder()), "keep": keep, "max_bytes": max_bytes}
+    if folder is None and not _names_folder(given["config_path"], given["settings"]):
+        folder = usual_folder()
+    wanted = {"dir": folder and str(folder), "keep": keep, "max_bytes": max_bytes}
     # As JSON, which is YAML, too: a path may look like another value.
     added = tuple(f"record.{key}={orjson.dumps(value).decode()}" for key, value in wanted.items() if value is not None)
     click.get_current_context().invoke(serve, **given | {"settings": (*given["settings"], *added)})
+
+
+def _names_folder(config_path: Path | None, settings: tuple[str, ...]) -> bool:
+    """Whether the configuration has `record.dir`. If it has an error, it has not: that may be the missing folder."""
+    try:
+        return load_file(config_path, settings, is_online=False).record is not None
+    except ConfigError:
+        return False
 
 
 _OPTIONS = [
     click.Option(
         ["--dir", "folder"],
         type=click.Path(path_type=Path, file_okay=False),
-        help="Folder of the recordings; short for --set record.dir=DIR. Default: the folder recordings in the user's "
-        "data directory.",
+        help="Folder of the recordings; short for --set record.dir=DIR. Default: record.dir of the configuration, "
+        "else the folder recordings in the user's data directory.",
     ),
     click.Option(
         ["--keep"],

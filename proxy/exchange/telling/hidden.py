@@ -53,7 +53,7 @@ class Secret:
     """A credential. forms: as a text may hold it, the longest first. seeds: if one is in a text, so is a piece.
 
     is_bounded: it is short, and counts only if no letter or digit is next to it. is_word: it is an ordinary word, too,
-    and counts only if it is named as a key.
+    and counts only if it is named as a key. encoded: it in Base64, to find pieces: a line of Base64 may end within it.
     """
 
     text: str = field(repr=False)
@@ -61,6 +61,7 @@ class Secret:
     seeds: tuple[Seed, ...] = ()
     is_bounded: bool = False
     is_word: bool = False
+    encoded: tuple["Secret", ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Hidden:
         """The credentials that a request has shown, and those of the configuration."""
         known = {secret.text: secret for secret in own}
         known |= {secret.text: secret for secret in map(read_secret, shown)}
+        known |= {each.text: each for secret in tuple(known.values()) for each in secret.encoded}
         ordered = sorted(known.values(), key=lambda secret: len(secret.text), reverse=True)
         texts = "".join(secret.text for secret in ordered)
         return cls(tuple(ordered), not texts.isascii(), "/" in texts)
@@ -102,12 +104,15 @@ def read_secret(written: str, *, is_thorough: bool = True) -> Secret:
     data = written.encode("utf-8", "surrogateescape")
     text = data.decode("utf-8", "replace")
     is_thorough = is_thorough and len(text) >= MIN_SECRET_CHARS
-    forms = {data, text.encode(), *(_write_encoded(text) if is_thorough else ())}
+    encoded = tuple(_write_base64(data)) if is_thorough else ()
+    forms = {data, text.encode(), *(_write_url(text) if is_thorough else ())}
+    forms |= {form for whole in encoded for form in (whole, whole.replace(b"+", b"-").replace(b"/", b"_"))}
     if "\N{REPLACEMENT CHARACTER}" in text:
         forms.add(data.decode("latin-1").encode())  # a header may be in Latin-1
     seeds = tuple(find_seeds(text)) if is_thorough else ()
     quoted = {form for each in forms for form in _quote(each)}
-    return Secret(text, tuple(sorted(quoted, key=len, reverse=True)), seeds)
+    pieces = tuple(Secret(one, (), tuple(find_seeds(one))) for one in map(bytes.decode, encoded))
+    return Secret(text, tuple(sorted(quoted, key=len, reverse=True)), seeds, encoded=pieces)
 
 
 def find_seeds(text: str) -> Iterator[Seed]:
@@ -137,16 +142,17 @@ def _restrict(secret: Secret) -> Secret:
     return Secret(secret.text, secret.forms, is_bounded=True, is_word=is_word)
 
 
-def _write_encoded(text: str) -> Iterator[bytes]:
-    """The text as URLs and Base64 write it. In Base64, wherever it begins: without the characters that it shares."""
-    data = text.encode("utf-8", "replace")
+def _write_url(text: str) -> Iterator[bytes]:
     quoted = quote(text, safe="", errors="replace")
     yield from (quoted.encode(), _ESCAPED.sub(lambda found: found[0].lower(), quoted).encode())
+
+
+def _write_base64(data: bytes) -> Iterator[bytes]:
+    """The credential in Base64, wherever it begins: without the characters that it shares with its neighbours."""
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + data)
         begin, bits = -(-before * 8 // 6), (before + len(data)) * 8
-        whole = encoded[begin : bits // 6]
-        yield from (whole, whole.replace(b"+", b"-").replace(b"/", b"_"))
+        yield encoded[begin : bits // 6]
 
 
 def _quote(form: bytes) -> Iterator[bytes]:

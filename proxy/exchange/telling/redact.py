@@ -11,9 +11,8 @@ from typing import Any
 import orjson
 
 from proxy.exchange.telling.hidden import Hidden, Secret, Seed
+from proxy.state.recordings.format import HIDDEN
 
-HIDDEN = b"***"
-"""Stands for a credential, or for a piece of one."""
 NAME_BYTES = 48
 """Bytes before a word in which the name of a key is looked for. Chosen: the longest name, and what may follow
 it in JSON within JSON."""

@@ -23,6 +23,8 @@ VERSION = 1
 """The version of the format. A reader refuses any other."""
 ENDING = ".json.gz"
 """The ending of a recording's file."""
+HIDDEN = b"***"
+"""Stands for a credential, or for a piece of one."""
 CALL_ENDING = f".call{ENDING}"
 """The ending of the file of a call for a summary."""
 SUMMARY_ENDPOINT = "summary"
@@ -219,6 +221,11 @@ class Recording:
     def id(self) -> str:
         """The id of the request."""
         return self.event.request_id
+
+    @property
+    def is_redacted(self) -> bool:
+        """Whether there was a credential in a body."""
+        return self.request is not None and self.request.is_redacted
 
     @property
     def received_body(self) -> bytes | None:

@@ -12,8 +12,7 @@ REPLACED = "; a credential was replaced in the recorded body"
 def find_difference(recording: Recording, carried: Carried) -> str:
     """What differs between the recording and the plan that was made again; empty if nothing does."""
     difference = _compare(recording, carried)
-    is_redacted = recording.request is not None and recording.request.is_redacted
-    return difference + REPLACED if difference and is_redacted else difference
+    return difference + REPLACED if difference and recording.is_redacted else difference
 
 
 def _compare(recording: Recording, carried: Carried) -> str:

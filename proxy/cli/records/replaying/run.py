@@ -144,7 +144,7 @@ class Replay:
                 for side in self.sides:
                     side.add(told, None, None, session=event.session, at=event.at)
                 return
-            self.redacted += recording.request is not None and recording.request.is_redacted
+            self.redacted += recording.is_redacted
             self._replay_recording(recording, *found, told)
             remember(self.compactors, found[0])
         except UndecodableError:
@@ -159,7 +159,7 @@ class Replay:
             if ways is None:
                 chosen, carried = self._recorded.carry_out(recording, request, circumstances)
                 difference = find_difference(recording, carried)
-                if difference:
+                if difference and not recording.is_redacted:
                     self.differing.add(recording.id, difference)
                 self._add(side, _tell_again(told, carried), carried, chosen, event.session, event.at)
                 continue

@@ -66,6 +66,14 @@ def test_removed_messages_share_a_line_unless_each_is_shown():
     assert "+new" in each
 
 
+def test_only_removed_messages_share_a_line():
+    """A summary may be two messages, which are added at the same place."""
+    added = [Change(61, role, "", Fate.ADDED, ("summarise",), 0, 9, "", "text") for role in ("user", "assistant")]
+    shown = print_it(make_recording(), Changed(tuple(added)))
+    assert "61: user added by summarise, 0 -> 9 tokens" in shown
+    assert "61: assistant added by summarise, 0 -> 9 tokens" in shown
+
+
 def test_a_doubt_is_told():
     assert "note: not sure" in print_it(make_recording(), Changed(doubt="not sure"))
 

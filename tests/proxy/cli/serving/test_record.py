@@ -47,6 +47,20 @@ def test_without_options_it_records_where_inspect_looks(started) -> None:
     assert "trimtab record" in run_trimtab("inspect").stderr
 
 
+def test_the_folder_of_the_configuration_counts(started, tmp_path) -> None:
+    """Unless an option names another one. A configuration that names none may still have the other keys."""
+    config = tmp_path / "trimtab.yaml"
+    config.write_text(f"record: {{dir: {tmp_path / 'own'}, keep: 5}}\n")
+    assert run_trimtab("record", "--config", config).exit_code == 0
+    assert run_trimtab("record", "--set", f"record.dir={tmp_path / 'set'}").exit_code == 0
+    assert run_trimtab("record", "--config", config, "--dir", tmp_path / "other").exit_code == 0
+    config.write_text("record: {keep: 6}\n")
+    assert run_trimtab("record", "--config", config).exit_code == 0
+    folders = [config.record.dir for config in started]
+    assert folders == [str(tmp_path / "own"), str(tmp_path / "set"), str(tmp_path / "other"), str(usual_folder())]
+    assert [config.record.keep for config in started] == [5, 10_000, 5, 6]
+
+
 @pytest.mark.parametrize("arguments", [("--keep", "0"), ("--max-bytes", "5")])
 def test_bounds_that_no_recording_fits_are_wrong_use(arguments, started, tmp_path) -> None:
     assert run_trimtab("record", "--dir", tmp_path, *arguments).exit_code == 2

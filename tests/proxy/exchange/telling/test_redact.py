@@ -89,6 +89,17 @@ def test_a_secret_is_found_in_base64(before, encode, secret):
         assert len(told) <= len(before) * 4 / 3 + 10
 
 
+@pytest.mark.parametrize("at", range(0, 76, 3))
+def test_a_secret_is_found_in_lines_of_base64(at):
+    """Wherever a line ends: less than eight characters of it are left on any line."""
+    encoded = base64.encodebytes(("A" * at + RANDOM + "\nNEXT=1\n").encode()).decode()
+    told = redact_text(orjson.dumps({"text": encoded}).decode(), Hidden.of({RANDOM}))
+    known = base64.b64encode(RANDOM.encode()).decode()
+    seen = base64.b64decode("".join(orjson.loads(told)["text"].replace("***", "").split()) + "===")
+    assert not [start for start in range(len(RANDOM) - 7) if RANDOM[start : start + 8].encode() in seen]
+    assert known not in told
+
+
 @pytest.mark.parametrize("quoted", ["sk-PLANTED%2Fkey%2B0123", "sk-PLANTED%2fkey%2b0123"])
 def test_a_secret_is_found_in_a_url(quoted):
     assert redact_text(f"GET /?api_key={quoted}&a=b", Hidden.of({KEY})) == "GET /?api_key=***&a=b"

@@ -19,8 +19,8 @@ LOG_NOTES = (
     "costs are at list prices, for upstreams that the catalogue knows by their host",
 )
 REPLACED = (
-    "requests held a credential, which was replaced when they were recorded: they cannot be replayed byte for byte, and"
-    " their tokens may differ a little"
+    "requests held a credential, which was replaced when they were recorded: their tokens and cuts may differ a little,"
+    " and they are not compared with what was sent"
 )
 """Said of requests with `***` in a body."""
 

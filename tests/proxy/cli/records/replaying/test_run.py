@@ -44,6 +44,20 @@ async def _record(client: aiohttp.ClientSession, upstream: FakeUpstream, start_p
     await proxy.services.recordings.settle()
 
 
+async def test_a_request_with_a_replaced_key_is_counted_and_not_compared(
+    client, upstream, start_proxy, compactors, tmp_path
+):
+    """Its tokens are others than those that were counted."""
+    proxy = await start_proxy(*SMALL, f"record.dir={tmp_path}")
+    for text in ("hi", "my key is sk-planted-0123456789"):
+        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        _ = await post(client, f"{proxy.url}/v1/chat/completions", body, authorization="Bearer sk-planted-0123456789")
+    await settle(proxy)
+    await proxy.services.recordings.settle()
+    replay, _ = _replay(compactors, tmp_path)
+    assert (replay.requests, replay.redacted, replay.differing.number) == (2, 1, 0)
+
+
 async def test_the_same_configuration_changes_nothing(client, upstream, start_proxy, compactors, tmp_path):
     """The recorded summaries fit their cuts, so that none stands in, and both sides cost the same."""
     await _record(client, upstream, start_proxy, tmp_path)
