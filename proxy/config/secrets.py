@@ -25,7 +25,7 @@ def list_secrets(config: Config) -> tuple[str, ...]:
     return _list(Same(config))
 
 
-def find_secrets(config: Config, name: str) -> tuple[str, ...]:
+def find_in_name(config: Config, name: str) -> tuple[str, ...]:
     """The credentials of the configuration in a client's name for something, such as a model.
 
     Shorter ones than MIN_NAMED_CHARS may be a part of a name by chance.

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
-from proxy.config.secrets import find_secrets
+from proxy.config.secrets import find_in_name
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
@@ -185,7 +185,7 @@ async def _finish(
             write_ahead(services, call, chosen, compacted)
     response, tap = await _relay(services, journey, codec, answer)
     if isinstance(tap, ModelTap):
-        own = find_secrets(services.config, tap.model)
+        own = find_in_name(services.config, tap.model)
         journey.response_model, _ = journey.arrival.tell_name(tap.model, own)
     await _learn(services, journey, route, tap, is_answered=is_answered)
     return response

@@ -16,7 +16,7 @@ from proxy.compaction.refusal import scale_cleaned
 from proxy.config.policies.control import MODES
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
-from proxy.config.secrets import find_secrets
+from proxy.config.secrets import find_in_name
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
 from proxy.http.client import origin_form, target_url
@@ -126,7 +126,7 @@ def describe_target(
     config: Config, arrival: Arrival, model: str, matched: ModelConfig | None, upstream: str = "", mode: str = ""
 ) -> Target:
     """Describe the model of a request, with the names that may be shown."""
-    shown_model, is_secret = arrival.tell_name(model, find_secrets(config, model))
+    shown_model, is_secret = arrival.tell_name(model, find_in_name(config, model))
     return Target(upstream, model, shown_model, is_secret, matched.match if matched else None, mode)
 
 

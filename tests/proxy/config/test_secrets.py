@@ -1,7 +1,7 @@
 """Every credential of a configuration is listed."""
 
 from proxy.config.load import load_config
-from proxy.config.secrets import find_secrets, list_secrets
+from proxy.config.secrets import find_in_name, list_secrets
 
 FILE = """
 client_keys: {alice: sk-alice}
@@ -28,6 +28,6 @@ def test_an_empty_configuration_has_none():
 
 def test_a_credential_in_a_name_is_found_unless_it_is_short():
     config = load_config("upstream: {api_key: sk-main-0123456789}\nadmin_token: gpt", environment={})
-    assert find_secrets(config, "m-sk-main-0123456789-x") == ("sk-main-0123456789",)
-    assert find_secrets(config, "sk-main-0123456789" + "x" * 1000) == ("sk-main-0123456789",)
-    assert find_secrets(config, "gpt-5") == ()
+    assert find_in_name(config, "m-sk-main-0123456789-x") == ("sk-main-0123456789",)
+    assert find_in_name(config, "sk-main-0123456789" + "x" * 1000) == ("sk-main-0123456789",)
+    assert find_in_name(config, "gpt-5") == ()

@@ -15,6 +15,16 @@ from proxy.exchange.telling.redact import redact, redact_body, redact_text
 KEY = "sk-PLANTED/key+0123"
 
 
+def redact_nested(body: bytes, depth: int, secret: str) -> str:
+    """The innermost text of JSON in JSON, after a credential is hidden in it."""
+    for _ in range(depth):
+        body = orjson.dumps({"text": body.decode()})
+    told = orjson.loads(redact_body(body, Hidden.of({secret})))
+    for _ in range(depth):
+        told = orjson.loads(told["text"])
+    return told["text"]
+
+
 @given(
     secret=st.text(min_size=1, max_size=20).filter(lambda one: not set(one) & {*"*{}:text"}), text=st.text(max_size=40)
 )
@@ -31,12 +41,7 @@ def test_any_of_its_characters_may_be_an_escape_at_any_depth(escaped, depth):
     """The arguments of a call are JSON in JSON."""
     written = "".join(f"\\u{ord(each):04X}" if at in escaped else each for at, each in enumerate(KEY))
     body = b'{"text":"before ' + written.encode() + b' after"}'
-    for _ in range(depth):
-        body = orjson.dumps({"text": body.decode()})
-    told = orjson.loads(redact_body(body, Hidden.of({KEY})))
-    for _ in range(depth):
-        told = orjson.loads(told["text"])
-    assert told["text"] == "before *** after"
+    assert redact_nested(body, depth, KEY) == "before *** after"
 
 
 def test_a_body_stays_json_if_a_secret_is_a_part_of_a_number_or_of_an_escape():
@@ -64,12 +69,7 @@ def test_characters_beyond_ascii_may_be_escapes_too(pattern, depth):
     units = WIDE.encode("utf-16-be")
     written = "".join("\\u" + pattern.format(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2))
     body = f'{{"text":"before {written} after"}}'.encode()
-    for _ in range(depth):
-        body = orjson.dumps({"text": body.decode()})
-    told = orjson.loads(redact_body(body, Hidden.of({WIDE})))
-    for _ in range(depth):
-        told = orjson.loads(told["text"])
-    assert told["text"] == "before *** after"
+    assert redact_nested(body, depth, WIDE) == "before *** after"
 
 
 def test_a_secret_of_a_header_may_be_latin_1():
