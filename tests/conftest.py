@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from support.late_connections import close_late_connections
 from support.model_learning import ListLog
 from support.tracing import pytest_pyfunc_call  # noqa: F401 - a hook
 from upstreams.forward_proxy import run_forward_proxy
@@ -46,6 +47,14 @@ def pytest_collection_finish() -> None:
     """Exempt the collected tests from garbage collections: else a full one examines them anew, for a second each."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _late_connections() -> Iterator[None]:
+    """The tests' servers close connections that are accepted while they end."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        close_late_connections(monkeypatch)
+        yield
 
 
 @pytest.fixture(scope="session")
