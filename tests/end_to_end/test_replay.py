@@ -1,6 +1,7 @@
 """What was recorded or logged of some traffic, replayed, equals /metrics to the token."""
 
 import asyncio
+import re
 import signal
 from collections import Counter
 from collections.abc import Sequence
@@ -91,8 +92,10 @@ async def _send_traffic(client: aiohttp.ClientSession, url: str, proxy: Any = No
 
 
 async def _read_metrics(client: aiohttp.ClientSession, url: str) -> dict[tuple[str, ...], float]:
-    """The metrics' values by name and labels."""
-    text = await (await client.get(url + "/metrics")).text()
+    """The metrics' values by name and labels, once no request is in flight: each is counted a little after its answer."""
+    text = ""
+    while not re.search(r"^trimtab_requests_in_flight 0", text, re.MULTILINE):
+        text = await (await client.get(url + "/metrics")).text()
     return {
         (
             family.name.removeprefix("trimtab_"),

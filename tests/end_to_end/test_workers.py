@@ -45,6 +45,12 @@ async def read_metrics(url: str) -> dict[str, float]:
     return {key: float(value) for key, value in re.findall(r"^([^#].*) (\S+)$", text, re.MULTILINE)}
 
 
+async def settle(url: str) -> None:
+    """Wait until no request is in flight. A request is counted once its cost is booked, a little after its answer."""
+    while (await read_metrics(url))["trimtab_requests_in_flight"]:
+        pass
+
+
 def find_workers(process: Process) -> list[int]:
     """The ids of the processes that the supervisor has forked."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -123,8 +129,7 @@ async def test_a_worker_that_is_killed_takes_only_its_open_requests_with_it(upst
         assert (died["worker"], died["signal"], died["again_in_seconds"]) == (1, "SIGKILL", 0)
         upstream.answer = plain
         await ask_many(url, STREAMS)
-        while (await read_metrics(metrics))["trimtab_requests_in_flight"]:
-            pass  # a request is counted once its cost is booked, a little after its answer
+        await settle(metrics)
         for _ in range(8):  # either worker may answer
             page = await read_metrics(metrics)
             assert sum_samples(page, "trimtab_requests_total") == 2 * STREAMS + sum(finished)
@@ -263,6 +268,7 @@ async def test_pages_have_an_address_of_their_own(upstream):
     assert [line["event"] for line in lines] == ["store_not_shared", "listening"]
     assert lines[-1]["workers"] == 2
     await ask_many(lines[-1]["url"], 4)
+    await settle(lines[-1]["metrics"])
     for _ in range(8):
         assert sum_samples(await read_metrics(lines[-1]["metrics"]), "trimtab_requests_total") == 4
     async with aiohttp.ClientSession() as session:

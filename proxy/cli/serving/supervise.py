@@ -87,27 +87,28 @@ class _Told:
         if self._load is None:
             self._log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
             return False
-        is_valid = self._read(self._load)
-        self._reloads.write(time.time() if is_valid else None)
-        return is_valid
+        return self._read(self._load)
 
     def _read(self, load: Load) -> bool:
-        """Read the configuration; log why it is not valid, if so."""
+        """Read the configuration, note whether it is valid, and log why not: whoever sees the log sees the note."""
         try:
             config = load()
         except ConfigError as error:
+            self._reloads.write(None)
             for problem in str(error).splitlines():
                 self._log.error(
                     "configuration_invalid", problem=problem, meaning="the previous configuration stays in force"
                 )
             return False
         except (OSError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
+            self._reloads.write(None)
             # Only the type: the text of the error may quote a key.
             self._log.error(
                 "reload_failed", error=type(error).__name__, meaning="the previous configuration stays in force"
             )
             return False
         self.config, _ = keep_fixed(self.config, config)
+        self._reloads.write(time.time())
         return True
 
     def drain_seconds(self) -> float:
