@@ -27,7 +27,11 @@ from proxy.cli.setup.init import init
 from proxy.cli.store.forget import forget
 from proxy.cli.store.stats import stats
 from proxy.cli.store.summary import summary
+from proxy.config.errors import ConfigError
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
+from proxy.config.schema import Config
+from proxy.state.stores import require_store
+from proxy.telemetry.tracing.opening import require_exporter
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -53,15 +57,31 @@ for command in (serve, wrap, record, init, healthcheck, compact, count, inspect,
 @click.argument("file", type=click.Path(path_type=Path))
 @set_option
 def check(file: Path, settings: tuple[str, ...]) -> None:
-    """Validate the configuration in FILE and report every error."""
+    """Validate the configuration in FILE and report every error.
+
+    A package that the configuration needs and that is not installed here is an error, too. No server is asked.
+    """
     with wrong_use():
         config = load_file(file, settings, is_online=False)
+        _require_packages(config)
     if (fault := find_route_fault(config)) is not None:  # concerns the machine that checks, not the file
         click.echo(f"trimtab: warning: {fault}", err=True)
     for name, similar in find_unknown_variables().items():
         near = f"; did you mean {similar}?" if similar else ""
         click.echo(f"trimtab: warning: the variable {name} sets no key{near}", err=True)
     click.echo(f"{file}: valid; entries in models: {len(config.models)}; upstream {config.upstream.base_url}")
+
+
+def _require_packages(config: Config) -> None:
+    """Raise ConfigError with every part of the configuration that `serve` could not open on this machine."""
+    faults = []
+    for require in (require_store, require_exporter):
+        try:
+            require(config)
+        except ConfigError as error:
+            faults.append(str(error))
+    if faults:
+        raise ConfigError("\n".join(faults))
 
 
 @main.command()

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import IO, Any, NoReturn
-from urllib.parse import urlsplit
 
 import click
 
 from proxy.compaction.refusal import RefusedError, describe_excess
 from proxy.config.errors import ConfigError
-from proxy.config.network.providers import OPENAI_HOST
+from proxy.config.network.providers import OPENAI_HOST, read_host
 from proxy.config.schema import Config
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
@@ -68,7 +67,7 @@ def list_exports(config: Config, url: str) -> list[str]:
     """The shell's lines that send clients to a proxy at `url`, by the dialects of its upstreams."""
     upstreams = [config.upstream, *(config.upstreams[name] for name in config.list_reachable() if name is not None)]
     providers = {upstream.provider for upstream in upstreams}
-    hosts = {urlsplit(upstream.base_url).hostname for upstream in upstreams if upstream.provider is None}
+    hosts = {read_host(upstream.base_url) for upstream in upstreams if upstream.provider is None}
     lines = [] if providers == {"anthropic"} else [f"export OPENAI_BASE_URL={url}/v1"]
     if "anthropic" in providers:
         lines.append(f"export ANTHROPIC_BASE_URL={url}")

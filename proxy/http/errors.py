@@ -169,6 +169,14 @@ class UnpairedToolCallsError(ProxyError, status=400, code="unpaired_tool_calls")
         self.param = param
 
 
+class InvalidQueryError(ProxyError, status=400, code="invalid_query"):
+    """A parameter of the query of one of our own pages has a value that it cannot have."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
 class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):
     """The request names a profile that the configuration does not have."""
 

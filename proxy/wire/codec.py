@@ -11,12 +11,14 @@ from typing import Literal, Protocol
 from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.tap import Tap
 from proxy.wire.answers.usage import Usage
-from proxy.wire.content.cache_help import NO_HELP, CacheHelp, Helped
+from proxy.wire.content.cache_help import NO_HELP, CacheHelp, Client, Helped, has_markers
 from proxy.wire.content.tool_lists import ListMemo, make_list_memo
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.transcript.beginnings import Beginning, Begun
 from proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
 from proxy.wire.transcript.known import Known
+from proxy.wire.transcript.marked import find_marked
+from proxy.wire.transcript.outside import read_outside
 from rules.conversation import Conversation, CountTokens, Decision
 from rules.tokens.families import GENERIC, Costs
 
@@ -51,6 +53,11 @@ class Request:
     asks_usage: bool = False
     cache: CacheHelp = NO_HELP
     beginning: Beginning | None = field(default=None, compare=False)
+
+    def read_client(self) -> Client:
+        """What a client of OpenAI's APIs says about the prompt cache. Raises one of DECODE_ERRORS."""
+        marked = find_marked(self.raws, self.beginning, has_markers) if self.cache.adds - {"cache_key"} else ()
+        return Client(read_outside(self.body, self.beginning), {at: self.raws[at] for at in marked})
 
 
 @dataclass(frozen=True, slots=True)

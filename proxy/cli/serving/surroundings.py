@@ -6,11 +6,10 @@ Law: a client's credential goes to the server that it would have gone to without
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from urllib.parse import urlsplit
 
 import orjson
 
-from proxy.config.network.providers import OPENAI_HOST
+from proxy.config.network.providers import OPENAI_HOST, read_host
 from proxy.config.schema import Config
 
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
@@ -95,7 +94,7 @@ def _find_meant(config: Config) -> frozenset[Family]:
         return frozenset({Family.ANTHROPIC})
     if provider == "azure":
         return frozenset({Family.OPENAI, Family.AZURE})
-    if urlsplit(config.upstream.base_url).hostname == OPENAI_HOST:
+    if read_host(config.upstream.base_url) == OPENAI_HOST:
         return frozenset({Family.OPENAI})
     return frozenset({Family.OPENAI, Family.ANTHROPIC})
 

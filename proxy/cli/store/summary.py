@@ -27,6 +27,15 @@ KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
 KEY_FORMS = (("authorization", "Bearer {}"), ("x-api-key", "{}"), ("api-key", "{}"), ("x-goog-api-key", "{}"))
 """How clients send a key. Source: as in KEY_NAMES of proxy/http/credentials.py."""
 _ID = re.compile(r'"?([0-9a-f]{64})(?:"|$|;)')
+_UNREADABLE = (
+    "no summary with this id can be read with this credential: the id, the key, another header of the client or the"
+    " store is a different one, or the summary has expired (store_ttl_seconds)"
+)
+_NO_KEY = (
+    "no key was given, and without one no summary with this id can be read: put the client's key into "
+    f"{' or '.join(KEY_VARIABLES)}, or into a variable that --key-from-env names. If the client sends no key, the id, a"
+    " header of the client or the store is a different one, or the summary has expired (store_ttl_seconds)"
+)
 Pair = tuple[str, str]
 
 
@@ -134,11 +143,7 @@ async def find_summary(config: Config, summary_id: str, keys: Sequence[str], hea
     found = (None if sealed is None else unseal(secret, summary_id, sealed) for secret in secrets_)
     summary = next((one for one in found if one is not None), None)
     if summary is None:
-        message = (
-            "no summary with this id can be read with this credential: the id, the key, another header of the client or"
-            " the store is a different one, or the summary has expired (store_ttl_seconds)"
-        )
-        raise NoSummaryFoundError(message)
+        raise NoSummaryFoundError(_UNREADABLE if keys else _NO_KEY)
     return summary
 
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
 from proxy.config.network.passwords import list_passwords
-from proxy.config.network.providers import OPENAI_HOST, Provider, find_provider
+from proxy.config.network.providers import OPENAI_HOST, Provider, find_provider, read_host
 from proxy.config.policies.prices import AutoPrices
 from proxy.config.policies.tools import Section
 from proxy.config.values import (
@@ -135,12 +135,12 @@ class UpstreamConfig(Section):
     @property
     def provider(self) -> Provider | None:
         """Whose hosts the server is one of, if that decides what it is sent; None for any other."""
-        return find_provider(urlsplit(self.base_url).hostname or "")
+        return find_provider(self.base_url)
 
     @property
     def needs_clients_key(self) -> bool:
         """Whether the server is known to list its models only to a key, and only clients have one."""
-        is_known = self.provider == "anthropic" or urlsplit(self.base_url).hostname == OPENAI_HOST
+        is_known = self.provider == "anthropic" or read_host(self.base_url) == OPENAI_HOST
         return is_known and self.shown == "client"
 
     @property

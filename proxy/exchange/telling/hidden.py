@@ -30,8 +30,9 @@ STRIDE_CHARS = 64
 """Distance of the pieces inside a credential that are searched for. Chosen: each costs a search, and a cut leaves a
 beginning or an end; only long tokens are cut at both."""
 MAX_PIECED = 8
-"""Credentials of the configuration that are searched for in pieces, in Base64 and in URLs, the operator's first; others
-are only found as they are. Chosen: in a body of a megabyte that takes no longer than its compression."""
+"""Credentials of the configuration that are searched for in pieces, in Base64, in hexadecimal digits and in URLs, the
+operator's first; others are only found as they are. Chosen: in a body of a megabyte that takes no longer than its
+compression."""
 _SCHEME = re.compile(r"(?:[A-Za-z]{1,6}\d{0,2}[-_]){0,3}")
 """What keys of one provider have in common: `sk-proj-`, `sk-ant-api03-`, `github_pat_`."""
 _RANDOM = re.compile(r"\d|[a-z][A-Z].*?[a-z][A-Z]")
@@ -105,7 +106,7 @@ def read_secret(written: str, *, is_thorough: bool = True) -> Secret:
     text = data.decode("utf-8", "replace")
     is_thorough = is_thorough and len(text) >= MIN_SECRET_CHARS
     encoded = tuple(_write_base64(data)) if is_thorough else ()
-    forms = {data, text.encode(), *(_write_url(text) if is_thorough else ())}
+    forms = {data, text.encode(), *((*_write_url(text), *_write_hex(data)) if is_thorough else ())}
     forms |= {form for whole in encoded for form in (whole, whole.replace(b"+", b"-").replace(b"/", b"_"))}
     if "\N{REPLACEMENT CHARACTER}" in text:
         forms.add(data.decode("latin-1").encode())  # a header may be in Latin-1
@@ -145,6 +146,11 @@ def _restrict(secret: Secret) -> Secret:
 def _write_url(text: str) -> Iterator[bytes]:
     quoted = quote(text, safe="", errors="replace")
     yield from (quoted.encode(), _ESCAPED.sub(lambda found: found[0].lower(), quoted).encode())
+
+
+def _write_hex(data: bytes) -> Iterator[bytes]:
+    digits = data.hex()
+    yield from (digits.encode(), digits.upper().encode())
 
 
 def _write_base64(data: bytes) -> Iterator[bytes]:

@@ -7,8 +7,8 @@ one client's answers show changes nothing for another client.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
+from proxy.config.network.providers import read_host
 from proxy.lru import BytesLRU
 from proxy.state.catalogue.providers import MAX_NAME_CHARS, is_local
 
@@ -90,8 +90,8 @@ def find_lifetime_seconds(base_url: str, model: str, wanted: Sequence[str] = ())
     """
     if is_local(base_url):
         return None
-    host, name = urlsplit(base_url).hostname or "", model[:MAX_NAME_CHARS].lower()
-    rows = (row for row in _ROWS if f".{host}".endswith(f".{row.host}") and re.search(row.model, name))
+    host, name = f".{read_host(base_url)}", model[:MAX_NAME_CHARS].lower()
+    rows = (row for row in _ROWS if host.endswith(f".{row.host}") and re.search(row.model, name))
     seconds = next((row.seconds for row in rows), None)
     return None if seconds is None else max(seconds, *(_WANTED.get(each, 0.0) for each in wanted), 0.0)
 

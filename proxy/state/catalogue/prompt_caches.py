@@ -8,8 +8,8 @@ not OpenAI's: vectorize-io/hindsight#3518; Vertex: anomalyco/opencode#3931).
 import re
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
+from proxy.config.network.providers import read_host
 from proxy.state.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
 from proxy.wire.content.cache_help import Addition
 from proxy.wire.routing.endpoints import MESSAGES
@@ -88,7 +88,7 @@ def find_additions(base_url: str, dialect: str, model: str) -> frozenset[Additio
     """What the upstream takes in requests of a dialect for a model."""
     if len(model) > MAX_NAME_CHARS:
         return frozenset()
-    name, host = model.lower(), f".{(urlsplit(base_url).hostname or '').removesuffix('.')}"
+    name, host = model.lower(), f".{read_host(base_url)}"
     return frozenset(
         row.adds
         for row in ROWS

@@ -9,6 +9,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from proxy.config.network.providers import read_host
+
 if TYPE_CHECKING:
     from genai_prices.types import Provider
 
@@ -18,6 +20,10 @@ KEPT_ANSWERS = 4096
 """Answers kept in memory. Chosen: more than the catalogue's 2330 models."""
 LOCAL_ENDS = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa")
 """Ends of host names that no public server has. Sources: RFC 6761, RFC 6762, RFC 8375; ICANN reserves .internal."""
+
+_END = r"(?:(?<=[./])|(?![^/]))"
+"""Where a pattern of the catalogue may end in a URL: not within a name, as `api.openai.com` would in a longer host. One
+pattern ends with the dot before the last part of its hosts."""
 
 
 def load_catalogue(base_urls: tuple[str, ...]) -> None:
@@ -33,8 +39,12 @@ def is_ready(base_url: str) -> bool:
 
 @lru_cache(64)
 def find_host(base_url: str) -> "Provider | None":
-    """The provider of an upstream's URL; None if the catalogue does not know it. Loads the catalogue if necessary."""
-    return next((one for one in load_providers() if re.match(one.api_pattern, base_url)), None)
+    """The provider of an upstream's URL; None if the catalogue does not know it. Loads the catalogue if necessary.
+
+    The host decides, and at some hosts the path, but neither the scheme nor the port.
+    """
+    url = f"https://{read_host(base_url)}{urlsplit(base_url).path}"  # the catalogue's patterns expect https
+    return next((one for one in load_providers() if re.match(f"(?:{one.api_pattern}){_END}", url)), None)
 
 
 @cache
@@ -48,8 +58,8 @@ def load_providers() -> "tuple[Provider, ...]":
 @lru_cache(64)
 def is_local(base_url: str) -> bool:
     """Whether an upstream is on this machine or in a private network, judged by its host name or IP address."""
-    host = urlsplit(base_url).hostname or ""
+    host = read_host(base_url)
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
-        return "." not in host.rstrip(".") or host.rstrip(".").endswith(LOCAL_ENDS)
+        return "." not in host or host.endswith(LOCAL_ENDS)

@@ -6,11 +6,10 @@ Law: statistics are where summaries are: in memory, in a file beside theirs, or 
 from pathlib import Path
 from typing import Any
 
-from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
 from proxy.state.statistics.sqlite import SqliteStatistics
 from proxy.state.statistics.store import MemoryStatistics, StatisticsStore
-from proxy.state.stores.opening import data_directory
+from proxy.state.stores.opening import data_directory, require_store
 
 FILE_NAME = "statistics.sqlite3"
 
@@ -30,11 +29,7 @@ def open_statistics(config: Config, log: Any) -> StatisticsStore:
     file = find_file(config)
     if file is not None:
         return SqliteStatistics(file, log=log)
-    try:
-        from proxy.state.statistics.redis import RedisStatistics  # noqa: PLC0415  an optional package
+    require_store(config)
+    from proxy.state.statistics.redis import RedisStatistics  # noqa: PLC0415  an optional package
 
-        return RedisStatistics(config.store)
-    except (ImportError, ValueError, TypeError) as error:
-        # The error does not repeat the URL, because it may contain a password.
-        message = "store: Redis cannot be used: its package is missing, or this is not a URL of a Redis server"
-        raise ConfigError(message) from error
+    return RedisStatistics(config.store)

@@ -3,7 +3,15 @@
 Law: a store gets encrypted bytes and ids, never a text or a credential. The first writer wins.
 """
 
-from proxy.state.stores.opening import FILE_NAME, data_directory, find_key_file, open_store
+from proxy.state.stores.opening import FILE_NAME, data_directory, find_key_file, open_store, require_store
 from proxy.state.stores.store import StoreError, SummaryStore
 
-__all__ = ["FILE_NAME", "StoreError", "SummaryStore", "data_directory", "find_key_file", "open_store"]
+__all__ = [
+    "FILE_NAME",
+    "StoreError",
+    "SummaryStore",
+    "data_directory",
+    "find_key_file",
+    "open_store",
+    "require_store",
+]

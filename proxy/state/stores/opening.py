@@ -52,7 +52,14 @@ def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> Sum
     return LayeredStore(durable, ttl_seconds=ttl_seconds, on_error=on_error, log=log)
 
 
+def require_store(config: Config) -> None:
+    """Raise ConfigError if the configured store can never be opened. No file is opened, and no server is asked."""
+    if config.store != "memory" and config.store.partition("://")[0] != "sqlite":
+        _open_redis(config.store, config.store_ttl_seconds)
+
+
 def _open_redis(url: str, ttl_seconds: float) -> SummaryStore:
+    """A store on a server. It connects at the first use."""
     # The errors do not repeat the URL, because it may contain a password.
     try:
         from proxy.state.stores.redis import RedisStore  # noqa: PLC0415  an optional package, and slow to import

@@ -13,9 +13,18 @@ def open_spans(config: Config, log: Any) -> Spans:
     endpoint = config.tracing.otlp_endpoint
     if endpoint is None:
         return NO_SPANS
+    require_exporter(config)
+    from proxy.telemetry.tracing.otlp import OtlpSpans  # noqa: PLC0415 - optional packages, and slow to import
+
+    return OtlpSpans(endpoint, config.tracing.service_name, read_version(), log)
+
+
+def require_exporter(config: Config) -> None:
+    """Raise ConfigError if the configuration asks for traces and a package is missing. No collector is asked."""
+    if config.tracing.otlp_endpoint is None:
+        return
     try:
-        from proxy.telemetry.tracing.otlp import OtlpSpans  # noqa: PLC0415 - optional packages, and slow to import
+        import proxy.telemetry.tracing.otlp  # noqa: F401, PLC0415 - optional packages, and slow to import
     except ImportError as error:
         message = "tracing.otlp_endpoint: traces need packages that are not installed: pip install 'trimtab[otel]'"
         raise ConfigError(message) from error
-    return OtlpSpans(endpoint, config.tracing.service_name, read_version(), log)

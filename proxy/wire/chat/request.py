@@ -13,7 +13,7 @@ import msgspec
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError, Unsent
-from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls, has_markers, help_openly
+from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls, help_openly
 from proxy.wire.content.schemas import decode_or_none
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from proxy.wire.json.members import read_members
@@ -22,7 +22,6 @@ from proxy.wire.transcript.beginnings import Begun, find_transcript
 from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
-from proxy.wire.transcript.marked import find_marked
 from proxy.wire.transcript.outside import read_outside
 from proxy.wire.transcript.units import decode_units, recall
 from rules.conversation import Conversation, Decision, Message, Role
@@ -198,7 +197,7 @@ def _write_element(placed: Sequence[Placed]) -> bytes:
 
 def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
     """The body with `request.cache`. Raises one of DECODE_ERRORS."""
-    client = _find_client(request)
+    client = request.read_client()
     marked = mark_messages(request, after, client)
     asked = request.cache if "prompt_cache_key" not in client.outside else replace(request.cache, key="")
     return help_openly(asked, pieces, after.messages, marked, encode_message)
@@ -213,13 +212,7 @@ def mark_messages(
     """
     adds, messages = request.cache.adds, after.messages
     if "cache_control" in adds:
-        return add_controls(messages, client or _find_client(request))
+        return add_controls(messages, client or request.read_client())
     if "cache_breakpoint" in adds:
-        return add_breakpoint(messages, after.origins, client or _find_client(request), at_end=at_end)
+        return add_breakpoint(messages, after.origins, client or request.read_client(), at_end=at_end)
     return {}
-
-
-def _find_client(request: Request) -> Client:
-    """What the client says about the cache. Raises one of DECODE_ERRORS."""
-    marked = find_marked(request.raws, request.beginning, has_markers) if request.cache.adds - {"cache_key"} else ()
-    return Client(read_outside(request.body, request.beginning), {at: request.raws[at] for at in marked})

@@ -11,13 +11,12 @@ import orjson
 
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.repair import DECODE_ERRORS, try_decode
+from proxy.wire.responses.answer import find_error
 from proxy.wire.responses.inline import write_members
 from proxy.wire.responses.request import mark_messages, strip_system, write_instructions, write_items
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import Conversation, Message, Role
-
-_REFUSED: dict[str | None, Parameter] = {"temperature": "temperature"}
 
 
 class _Part(msgspec.Struct):
@@ -37,14 +36,6 @@ class _Completion(msgspec.Struct):
     output: list[_Item]
     incomplete_details: _Details | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Error(msgspec.Struct):
-    param: str | None = None
-
-
-class _ErrorAnswer(msgspec.Struct):
-    error: _Error
 
 
 def write_question(question: Question, prompt: str) -> bytes:
@@ -106,6 +97,5 @@ def read_completion(answer: bytes) -> Completion:
 
 def read_refused_parameter(answer: bytes) -> Parameter | None:
     """The parameter of a question that an error in OpenAI's form names; None if it names none."""
-    with suppress(*DECODE_ERRORS):
-        return _REFUSED.get(msgspec.json.decode(answer, type=_ErrorAnswer).error.param)
-    return None
+    error = find_error(try_decode(answer))
+    return "temperature" if error is not None and error.get("param") == "temperature" else None

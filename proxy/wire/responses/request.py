@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
-from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, has_markers, help_openly
+from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, help_openly
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from proxy.wire.content.write import replace_texts
 from proxy.wire.json.members import decode_members, read_members
@@ -25,7 +25,6 @@ from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.compacted import discount_compacted
 from proxy.wire.transcript.elements import Placed, Source, write_elements
 from proxy.wire.transcript.known import FixedTokens
-from proxy.wire.transcript.marked import find_marked
 from proxy.wire.transcript.outside import Edit, read_outside, replace_outside
 from proxy.wire.transcript.units import decode_units, join_units, recall
 from rules.conversation import Conversation, Message, Origin, Role
@@ -270,7 +269,7 @@ class _Writer:
 
 def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
     """The body with `request.cache`. Raises one of DECODE_ERRORS."""
-    client = _find_client(request)
+    client = request.read_client()
     marked = mark_messages(request, after, client)
     asked = request.cache if "prompt_cache_key" not in client.outside else replace(request.cache, key="")
     return help_openly(asked, pieces, after.messages, marked, lambda message: encode_message(message, {}))
@@ -285,10 +284,4 @@ def mark_messages(
     """
     if "cache_breakpoint" not in request.cache.adds:
         return {}
-    return add_breakpoint(after.messages, after.origins, client or _find_client(request), at_end=at_end)
-
-
-def _find_client(request: Request) -> Client:
-    """What the client says about the cache. Raises one of DECODE_ERRORS."""
-    marked = find_marked(request.raws, request.beginning, has_markers) if request.cache.adds - {"cache_key"} else ()
-    return Client(read_outside(request.body, request.beginning), {at: request.raws[at] for at in marked})
+    return add_breakpoint(after.messages, after.origins, client or request.read_client(), at_end=at_end)

@@ -84,6 +84,37 @@ def test_check_names_every_mistake(tmp_path: Path) -> None:
     ]
 
 
+def test_check_names_packages_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with what to install, as `serve` does when it starts."""
+    for missing in ("redis.asyncio", "opentelemetry.sdk.trace"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    for user in ("state.stores.redis", "state.stores.redis_clients", "telemetry.tracing.otlp"):
+        monkeypatch.delitem(sys.modules, f"proxy.{user}", raising=False)
+    file = tmp_path / "file.yaml"
+    file.write_text("store: redis://:PLANTED@127.0.0.1:9/0\ntracing: {otlp_endpoint: 'http://127.0.0.1:9'}\n")
+
+    result = run_trimtab("check", file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        "trimtab: store: Redis needs a package that is not installed: pip install 'trimtab[redis]'",
+        "trimtab: tracing.otlp_endpoint: traces need packages that are not installed: pip install 'trimtab[otel]'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "status"), [("redis://:PLANTED@127.0.0.1:9/0", 0), ("redis://:PLANTED@127.0.0.1:9/0?nonsense=1", 2)]
+)
+def test_check_refuses_a_store_that_serve_could_not_open(tmp_path: Path, url: str, status: int) -> None:
+    """It connects to no server."""
+    file = tmp_path / "file.yaml"
+    file.write_text(f"store: {url}")
+
+    result = run_trimtab("check", file)
+    assert result.exit_code == status
+    assert ("trimtab: store: not a URL of a Redis server" in result.stderr) == bool(status)
+    assert "PLANTED" not in result.output
+
+
 def test_check_of_a_file_that_is_no_text(tmp_path: Path) -> None:
     """The message says that the file is not UTF-8."""
     file = tmp_path / "binary.yaml"

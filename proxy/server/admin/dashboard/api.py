@@ -1,7 +1,7 @@
 """The dashboard's data: each path below /trimtab/api/ and its answer.
 
-Law: a number that is out of range becomes the nearest allowed one. Only DELETE changes anything, and only with a header
-that a page of another site cannot send.
+Law: a parameter with a value that it cannot have is an error that says what is allowed. Only DELETE changes anything,
+and only with a header that a page of another site cannot send.
 """
 
 import asyncio
@@ -14,7 +14,13 @@ from aiohttp import web
 
 from proxy.config.schema import Config
 from proxy.exchange.services import Services
-from proxy.http.errors import MethodNotAllowedError, NoSuchPageError, SiteNotAllowedError, WorkerSilentError
+from proxy.http.errors import (
+    InvalidQueryError,
+    MethodNotAllowedError,
+    NoSuchPageError,
+    SiteNotAllowedError,
+    WorkerSilentError,
+)
 from proxy.server.admin.dashboard.files import UNSTORED
 from proxy.server.admin.dashboard.merge import (
     choose_step,
@@ -71,8 +77,12 @@ def _name_unknown(what: str) -> NoSuchPageError:
 
 
 def _read_number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = query.get(name, "")
-    return min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < 10 else default
+    """A number from 1 to `most`. Raises InvalidQueryError."""
+    text = query.get(name, str(default))
+    if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most:
+        return int(text)
+    message = f"{name} must be a whole number from 1 to {most}"
+    raise InvalidQueryError(message, name)
 
 
 async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
@@ -185,7 +195,10 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
     if request.headers.get(OWN_HEADER) != "1":
         message = f"send the header {OWN_HEADER}: 1, so that no page of another site can delete anything"
         raise SiteNotAllowedError(message)
-    answers = await ask_all(services, "erase", {"id": name, "text_only": request.query.get("text") == "only"})
+    if request.query.get("text", "only") != "only":
+        message = "text must be only; without it, the whole session is deleted"
+        raise InvalidQueryError(message, "text")
+    answers = await ask_all(services, "erase", {"id": name, "text_only": "text" in request.query})
     if answers.missing:
         numbers = ", ".join(map(str, answers.missing))
         message = f"worker {numbers} did not answer, so its part of the session may remain; try again"

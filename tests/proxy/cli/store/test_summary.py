@@ -104,6 +104,18 @@ async def test_a_wrong_key_and_an_unknown_id_look_the_same(cause, store) -> None
     assert "sk-wrong" not in wrong.output
 
 
+@pytest.mark.parametrize("header", [(), ("--header", "x-team=red")])
+async def test_without_a_key_it_says_how_to_give_one(header, cause, store) -> None:
+    """Whether there is such a summary is not told."""
+    name = await cause(authorization=f"Bearer {KEY}")
+    shown, unknown = await show(store, name, *header), await show(store, "0" * 64, *header)
+    assert (shown.exit_code, shown.output) == (unknown.exit_code, unknown.output)
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("trimtab: no key was given, and without one no summary with this id can be read:")
+    for way in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "--key-from-env"):
+        assert way in shown.stderr
+
+
 async def test_the_id_may_be_copied_with_what_stands_around_it(cause, store) -> None:
     name = await cause(authorization=f"Bearer {KEY}")
     shown = await show(store, f'"{name}";kind=summarise;messages=3', OPENAI_API_KEY=KEY)

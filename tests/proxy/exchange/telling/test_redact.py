@@ -89,6 +89,15 @@ def test_a_secret_is_found_in_base64(before, encode, secret):
         assert len(told) <= len(before) * 4 / 3 + 10
 
 
+@pytest.mark.parametrize("digits", [KEY.encode().hex(), KEY.encode().hex().upper()])
+def test_a_secret_is_found_in_hexadecimal_digits(digits):
+    """As programs print bytes; a key of the configuration, and one of the request."""
+    own = read_own(Same(load_config(settings=[f"upstream.api_key={KEY}"], environment={})))
+    for hidden in (Hidden.of({KEY}), Hidden.of((), own)):
+        body = orjson.dumps({"dump": f"00{digits}0a"})
+        assert orjson.loads(redact_body(body, hidden)) == {"dump": "00***0a"}
+
+
 @pytest.mark.parametrize("at", range(0, 76, 3))
 def test_a_secret_is_found_in_lines_of_base64(at):
     """Wherever a line ends: less than eight characters of it are left on any line."""

@@ -20,6 +20,7 @@ def test_a_server_of_ones_own_keeps_prompts_while_it_has_memory() -> None:
         (OPENAI, "gpt-5.1", ("24h",), DAY_SECONDS),
         (OPENAI, "gpt-5.5", (), DAY_SECONDS),
         (OPENAI, "gpt-5.6-sol", (), 1800),
+        ("http://API.openai.com.:8080", "gpt-5.6-sol", (), 1800),
         (OPENAI, "gpt-5.10", (), 1800),
         (OPENAI, "gpt-6-astra", (), 1800),
         ("https://mine.openai.azure.com/openai/v1", "gpt-5.6", (), 1800),

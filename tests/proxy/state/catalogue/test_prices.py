@@ -52,6 +52,14 @@ def test_free_tokens_have_the_default_ratios() -> None:
     assert PriceList((PriceTier(0, 0.0, 0.0, 0.0, 0.0),), PriceSource.CATALOGUE).to_ratios() == Prices()
 
 
+@pytest.mark.parametrize("base_url", ["http://api.openai.com/v1", "http://api.openai.com:8080"])
+def test_an_upstream_by_plain_http_has_its_prices(base_url: str) -> None:
+    """They are dollars, not only ratios."""
+    prices = find_listed(base_url, "gpt-4o")
+    assert prices.is_in_dollars
+    assert prices == find_listed(OPENAI, "gpt-4o")
+
+
 def test_configured_prices_come_first() -> None:
     """The same configuration gives the same object, so that policies can be kept by it."""
     config = load_config("prices: {input: 2, cached_input: 0.5, output: 9}", environment={})

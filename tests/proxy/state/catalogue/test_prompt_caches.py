@@ -9,6 +9,7 @@ OPENAI, OPENROUTER = "https://api.openai.com/v1", "https://openrouter.ai/api/v1"
 EXAMPLES = (
     (OPENAI, "chat", "gpt-4o", {KEY}),
     (OPENAI, "responses", "gpt-5.5-2026-02-01", {KEY}),
+    ("http://API.openai.com.:8080", "chat", "gpt-4o", {KEY}),
     (OPENAI, "chat", "ft:gpt-4.1-mini:acme::abc", {KEY}),
     (OPENAI, "chat", "o3", {KEY}),
     (OPENAI, "chat", "gpt-5.6-sol", {KEY, BREAKPOINT}),

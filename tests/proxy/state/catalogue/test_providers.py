@@ -19,6 +19,29 @@ def test_a_provider_is_found_by_its_url() -> None:
 
 
 @pytest.mark.parametrize(
+    ("base_url", "provider"),
+    [
+        ("http://api.openai.com/v1", "openai"),
+        ("http://api.openai.com:8080", "openai"),
+        ("https://API.openai.com.:443/v1", "openai"),
+        ("http://openrouter.ai:8080/api/v1", "openrouter"),
+        ("http://router.huggingface.co/groq/v1", "huggingface_groq"),
+        ("http://api.moonshot.cn:80/v1", "moonshotai"),
+        ("http://acme.openai.azure.com:8080/openai/v1", "azure"),
+        ("http://bedrock-runtime.eu-west-1.amazonaws.com/v1", "aws"),
+        ("http://us-central1-aiplatform.googleapis.com:1/v1", "google"),
+        ("https://api.openai.com.example.org/v1", None),
+        ("https://example.org/https://api.openai.com/v1", None),
+        ("http://router.huggingface.co:8080/other", None),
+    ],
+)
+def test_the_host_decides_whatever_the_scheme_and_the_port(base_url: str, provider: str | None) -> None:
+    """Plain HTTP and a port of its own are common behind a proxy that adds TLS."""
+    host = find_host(base_url)
+    assert (None if host is None else host.id) == provider
+
+
+@pytest.mark.parametrize(
     "host",
     [
         "localhost", "127.0.0.1", "[::1]", "10.0.0.7", "192.168.1.2", "172.16.0.1", "100.64.0.1", "169.254.1.1",
