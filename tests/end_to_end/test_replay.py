@@ -92,8 +92,8 @@ async def _send_traffic(client: aiohttp.ClientSession, url: str, proxy: Any = No
 
 
 async def _read_metrics(client: aiohttp.ClientSession, url: str) -> dict[tuple[str, ...], float]:
-    """The metrics' values by name and labels, once no request is in flight: each is counted a little after its answer."""
-    text = ""
+    """The metrics' values by name and labels, once no request is in flight."""
+    text = ""  # a request is counted a little after its answer
     while not re.search(r"^trimtab_requests_in_flight 0", text, re.MULTILINE):
         text = await (await client.get(url + "/metrics")).text()
     return {
