@@ -388,6 +388,10 @@ async def test_a_count_is_that_of_the_request_whatever_is_stored(
             stood_in += 1
             assert counted.chosen.text is None or not counted.chosen.text.by_model
             assert counted.forwarded.tokens <= choice.planned.plan.limit < choice.planned.plan.conversation.tokens
+            cut = choice.planned.plan.window.cut
+            assert cut is not None
+            difference = abs(counted.forwarded.tokens - choice.forwarded.tokens)
+            assert difference < cut.reserved_tokens + cut.anchor_tokens
         else:
             assert len(stages.client.asked) == asked
             assert counted.forwarded == choice.forwarded
@@ -410,6 +414,22 @@ async def test_a_count_is_that_of_the_digest_while_nobody_writes(make_stages: Ma
     assert (counted.chosen.planned, counted.forwarded) == (paused.chosen.planned, paused.forwarded)
     assert name_summary(counted.chosen, counted.call.compactor.apply(counted.planned, counted.chosen.text)) is None
     assert len(stages.client.asked) == 1
+
+
+async def test_a_digest_that_is_counted_goes_on_from_the_stored_summary(make_stages: MakeStages) -> None:
+    """As the request's own digest does: it begins with what a model has written for the cut before."""
+    stages = await make_stages(*SETTINGS)
+    await choose(stages, 58, max_tokens=400)
+    stages.client.status, first, last = 401, 59, 120
+    while (await count(stages, first, max_tokens=400)).chosen.text == Summary(NOTE, by_model=True):
+        first += 1
+        assert first < last
+    counted = await count(stages, first, max_tokens=400)
+    choice = await choose(stages, first, max_tokens=400)
+    assert choice.waited
+    assert counted.forwarded == choice.forwarded
+    assert counted.chosen.text is not None
+    assert "SUMMARY of the work so far." in counted.chosen.text.text
 
 
 async def test_a_count_without_max_tokens_leaves_room_for_the_reserve(make_stages: MakeStages) -> None:
