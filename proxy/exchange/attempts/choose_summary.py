@@ -30,7 +30,7 @@ from proxy.wire.routing.model import replace_deployment
 from rules.conversation import count_leading
 from rules.pipeline.plan import Plan
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
-from rules.summary.request import Summary, SummaryRequest
+from rules.summary.request import Summary, SummaryRequest, make_digest
 
 T = TypeVar("T")
 SESSION_CHARS = 16
@@ -68,16 +68,15 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
 
 
 async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:
-    """The plan that a request would be forwarded with now, with its stored summary. No model is asked.
+    """The plan that a request would be forwarded with now, and its text. No model is asked, and nothing is stored.
 
-    A cut without a stored summary is put off if that is possible; else it gets the digest, which is not stored.
+    It is what `choose_text` would choose. If that would wait for a summary, the digest stands for the summary. Raises
+    LimitExceededError, UndecodableError and BusyError.
     """
-    choice = _Choice(services, call, choose_summariser(services, call), None, Phases("count"))
-    wanted = planned.plan.request
-    text = None if wanted is None else await services.summaries.find(wanted, choice.summariser)
-    if wanted is None or text is not None:
-        return Chosen(planned, text, summariser=choice.summariser)
-    return await choice.put_off(planned) or Chosen(planned)
+    summariser, wanted = choose_summariser(services, call), planned.plan.request
+    if wanted is None or call.route.target.mode != "enforce":
+        return Chosen(planned, summariser=summariser)
+    return await _Choice(services, call, summariser, None, Phases("count")).find(planned, wanted)
 
 
 def name_summary(chosen: Chosen, compacted: Compacted) -> UsedSummary | None:
@@ -118,31 +117,57 @@ class _Choice:
             self.services.recorder.metrics.summaries.labels(self.summariser.label, "hit").inc()
             sliding.use(client_id, wanted)
             return Chosen(planned, text, planned.plan.prefetch, self.summariser)
-        # If nobody is going to write the summary, putting the cut off gains nothing.
-        paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
         slides = sliding.slides(client_id, planned.plan)
         if slides:
             sliding.note(client_id, wanted)  # the watch must see each of them, or it would lose track of the window
-        if slides or paused or not wanted.asks_model:
+        if slides or not self._may_be_written(wanted):
             task = replace(self._make_task(wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         earlier, inline = await self.put_off(planned), None
         if earlier is not None:
-            if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
+            excess = await self._find_excess(earlier, planned.plan.fitting)
+            if excess is None:
                 return replace(earlier, later=wanted)
-            # The plan's size is an upper bound: the summary may be shorter, and dedupe shortens results.
-            with self.phases.during("apply"):
-                work = partial(self.call.compactor.apply, earlier.planned, earlier.text)
-                size_bytes = weigh_known(len(self.call.request.body))
-                compacted = await self.services.workers.run(self.call.lane, work, size_bytes=size_bytes)
-            if compacted.forwarded.tokens <= planned.plan.fitting:
-                return replace(earlier, later=wanted)
-            inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, compacted)
+            inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, excess)
         if self.summariser.settings.wait_seconds == 0:
             # A call under way may go on. But the digest used now is stored and stays, so no new call is made.
             task = replace(self._make_task(wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         return Chosen(planned, await self._wait(wanted, planned, inline), None, self.summariser)
+
+    async def find(self, planned: Planned, wanted: SummaryRequest) -> Chosen:
+        """What `choose` would choose. A digest stands for a summary that is not stored, and is not stored either."""
+        plan, call, summaries = planned.plan, self.call, self.services.summaries
+        text = await summaries.find(wanted, self.summariser)
+        if text is not None:
+            return Chosen(planned, text, summariser=self.summariser)
+        if self._may_be_written(wanted) and not self.services.sliding.slides(self.summariser.client_id, plan):
+            # Without `max_tokens`, the completion is taken to need the reserve: a real request asks for one.
+            fitting = plan.fitting if call.request.max_tokens else min(plan.fitting, plan.limit)
+            earlier = await self.put_off(planned)
+            if earlier is not None and await self._find_excess(earlier, fitting) is None:
+                return earlier
+        base = await summaries.find_base(wanted, self.summariser)
+        work = partial(make_digest, wanted, base=base, count=call.compactor.count)
+        digest = await self.services.workers.run(call.lane, work, size_bytes=weigh_known(len(call.request.body)))
+        return Chosen(planned, Summary(digest, by_model=False))
+
+    def _may_be_written(self, wanted: SummaryRequest) -> bool:
+        """Whether a model may write this summary soon. If not, putting the cut off gains nothing."""
+        summaries = self.services.summaries
+        is_paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
+        return wanted.asks_model and not is_paused
+
+    async def _find_excess(self, earlier: Chosen, fitting: int) -> Compacted | None:
+        """What would be forwarded with an earlier plan, if that is more than `fitting`; None if it fits."""
+        if earlier.planned.plan.reserved_tokens <= fitting:
+            return None
+        # The plan's size is an upper bound: the summary may be shorter, and dedupe shortens results.
+        with self.phases.during("apply"):
+            work = partial(self.call.compactor.apply, earlier.planned, earlier.text)
+            size_bytes = weigh_known(len(self.call.request.body))
+            compacted = await self.services.workers.run(self.call.lane, work, size_bytes=size_bytes)
+        return compacted if compacted.forwarded.tokens > fitting else None
 
     async def _wait(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None) -> Summary:
         """Wait until the summary is written; `inline` asks after the previous request's prefix if that is possible."""

@@ -211,8 +211,11 @@ async def _carry_out_first(
 
 
 def _is_test(services: Services, call: Call, planned: Planned) -> bool:
-    """Whether a request that only a lesson cuts goes out uncut, to test whether the lesson still holds."""
-    if not call.view.is_doubtful or call.route.target.mode != "enforce":
+    """Whether a request that only a lesson cuts goes out uncut, to test whether the lesson still holds.
+
+    A request that only counts tokens is no test, because an upstream counts what does not fit its window, too.
+    """
+    if not call.view.is_doubtful or call.route.target.mode != "enforce" or call.request.codec.is_count:
         return False
     window, decisions = planned.plan.window, planned.plan.decisions
     is_cut = window.cut is not None or window.prune_stop > 0 or any(each.rule == "memory" for each in decisions)

@@ -60,6 +60,10 @@ class Summaries:
         """Find the stored summary of a cut; None if there is none."""
         return await self._read(summariser.name_summary(request.key), summariser)
 
+    async def find_base(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
+        """Find the previous summary, which this one extends; None if there is none."""
+        return None if request.base is None else await self._read(summariser.name_summary(request.base), summariser)
+
     async def get(self, task: Task) -> Summary:
         """Get the summary of a cut, waiting at most as long as a request may wait; after that, the digest.
 
@@ -147,7 +151,7 @@ class Summaries:
             return None
         client = summariser.client_id
         try:
-            base = await self._base(task)
+            base = await self.find_base(task.request, task.summariser)
             # If the previous text is a digest, the model reads that part of the transcript again, which says more.
             base_text = base.text if base and base.by_model else None
             text = await ask_model(task, base_text, self._client, self._calls)
@@ -163,15 +167,9 @@ class Summaries:
         return Summary(text, by_model=True)
 
     async def _digest(self, task: Task) -> Summary:
-        base = await self._base(task)
+        base = await self.find_base(task.request, task.summariser)
         text = await asyncio.to_thread(make_digest, task.request, base=base, count=task.count)
         return Summary(text, by_model=False)
-
-    async def _base(self, task: Task) -> Summary | None:
-        """The previous summary, which this one extends."""
-        if task.request.base is None:
-            return None
-        return await self._read(task.summariser.name_summary(task.request.base), task.summariser)
 
     async def _read(self, summary_id: str, summariser: Summariser) -> Summary | None:
         opened = self._opened.get(summary_id)

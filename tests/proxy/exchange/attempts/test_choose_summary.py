@@ -14,7 +14,14 @@ from upstreams.recording import completion, hold_summaries
 
 from proxy.compaction.compactor import Planned
 from proxy.exchange.attempts.call import Call
-from proxy.exchange.attempts.choose_summary import Chosen, choose_summariser, choose_text, write_ahead
+from proxy.exchange.attempts.choose_summary import (
+    Chosen,
+    choose_summariser,
+    choose_text,
+    find_text,
+    name_summary,
+    write_ahead,
+)
 from proxy.exchange.phases import Phases
 from proxy.state.models.lessons import Lesson
 from proxy.state.summaries.sliding import SUMMARIES
@@ -351,6 +358,100 @@ async def test_nobody_is_asked_for_a_request_that_is_only_observed(make_stages: 
     choice = await choose(stages, 51)
     assert (choice.waited, choice.chosen.text, choice.chosen.planned) == (False, None, choice.planned)
     assert stages.client.asked == []
+
+
+async def count(stages: Stages, steps: int, **more: Any) -> _Choice:
+    """What a request that only counts the tokens of a session would count."""
+    call = await stages.prepare(read_session(steps, **more), **ARRIVED)
+    planned = call.compactor.plan(call.request, call.view.policy)
+    return _Choice(call, await find_text(stages.services, call, planned), False, planned)  # noqa: FBT003
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [(), ("defaults.summary.wait_seconds=0",), ("defaults.overflow_strategy=prune",), ("defaults.high_water=0.5",)],
+    ids=["a model writes", "nobody waits", "no model is asked", "two cuts"],
+)
+async def test_a_count_is_that_of_the_request_whatever_is_stored(
+    settings: tuple[str, ...], make_stages: MakeStages
+) -> None:
+    """Only a summary that the request waits for is not known. A digest then stands for it, within the limit."""
+    stages = await make_stages(*SETTINGS, *settings)
+    stood_in, found = 0, 0
+    for steps in range(25, 90):
+        counted = await count(stages, steps, max_tokens=400)
+        asked = len(stages.client.asked)
+        choice = await choose(stages, steps, max_tokens=400)
+        assert counted.chosen.planned == choice.chosen.planned
+        assert counted.chosen.later is None
+        if choice.waited:
+            stood_in += 1
+            assert counted.chosen.text is None or not counted.chosen.text.by_model
+            assert counted.forwarded.tokens <= choice.planned.plan.limit < choice.planned.plan.conversation.tokens
+            cut = choice.planned.plan.window.cut
+            assert cut is not None
+            difference = abs(counted.forwarded.tokens - choice.forwarded.tokens)
+            assert difference < cut.reserved_tokens + cut.anchor_tokens
+        else:
+            assert len(stages.client.asked) == asked
+            assert counted.forwarded == choice.forwarded
+        again = await count(stages, steps, max_tokens=400)
+        assert again.forwarded == choice.forwarded
+        found += again.chosen.text is not None
+    assert found > 10
+    assert (stood_in > 1) is (len(stages.client.asked) > 1)
+
+
+async def test_a_count_is_that_of_the_digest_while_nobody_writes(make_stages: MakeStages) -> None:
+    """After a failure the request gets a digest at once. A count stores none."""
+    stages = await make_stages(*SETTINGS)
+    stages.client.status = 401
+    await choose(stages, 51)
+    counted = await count(stages, 40)
+    assert await count(stages, 40) == counted
+    paused = await choose(stages, 40)
+    assert paused.planned.plan.request is not None
+    assert (counted.chosen.planned, counted.forwarded) == (paused.chosen.planned, paused.forwarded)
+    assert name_summary(counted.chosen, counted.call.compactor.apply(counted.planned, counted.chosen.text)) is None
+    assert len(stages.client.asked) == 1
+
+
+async def test_a_digest_that_is_counted_goes_on_from_the_stored_summary(make_stages: MakeStages) -> None:
+    """As the request's own digest does: it begins with what a model has written for the cut before."""
+    stages = await make_stages(*SETTINGS)
+    await choose(stages, 58, max_tokens=400)
+    stages.client.status, first, last = 401, 59, 120
+    while (await count(stages, first, max_tokens=400)).chosen.text == Summary(NOTE, by_model=True):
+        first += 1
+        assert first < last
+    counted = await count(stages, first, max_tokens=400)
+    choice = await choose(stages, first, max_tokens=400)
+    assert choice.waited
+    assert counted.forwarded == choice.forwarded
+    assert counted.chosen.text is not None
+    assert "SUMMARY of the work so far." in counted.chosen.text.text
+
+
+async def test_a_count_without_max_tokens_leaves_room_for_the_reserve(make_stages: MakeStages) -> None:
+    """The request that it stands for has to ask for a completion. It could not use the whole window."""
+    stages = await make_stages(*SETTINGS)
+    beyond = 0
+    for steps in range(30, 60):
+        counted = await count(stages, steps)
+        plan = counted.planned.plan
+        if plan.request is None:
+            continue
+        beyond += plan.limit < plan.conversation.tokens <= plan.fitting
+        assert counted.forwarded.tokens <= plan.limit
+    assert beyond > 3
+
+
+async def test_a_count_of_what_is_only_observed_is_that_of_the_cut(make_stages: MakeStages) -> None:
+    """As for the request itself, whose figures are those of a digest: nobody is going to write a summary."""
+    stages = await make_stages(*SETTINGS, "mode=observe")
+    counted, choice = await count(stages, 40), await choose(stages, 40)
+    assert choice.planned.plan.request is not None
+    assert (counted.chosen.planned, counted.forwarded) == (choice.chosen.planned, choice.forwarded)
 
 
 async def test_what_is_written_ahead_is_asked_behind_what_was_forwarded(make_stages: MakeStages) -> None:
