@@ -102,7 +102,7 @@ class Window:
         shortened from then on.
     images: which images are replaced by one-line markers.
     memory_stop: retrieved memory in messages before this one is dropped.
-    is_high: high water was reached at one of the messages so far.
+    is_high: high water was reached at one of the messages so far, after the task statement was shortened to fit.
     is_long: the mark was reached from which on a cold cache is used for a cut. It does not count for
         equality, as nothing is forwarded differently because of it.
     cold_summary: the summary to write ahead in case that the cache will be cold; None for none. It does not count for
@@ -147,6 +147,11 @@ class Window:
     def shortens(self) -> bool:
         """Whether anything of the folded messages is cut, pruned, shortened or removed."""
         return bool(self.cuts or self.prune_stop or self.caps or self.memory_stop) or self.images != NONE_REMOVED
+
+    @property
+    def has_reached_high(self) -> bool:
+        """Whether the client's messages have reached high water so far, also by a task statement that was shortened."""
+        return self.is_high or any(cap.at == self.task for cap in self.caps)
 
     @property
     def cut(self) -> Cut | None:

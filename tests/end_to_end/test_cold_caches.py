@@ -231,6 +231,28 @@ async def test_if_no_model_writes_the_summary_nothing_is_cut(client, upstream, s
     assert SILENT_AT not in find_moves(take(upstream))
 
 
+async def test_a_policy_that_asks_no_model_gets_a_digest_here_too(
+    client, upstream, serve, clock, log, tmp_path
+) -> None:
+    """With `prune`, so has every cut for which pruning frees too little. The next request begins with it."""
+    async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3", "defaults.overflow_strategy=prune") as proxy:
+        for number, body in enumerate(bodies()):
+            clock.now += SILENCE_SECONDS if number == SILENT_AT else 10
+            for message in body["messages"]:  # the model says what its tools would
+                if message["role"] == "assistant":
+                    message["content"] = "harbour quay " * 80
+                elif message["role"] == "tool":
+                    message["content"] = "done"
+            await ask(client, proxy, body)
+    assert not upstream.summaries
+    assert find_cold(log) == [SILENT_AT]
+    line = [line for line in log.lines if "decisions" in line][SILENT_AT]
+    assert [told["rule"] for told in line["decisions"]] == ["cold_cache", "digest"]
+    moves = find_moves(take(upstream))
+    assert SILENT_AT in moves
+    assert SILENT_AT + 1 not in moves
+
+
 async def _give(proxy: Proxy) -> Proxy:
     return proxy
 

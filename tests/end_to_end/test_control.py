@@ -149,6 +149,16 @@ async def test_high_water_is_told_once_it_is_reached(client, start_proxy) -> Non
     assert (answer.status, answer.headers["x-trimtab-tokens"].split(", ")[-1]) == (400, "high_water=?1")
 
 
+async def test_high_water_is_told_of_a_task_statement_that_is_shortened(client, start_proxy) -> None:
+    """It is for the rest of the session, although what is sent of it is below high water."""
+    proxy = await start_proxy(*PRUNES)
+    messages = [{"role": "user", "content": "word " * 9000}]
+    for more in ([], [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]):
+        messages += more
+        answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", "messages": messages})
+        assert (answer.status, answer.headers["x-trimtab-tokens"].split(", ")[-1]) == (200, "high_water=?1")
+
+
 def _is_result(element: Wire) -> bool:
     if element.get("role") == "tool" or element.get("type") == "function_call_output":
         return True

@@ -45,8 +45,10 @@ class ClientConfig(Section):
         None,
         ge=1,
         examples=[8],
-        description="The number of requests that this client may have in flight at once, in all workers together. "
-        "Further requests get 429. null: only limits.max_concurrent_requests applies.",
+        description="The number of requests that this client may have in flight at once. Further requests get 429. Of "
+        "several workers, each admits an equal part, rounded up: with workers: 2, a limit of 3 lets each admit 2, so a "
+        "client may have 4, and may get 429 from one worker while another one is idle. null: only "
+        "limits.max_concurrent_requests applies.",
     )
     _known_key: str = PrivateAttr(default="")
 

@@ -32,8 +32,8 @@ class LimitsConfig(Section):
     max_concurrent_requests: int = Field(
         1024,
         ge=1,
-        description="The number of requests that may be in flight at once, in all workers together. Further requests "
-        "get 503.",
+        description="The number of requests that may be in flight at once. Further requests get 503. Of several "
+        "workers, each admits an equal part, rounded up, so one may refuse requests while another one is idle.",
     )
     max_memory_bytes: int = Field(
         2_147_483_648,

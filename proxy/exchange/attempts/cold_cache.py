@@ -1,7 +1,8 @@
 """Cuts a session whose prompt the upstream has surely dropped from its cache, and replays such cuts.
 
 Law: the clock decides once, and the decision is kept in the store before it is acted on. From then on it is replayed by
-every process. A request waits for a summary only if the cut pays for it. If no model writes one, nothing is cut.
+every process. A request waits for a summary only if the cut pays for it. If the model that was asked writes none,
+nothing is cut. Where the policy asks no model, the cut gets a digest, as it would later.
 
 What is not known is not cold: neither a session of whose last request no process remembers the time, nor one of a
 server that keeps prompts as long as it has memory.

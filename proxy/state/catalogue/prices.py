@@ -6,9 +6,9 @@ day.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -32,6 +32,10 @@ brand-o/normiebench). Processors are below it, and graphics cards above."""
 CLOSED = re.compile(r"chatgpt|claude|gemini|gpt-[3-9]|o[1-9](?:-|$)")
 """Names of models that only their makers run: nobody else has the weights. A private server that has them is a gateway,
 so what its tokens cost is not time. Source: the models that OpenAI, Anthropic and Google list without weights."""
+
+
+_CHECKED = re.compile(r"(?:checked|verified)(?: on)? (\d{4}-\d\d-\d\d)", re.IGNORECASE)
+"""Matches what the catalogue's comments say of a check. Source: more than a hundred of them in genai-prices 0.2.3."""
 
 
 class PriceSource(StrEnum):
@@ -130,8 +134,32 @@ def find_listed(base_url: str, model: str) -> PriceList:
 
 
 def describe_catalogue() -> str:
-    """The catalogue and its version, which is all that it says of its age."""
-    return f"genai-prices {version('genai-prices')}"
+    """The catalogue, its version, and the newest date on which its authors say that they have checked a price.
+
+    It names no date of its own, so it is of that day or later.
+    """
+    told = f"genai-prices {version('genai-prices')}"
+    newest = find_newest_check([comment for one in load_providers() for comment in _list_comments(one)])
+    return told if newest is None else f"{told} of {newest} or later"
+
+
+def find_newest_check(comments: Iterable[str | None]) -> date | None:
+    """The newest day, up to today, on which comments say that something was checked; None if they say none."""
+    today = _find_noon().date()
+    told = (_read_date(match[1]) for comment in comments if comment for match in _CHECKED.finditer(comment))
+    return max((day for day in told if day is not None and day <= today), default=None)
+
+
+def _read_date(written: str) -> date | None:
+    """A date in the form 2026-11-03; None if there is no such day."""
+    try:
+        return date.fromisoformat(written)
+    except ValueError:
+        return None
+
+
+def _list_comments(provider: "Provider") -> list[str | None]:
+    return [provider.price_comments, *(model.price_comments for model in provider.models)]
 
 
 @lru_cache(64)

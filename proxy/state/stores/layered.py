@@ -1,7 +1,8 @@
 """A memory store in front of a durable store, and in its place during an outage.
 
 Law: no request fails because a store fails, and none waits for a store that is known to be out. After an outage, the
-summaries of that time are written to the durable store. If another process has written first, its text holds.
+summaries of that time are written to the durable store. So is a summary in use that the durable store has lost. If
+another process has written first, its text holds.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from proxy.lru import BytesLRU
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.stores.store import StoreError, SummaryStore
 from proxy.tasks import Tasks
@@ -19,6 +21,11 @@ T = TypeVar("T")
 FRONT_SHARE = 0.5
 """The share of a summary's lifetime that memory keeps it. Then the durable store is asked again, and so learns that
 the summary is still in use. Chosen: any share below 1 works; half leaves time for a retry."""
+CONFIRM_SECONDS = 5.0
+"""After this time, the next use of a summary in memory has the durable store asked whether it is still there. Chosen:
+below the ten seconds after which the records of a model are read again, so that each such read notices a loss."""
+CONFIRMED_BYTES = 1024 * 1024
+"""Memory for when summaries were last confirmed. Chosen: some thousand; others are confirmed at each use."""
 FIRST_STAND_IN_LEASE = 1 << 62
 """The first lease of memory. It is larger than all leases of durable stores, so a lease shows who granted it."""
 FIRST_PAUSE_SECONDS = 0.5
@@ -56,16 +63,20 @@ class LayeredStore:
         )
         self._on_error = on_error
         self._log = log
+        self._clock = clock
         self._sleep = sleep
+        self._confirmed: BytesLRU[str, float] = BytesLRU(CONFIRMED_BYTES, lambda summary_id, _: len(summary_id))
         self._unwritten: dict[str, None] = {}
         self.max_unwritten = MAX_UNWRITTEN
         self._tasks = Tasks(lambda error: log.error("store_fault", error=type(error).__name__))
         """At most one task, the recovery. While it runs, the durable store is out."""
+        self._confirming = Tasks(lambda error: log.error("store_fault", error=type(error).__name__))
 
     async def get(self, summary_id: str) -> bytes | None:
         """The summary of an id, from memory, else from the durable store."""
         sealed = await self._memory.get(summary_id)
         if sealed is not None:
+            self._confirm_soon(summary_id, sealed)
             return sealed
         return self._hold(summary_id, await self._ask(lambda store: store.get(summary_id)))
 
@@ -99,11 +110,13 @@ class LayeredStore:
             await self._ask(lambda store: store.release(summary_id, lease))
 
     async def settle(self) -> None:
-        """Wait until the durable store, if it is out, answers again and has what it missed."""
+        """Wait until the durable store has what it lost and, if it is out, answers again and has what it missed."""
+        await self._confirming.settle()
         await self._tasks.settle()
 
     async def close(self) -> None:
         """Stop waiting for the durable store, and close it."""
+        await self._confirming.close()
         await self._tasks.close()
         with suppress(StoreError):
             await self._durable.close()
@@ -119,7 +132,21 @@ class LayeredStore:
     def _hold(self, summary_id: str, kept: bytes | None) -> bytes | None:
         if kept is not None:
             self._memory.replace(summary_id, kept)
+            self._confirmed[summary_id] = self._clock()
         return kept
+
+    def _confirm_soon(self, summary_id: str, sealed: bytes) -> None:
+        """Confirm in the background that the durable store still has a summary, if that is due."""
+        now = self._clock()
+        if now - (self._confirmed.get(summary_id) or 0.0) > CONFIRM_SECONDS and self._tasks.is_idle:
+            self._confirmed[summary_id] = now
+            _ = self._confirming.start(self._confirm(summary_id, sealed))
+
+    async def _confirm(self, summary_id: str, sealed: bytes) -> None:
+        async def confirm(store: SummaryStore) -> bytes | None:
+            return await store.get(summary_id) or await store.put(summary_id, sealed)
+
+        self._hold(summary_id, await self._ask(confirm))
 
     def _write_later(self, summary_id: str) -> None:
         self._unwritten[summary_id] = None

@@ -65,10 +65,10 @@ def _say_cause(plan: Plan, ratio: float) -> str:
         return "trimtab made room when the upstream's prompt cache was cold, because a cut then breaks no cache."
     if plan.original.tokens > plan.limit:
         return "The conversation does not fit without trimtab."
-    if plan.fitting < plan.limit and window.is_high:
+    if plan.fitting < plan.limit and window.has_reached_high:
         soft = round(plan.fitting * ratio)
         return f"The conversation has reached the soft limit of {say_number(soft, 'token')} that is configured."
-    if window.is_high:
+    if window.has_reached_high:
         return "The conversation has reached high water, the size at which trimtab makes room."
     if window.shortens:
         return "The conversation is below high water, but something in it has a limit of its own."

@@ -45,6 +45,7 @@ SAVED_USD = f"{_sum('trimtab_cost_without_usd_total')} - {_sum('trimtab_cost_usd
 SENT, ORIGINAL = (
     _rate("trimtab_prompt_tokens_total", "model", f'{MODEL}, stage="{one}"') for one in ("sent", "original")
 )
+SAVED, ADDED = (_rate(f"trimtab_tokens_{one}_total", "model") for one in ("saved", "added"))
 
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Overview": (
@@ -52,7 +53,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Share of prompt tokens removed",
             "percentunit",
-            {"removed": f"1 - sum({SENT}) / sum({ORIGINAL})"},
+            # Not by `original`, which has the tokens of refused requests, too.
+            {"removed": f"1 - sum({SENT}) / (sum({SENT}) + (sum({SAVED}) or vector(0)) - (sum({ADDED}) or vector(0)))"},
             "stat",
         ),
         Panel("In flight", "short", {"requests": "sum(trimtab_requests_in_flight)"}, "stat"),

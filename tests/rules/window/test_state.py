@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from rules.window.open_step import Cap
 from rules.window.state import Cut, CutKind, Window
 
 FIRST = Cut(CutKind.SUMMARISE, 6, 200, (), 360, prune_stop=4)
@@ -48,3 +49,11 @@ def test_what_is_pruned_lies_between_the_cut_and_the_place_of_prune() -> None:
     window = Window(cuts=(SECOND,), prune_stop=18, spared=((4, 6), (14, 16)))
     assert list(window.pruned) == [12, 13, 16, 17]
     assert list(Window(cuts=(SECOND,), prune_stop=10).pruned) == []
+
+
+def test_a_task_statement_that_was_shortened_to_fit_has_reached_high_water() -> None:
+    """What is left of it may be below. Another shortened message says nothing: it is noted when it comes."""
+    window = Window(task=1, caps=(Cap(1, 300),))
+    assert window.has_reached_high
+    assert replace(window, is_high=True, caps=()).has_reached_high
+    assert not replace(window, caps=(Cap(4, 300),)).has_reached_high

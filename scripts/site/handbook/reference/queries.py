@@ -138,9 +138,13 @@ QUERIES = (
         'sum by (client) (increase(trimtab_client_tokens_total{stage="sent"}[1d]))',
     ),
     Query(
-        "The share of prompt tokens that trimtab removed",
-        '1 - sum(rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))\n'
-        '  / sum(rate(trimtab_prompt_tokens_total{stage="original"}[1h]))',
+        "The share of prompt tokens that trimtab removed, without requests that it refused (their tokens are in "
+        "`original`, not in `sent`)",
+        '1 - sum(rate(trimtab_prompt_tokens_total{stage="sent"}[1h])) / (\n'
+        '  sum(rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))\n'
+        "  + (sum(rate(trimtab_tokens_saved_total[1h])) or vector(0))\n"
+        "  - (sum(rate(trimtab_tokens_added_total[1h])) or vector(0))\n"
+        ")",
     ),
     Query("Prompt tokens saved per day, by rule", "sum by (rule) (increase(trimtab_tokens_saved_total[1d]))"),
     Query(

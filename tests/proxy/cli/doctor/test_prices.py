@@ -1,14 +1,14 @@
 """The prices in the report of `trimtab doctor`."""
 
 import io
-from importlib.metadata import version
+import re
 
 from rich.console import Console
 
 from proxy.cli.doctor.prices import ModelPrices, check_prices, list_rows, make_table
 from proxy.config.load import load_config
 from proxy.config.schema import Config
-from proxy.state.catalogue.prices import DEFAULT, LOCAL, find_listed
+from proxy.state.catalogue.prices import DEFAULT, LOCAL, describe_catalogue, find_listed
 
 OPENAI = "https://api.openai.com/v1"
 TIERED = ModelPrices.of(find_listed("https://api.anthropic.com/v1", "claude-sonnet-4-5"))
@@ -19,8 +19,9 @@ def _load(text: str) -> Config:
 
 
 def test_it_says_where_prices_come_from() -> None:
-    """Each part of the configuration is named if it differs from the main upstream."""
-    catalogue = f"from genai-prices {version('genai-prices')}"
+    """Each part of the configuration is named if it differs from the main upstream. The catalogue has a date."""
+    catalogue = f"from {describe_catalogue()}"
+    assert re.fullmatch(r"from genai-prices [\d.]+ of \d{4}-\d\d-\d\d or later", catalogue)
     assert check_prices(_load(""), ()).found == f"the main upstream: {catalogue}"
     text = (
         "{upstreams: {own: {base_url: 'http://10.0.0.1/v1'}},"

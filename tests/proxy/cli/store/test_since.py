@@ -29,3 +29,11 @@ def test_a_period_ends_today_and_is_a_year_at_most(since, first_day) -> None:
 def test_anything_else_is_refused_with_what_is_allowed(since) -> None:
     with pytest.raises(ValueError, match=r"7d, 24h, 2w"):
         find_first_day(since, TODAY)
+
+
+@pytest.mark.parametrize("since", ["2026-11-24", "2027-01-01"])
+def test_a_day_to_come_is_refused_with_the_day_that_it_is(since) -> None:
+    """Days are in UTC, so a user's own date may be a day ahead."""
+    with pytest.raises(ValueError, match=f"{since} is in the future: today is {TODAY} in UTC"):
+        find_first_day(since, TODAY)
+    assert find_first_day(TODAY, TODAY) == TODAY

@@ -29,6 +29,7 @@ from proxy.state.catalogue.prices import (
     _find_at,
     describe_catalogue,
     find_listed,
+    find_newest_check,
     find_price_list,
 )
 from proxy.state.catalogue.providers import load_providers
@@ -219,5 +220,21 @@ def test_every_price_of_the_catalogue_can_be_read() -> None:
                 assert all(map(isfinite, (ratios.cached_input, ratios.cache_write, ratios.output)))
 
 
-def test_the_catalogue_has_a_version() -> None:
-    assert describe_catalogue() == f"genai-prices {version('genai-prices')}"
+def test_the_catalogue_has_a_version_and_a_date() -> None:
+    told, _, date_ = describe_catalogue().partition(" of ")
+    assert told == f"genai-prices {version('genai-prices')}"
+    assert date.fromisoformat(date_.removesuffix(" or later")) >= date(2026, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("comments", "newest"),
+    [
+        (["No longer listed (checked 2026-10-09); kept.", None, "Verified on 2026-10-14: see the page."], "2026-10-14"),
+        (["Checked on 2026-10-01: it ends on 2026-10-20.", "Retires on 2026-10-30."], "2026-10-01"),
+        (["checked 2026-10-09, checked 9999-01-01, checked 2026-13-45"], "2026-10-09"),
+        (["Retired on 2026-10-30.", None], "None"),
+    ],
+)
+def test_the_age_of_the_catalogue_is_the_newest_check_that_it_tells_of(comments, newest) -> None:
+    """Other dates in it are those of prices, also of later ones; a day to come is an error of writing."""
+    assert str(find_newest_check(comments)) == newest

@@ -13,6 +13,7 @@ from proxy.state.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
 from proxy.state.models.facts import Facts
 from proxy.state.models.keeping import REFRESH_SECONDS
 from proxy.state.models.records import MAX_RATIO
+from proxy.state.stores.layered import LayeredStore
 from proxy.state.stores.memory import MemoryStore
 
 CORRUPT = (b"", b"{", b"\xff", b"[]", b'{"ratio":7}', b'{"ratio":null}', b'{"ratio":1,"window_tokens":8}')
@@ -159,6 +160,27 @@ async def test_a_store_that_lost_everything_gets_it_again(start: Start, clock: C
 
     assert await start(store).look_up() == Facts(1.3)
     assert process.changes == {"calibration": 1}
+
+
+async def test_replicas_agree_again_after_a_store_lost_everything(start: Start, clock: Clock) -> None:
+    """Each has a memory in front of the store. One starts anew, and knows again what the other one still knew."""
+    durable = MemoryStore()
+    fronts = [LayeredStore(durable, ttl_seconds=3600, on_error=str, log=None, clock=clock) for _ in range(2)]
+    process = start(fronts[0])
+    await process.look_up()
+    await process.feed([1.3] * WARM_UP_SAMPLES)
+    MemoryStore.__init__(durable)  # empty it
+    fresh = start(fronts[1])
+    assert await fresh.look_up() == Facts(1.0)
+    for _ in range(2):
+        clock.seconds += REFRESH_SECONDS + 1
+        for each, front in zip((process, fresh), fronts, strict=True):
+            await each.look_up()
+            await front.settle()
+
+    assert await fresh.look_up() == await process.look_up() == Facts(1.3)
+    for front in fronts:
+        await front.close()
 
 
 @pytest.mark.parametrize("record", CORRUPT)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.state.stores import StoreError
-from proxy.state.stores.layered import FIRST_STAND_IN_LEASE, LayeredStore
+from proxy.state.stores.layered import CONFIRM_SECONDS, FIRST_STAND_IN_LEASE, LayeredStore
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.stores.redis import RedisStore
 
@@ -139,12 +139,58 @@ async def test_a_summary_that_may_not_be_written_is_not_kept_in_memory(store, cl
 
 
 async def test_the_durable_store_learns_of_use_that_memory_answers(store, durable, clock) -> None:
-    """It is asked again after half of the lifetime."""
+    """It is asked again after a few seconds, and keeps the summary as long as it is used."""
     await store.put("id", b"sealed")
     for _ in range(20):
         clock.seconds += 0.3 * TTL_SECONDS
         assert await store.get("id") == b"sealed"
-    assert durable.asked.count("get") == 10
+        await store.settle()
+        assert await MemoryStore.get(durable, "id") == b"sealed"
+
+
+async def test_what_the_durable_store_has_lost_is_written_again_at_its_next_use(store, durable, clock) -> None:
+    """Memory answers at once, and the durable store is asked once in a few seconds."""
+    await store.put("id", b"sealed")
+    MemoryStore.__init__(durable, ttl_seconds=TTL_SECONDS, clock=clock)  # empty it
+    clock.seconds += CONFIRM_SECONDS + 1
+    durable.answers.clear()
+    assert [await store.get("id") for _ in range(5)] == [b"sealed"] * 5
+
+    durable.answers.set()
+    await store.settle()
+    assert await MemoryStore.get(durable, "id") == b"sealed"
+    assert durable.asked == ["put", "get", "put"]
+
+
+async def test_who_writes_first_after_a_loss_wins(store, durable, clock) -> None:
+    """The other replica's text is used from then on, so both forward the same."""
+    await store.put("id", b"ours")
+    MemoryStore.__init__(durable, ttl_seconds=TTL_SECONDS, clock=clock)  # empty it
+    await MemoryStore.put(durable, "id", b"theirs")
+    clock.seconds += CONFIRM_SECONDS + 1
+    assert await store.get("id") == b"ours"
+    await store.settle()
+
+    assert await store.get("id") == b"theirs"
+
+
+async def test_a_store_that_is_out_when_asked_again_loses_nothing(store, durable, pauses, clock, errors) -> None:
+    """The next use after the outage writes what the store has lost in it."""
+    await store.put("id", b"sealed")
+    MemoryStore.__init__(durable, ttl_seconds=TTL_SECONDS, clock=clock)  # empty it
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        for _ in range(2):
+            clock.seconds += CONFIRM_SECONDS + 1
+            assert await store.get("id") == b"sealed"
+            await asyncio.sleep(0)
+        durable.is_out = False
+    assert errors == ["durable"]
+    clock.seconds += CONFIRM_SECONDS + 1
+    await store.get("id")
+    await store.settle()
+
+    assert await MemoryStore.get(durable, "id") == b"sealed"
 
 
 async def test_memory_stands_in_while_the_durable_store_is_out(store, durable, errors, log) -> None:
