@@ -46,6 +46,11 @@ class Target:
     match: str | None = None
     mode: str = ""
 
+    @property
+    def vouched(self) -> str:
+        """The model's name if it may become a label once the upstream has answered for it, else empty."""
+        return self.model if self.match is None and not self.is_secret else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -153,9 +158,8 @@ class Recorder:
     def record(self, report: Report) -> None:
         """Record a request that was served or given up."""
         target, prompt = report.target, report.prompt
-        is_answered = report.status == 200 and prompt is not None and not report.is_refused
-        if is_answered and target.match is None and not target.is_secret:
-            self.metrics.vouch_for(target.model)
+        if report.status == 200 and prompt is not None and not report.is_refused:
+            self.metrics.vouch_for(target.vouched)
         label = self.label(target)
         self.metrics.requests.labels(label, report.arrival.endpoint, str(report.status), report.outcome).inc()
         if report.arrival.tenant.client_name:

@@ -187,7 +187,8 @@ async def _finish(
     if isinstance(tap, ModelTap):
         own = find_in_name(services.config, tap.model)
         journey.response_model, _ = journey.arrival.tell_name(tap.model, own)
-    await _learn(services, journey, route, tap, is_answered=is_answered)
+    # A client may close its connection as soon as it has the answer, which cancels the request.
+    await see_through(_learn(services, journey, route, tap, is_answered=is_answered))
     return response
 
 
@@ -207,9 +208,7 @@ async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTa
         with fail_open(services.recorder, request_id, "observe"):
             prepare_cold(services, attempt, journey.answered)
             if services.cold_cuts.is_kept:
-                # A client may close its connection as soon as it has the answer, which cancels the request. This comes
-                # last, because it waits for the store.
-                await see_through(remember(services, attempt, journey.answered))
+                await remember(services, attempt, journey.answered)  # the last, because it waits for the store
 
 
 async def _relay(

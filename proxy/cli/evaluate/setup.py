@@ -26,6 +26,7 @@ from proxy.state.catalogue.prices import PriceList, find_price_list
 from proxy.state.models.discovery import discover
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.model_policy import ModelView, name_model
+from proxy.state.summaries.calls import Payer
 from proxy.state.summaries.summariser import Summariser
 from proxy.wire.dialects import DEFAULT
 from rules.summary.request import Summary
@@ -147,10 +148,10 @@ class Setup:
             model=model,
             window_tokens=find_question_tokens(self.view, self.view.policy.summary_max_tokens),
             answer_tokens=int(self.view.policy.context_window // 2 / self.view.facts.ratio),
-            label=model,
             settings=settings,
             token_ratio=self.view.facts.ratio,
             is_reasoning=settings.model is None and self.rehearsal.session.request.is_reasoning,
+            payer=Payer(tell_label=lambda: model),
         )
 
 

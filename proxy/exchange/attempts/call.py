@@ -53,7 +53,6 @@ class Call:
     """A request to be compacted, with everything that this needs.
 
     request: without what must not be sent; `cleaned` says what was taken out, in our tokens.
-    label: the model's label in the metrics.
     lane: the queue in which the request's work waits for a thread.
     ledger: where the decisions about this request are written down.
     attempt: 1 for the first request to the upstream, 2 for the second.
@@ -66,7 +65,6 @@ class Call:
     request: Request
     compactor: Compactor
     view: ModelView
-    label: str
     lane: Lane
     cleaned: tuple[Decision, ...] = ()
     ledger: Ledger = field(default_factory=Ledger, compare=False)

@@ -114,7 +114,7 @@ class _Choice:
         summaries, sliding, client_id = self.services.summaries, self.services.sliding, self.summariser.client_id
         text = await summaries.find(wanted, self.summariser)
         if text is not None:
-            self.services.recorder.metrics.summaries.labels(self.summariser.label, "hit").inc()
+            self.services.recorder.metrics.summaries.labels(self.summariser.payer.label, "hit").inc()
             sliding.use(client_id, wanted)
             return Chosen(planned, text, planned.plan.prefetch, self.summariser)
         slides = sliding.slides(client_id, planned.plan)
@@ -247,8 +247,8 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
     codec = call.request.codec if own else DEFAULT  # another upstream may not know the client's dialect
     upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
     max_tokens = call.view.policy.summary_max_tokens  # the size that the cut has reserved, whichever model writes
-    view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
-    arrival = call.arrival
+    arrival, asked_for = call.arrival, call.route.target
+    view = call.view if own and settings.model in {None, asked_for.model} else _view_other(services, call)
     asked = [*keep_credentials(arrival.end_to_end), *(keep_for_provider(arrival.end_to_end) if own else ())]
     keys = find_query_keys(arrival.target)
     target = arrival.target if own else codec.path + (f"?{keys}" if keys else "")
@@ -263,11 +263,15 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         model=view.name.model,
         window_tokens=find_question_tokens(view, max_tokens),
         answer_tokens=int(view.policy.context_window // 2 / view.facts.ratio),
-        label=call.label,
         settings=settings,
         token_ratio=view.facts.ratio,
         is_reasoning=settings.model is None and call.request.is_reasoning,
-        payer=Payer(view.price_list, arrival.tenant.client_name),
+        payer=Payer(
+            view.price_list,
+            arrival.tenant.client_name,
+            tell_label=partial(services.recorder.label, asked_for),
+            vouched=asked_for.vouched if view is call.view else "",
+        ),
     )
 
 

@@ -115,7 +115,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         services.models.seek_windows(route.upstream, shown, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts)
     cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name))
-    return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant), cold=cold)
+    return Call(arrival, route, request, compactor, view, services.lane(arrival.tenant), cold=cold)
 
 
 async def _clean(services: Services, call: Call) -> Call:

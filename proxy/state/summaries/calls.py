@@ -15,7 +15,7 @@ from proxy.http.errors import ProxyError
 from proxy.state.catalogue.prices import PriceList
 from proxy.state.statistics.costs import Tokens
 from proxy.state.statistics.till import Till
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import OTHER, Metrics
 from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
 from proxy.wire.answers.usage import Usage
 
@@ -37,11 +37,20 @@ class Payer:
     """Who bears the cost of a summary, and the prices of the model that writes it; None if these are not known.
 
     session: the name of the session that it is for.
+    tell_label: tells the present label of the request's model in the metrics.
+    vouched: the model's name if it may become that label once the model has answered for a summary, else empty.
     """
 
     prices: PriceList | None = None
     client_name: str = ""
     session: str = ""
+    tell_label: Callable[[], str] = lambda: OTHER
+    vouched: str = ""
+
+    @property
+    def label(self) -> str:
+        """The label under which the cost is booked now."""
+        return self.tell_label()
 
 
 NO_PAYER = Payer()

@@ -72,7 +72,7 @@ class Summaries:
         summary_id, results = task.summariser.name_summary(task.request.key), self._metrics.summaries
         if task.may_ask and task.request.asks_model and (summary := await self._wait(summary_id, task)) is not None:
             return summary
-        results.labels(task.summariser.label, "digest").inc()
+        results.labels(task.summariser.payer.label, "digest").inc()
         return await self._keep(summary_id, task.summariser, await self._digest(task))
 
     async def write(self, task: Task) -> bool:
@@ -108,7 +108,7 @@ class Summaries:
     async def _wait(self, summary_id: str, task: Task) -> Summary | None:
         """The summary, if it is written within the time that a request may wait."""
         if summary_id in self._under_way:
-            self._metrics.summaries.labels(task.summariser.label, "joined").inc()
+            self._metrics.summaries.labels(task.summariser.payer.label, "joined").inc()
         running = self._start(summary_id, task, "made")
         done, _ = await asyncio.wait({running}, timeout=task.summariser.patience_seconds)
         return running.result() if done else None
@@ -133,7 +133,7 @@ class Summaries:
             await asyncio.sleep(POLL_SECONDS)
             summary = await self._read(summary_id, task.summariser)
             if summary is not None:
-                self._metrics.summaries.labels(task.summariser.label, "joined").inc()
+                self._metrics.summaries.labels(task.summariser.payer.label, "joined").inc()
         return summary
 
     async def _write_claimed(self, summary_id: str, task: Task, result: str, lease: int) -> Summary | None:
@@ -158,12 +158,12 @@ class Summaries:
         except NoSummaryError as error:
             if not self.is_paused(summariser):  # of several failures at the same time, one counts
                 self._pauses[client] = _lengthen(self._pauses.get(client))
-            self._metrics.summaries.labels(summariser.label, "failed").inc()
-            self._calls.note_failure(summariser.label, str(error))
+            self._metrics.summaries.labels(summariser.payer.label, "failed").inc()
+            self._calls.note_failure(summariser.payer.label, str(error))
             return None
         self._pauses[client] = _Pause(0, 0.0)
-        self._metrics.summaries.labels(summariser.label, result).inc()
-        self._calls.note_success(summariser.label)
+        self._metrics.summaries.labels(summariser.payer.label, result).inc()
+        self._calls.note_success(summariser.payer.label)
         return Summary(text, by_model=True)
 
     async def _digest(self, task: Task) -> Summary:

@@ -59,7 +59,7 @@ class Summariser:
     window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
     is_reasoning: the model thinks within its completion.
-    payer: who bears the cost, at which prices.
+    payer: who bears the cost, at which prices, and under which label.
     """
 
     codec: Codec
@@ -70,7 +70,6 @@ class Summariser:
     model: str
     window_tokens: int
     answer_tokens: int
-    label: str
     settings: SummaryConfig
     token_ratio: float = 1.0
     is_reasoning: bool = False
@@ -243,18 +242,19 @@ class _Asking:
         tokens = round(summariser.token_ratio * self._prompt_tokens)
         form: Form = "transcript" if self._forms[0] is None else "inline"
         started = asyncio.get_running_loop().time()
-        place = summariser.url, summariser.codec.name
-        with SummaryCall(self._calls, summariser.label, form, tokens, place) as call:
+        payer, place = summariser.payer, (summariser.url, summariser.codec.name)
+        with SummaryCall(self._calls, payer.label, form, tokens, place) as call:
             try:
                 answer = await self._send(body, call)
+                self._calls.metrics.vouch_for(payer.vouched)
+                call.model = payer.label  # another one, if this is the model's first answer
                 return await asyncio.to_thread(self._read_note, answer, call)
             except asyncio.CancelledError:
                 if self._timeout.expired():
                     call.result = "timed_out"
                 raise
             finally:
-                seconds = asyncio.get_running_loop().time() - started
-                self._slowest_seconds = max(self._slowest_seconds, seconds)
+                self._slowest_seconds = max(self._slowest_seconds, asyncio.get_running_loop().time() - started)
 
     async def _send(self, body: bytes, call: SummaryCall) -> bytes:
         summariser, headers = self._task.summariser, CIMultiDict(self._task.summariser.headers)

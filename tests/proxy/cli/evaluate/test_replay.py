@@ -44,7 +44,6 @@ def _summariser(upstream: FakeUpstream, **settings: object) -> Summariser:
         model="exam-model",
         window_tokens=12_000,
         answer_tokens=8000,
-        label="exam-model",
         settings=SummaryConfig(**settings),  # type: ignore[arg-type]
     )
 

@@ -312,7 +312,7 @@ async def test_a_text_that_is_there_is_used(make_stages: MakeStages) -> None:
     assert again.chosen.text == made.chosen.text == Summary(NOTE, by_model=True)
     assert again.chosen.planned == again.planned
     assert again.chosen.later == again.planned.plan.prefetch is not None
-    assert stages.count("summaries_total", model="other", result="hit") == 1
+    assert stages.count("summaries_total", model="m", result="hit") == 1
 
 
 async def test_another_credential_finds_no_text_of_this_one(make_stages: MakeStages) -> None:
@@ -527,7 +527,7 @@ async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_accoun
         PLAINLY,
     )
     assert summariser.secret == call.arrival.tenant.secret
-    assert (summariser.model, summariser.label) == ("qwen3-8b", call.label)
+    assert (summariser.model, summariser.payer.label) == ("qwen3-8b", "other")
     assert summariser.token_ratio == call.view.facts.ratio > 1
     assert summariser.window_tokens == call.view.policy.limit_tokens(300)
 

@@ -526,7 +526,7 @@ async def test_every_call_is_a_line_and_a_time(answer, result, reason, status, *
     proxy, _ = await ask_with(answer, client, upstream, start_proxy)
     (line,) = call_lines(log)
     assert (line["result"], line.get("reason"), line["status"]) == (result, reason, status)
-    assert (line["model"], line["form"]) == ("other", "transcript")
+    assert (line["model"], line["form"]) == ("m" if status == 200 else "other", "transcript")
     assert 1000 < line["prompt_tokens"] < 7000
     assert (line["completion_tokens"] > 20) == (result == "written")
     assert line["seconds"] >= 0
@@ -548,12 +548,37 @@ async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_
     assert [(line["result"], line["status"]) for line in call_lines(log)] == [("timed_out", None)]
 
 
-async def test_a_client_names_no_model_in_the_log(client, upstream, start_proxy, log):
-    """The model is named as in the metrics: only after an upstream has vouched for it."""
-    proxy = await start_proxy(*SETTINGS)
+@pytest.mark.parametrize(
+    ("is_answered", "settings", "label"),
+    [
+        (True, (), "PLANTED"),
+        (True, ("models=[{match: PLAN*}]",), "PLAN*"),
+        (True, ("defaults.summary.model=small",), "other"),
+        (False, (), "other"),
+    ],
+)
+async def test_a_model_is_named_once_it_has_answered(
+    is_answered, settings, label, *, client, upstream, start_proxy, log
+):
+    """Log and metrics name it alike, also for its first summary, which comes before its first answer to a client."""
+    plain = upstream.answer
+
+    async def answer(recorded, request):
+        if recorded.asks_for_summary and not is_answered:
+            return aiohttp.web.Response(status=401)
+        return await plain(recorded, request)
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SETTINGS, *settings, "prices={input: 1, cached_input: 0.1, output: 5, unit: usd}")
     await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "PLANTED"})
-    assert [line["model"] for line in call_lines(log)] == ["other"]
+    assert [line["model"] for line in call_lines(log)] == [label]
     assert "sk-test" not in str(call_lines(log))
+    families = proxy.services.recorder.metrics.registry.collect()
+    samples = [sample for family in families for sample in family.samples]
+    costs = [sample for sample in samples if sample.labels.get("part") == "summary" and sample.value]
+    assert [sample.labels["model"] for sample in costs if sample.name.endswith("_total")] == [label] * is_answered
+    seconds = [sample for sample in samples if sample.name == "trimtab_summary_seconds_count"]
+    assert {sample.labels["model"] for sample in seconds if sample.value} == {label}
 
 
 async def test_a_credential_that_is_sent_as_the_models_name_is_nowhere_to_be_seen(client, upstream, start_proxy, log):

@@ -1,0 +1,104 @@
+"""Clients that close their connection as soon as they have the whole answer, as a script's last request does.
+
+Law: what is booked and learned of an answered request does not depend on when its client leaves.
+"""
+
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from support.client import wait_until
+from support.dialects.spoken.all_dialects import CHAT, DIALECTS, each_dialect
+from support.dialects.spoken.dialect import Dialect
+from support.model_learning import ListLog
+from upstreams.recording import FakeUpstream, Recorded, completion
+from upstreams.recording import stream as send_stream
+
+from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
+
+PRICES = "prices={unit: usd, input: 2, cached_input: 0.2, output: 8}"
+LONG_ANSWER = "The harbour is deep. " * (2 * INLINE_BYTES // 20)
+PROMPT_TOKENS, COMPLETION_TOKENS = 20_000, 50
+REQUESTS = 3
+
+
+def make_long() -> list[dict[str, Any]]:
+    """A conversation of so many messages that a thread compares them."""
+    turns = [
+        ({"role": "user", "content": f"Question {number}?"}, {"role": "assistant", "content": f"Answer {number}."})
+        for number in range(MANY_MESSAGES)
+    ]
+    return [message for turn in turns for message in turn]
+
+
+async def ask_and_leave(url: str, body: dict[str, Any]) -> None:
+    """Send a request on a connection of its own, read the whole answer, and close the connection at once."""
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"}
+    connector = aiohttp.TCPConnector(force_close=True)
+    async with (
+        aiohttp.ClientSession(connector=connector) as client,
+        client.post(url, data=orjson.dumps(body), headers=headers) as response,
+    ):
+        assert response.status == 200
+        await response.read()
+
+
+async def find_lines(log: ListLog, number: int) -> list[dict[str, Any]]:
+    """The log lines of so many requests."""
+    await wait_until(lambda: sum(line["event"] == "request" for line in log.lines) == number)
+    return [line for line in log.lines if line["event"] == "request"]
+
+
+def read_metric(proxy: Any, name: str) -> float:
+    """The sum of a metric over all series."""
+    families = proxy.services.recorder.metrics.registry.collect()
+    return sum(sample.value for family in families for sample in family.samples if sample.name == f"trimtab_{name}")
+
+
+@each_dialect
+async def test_the_cost_of_a_long_conversation_is_booked(
+    dialect: Dialect, upstream: FakeUpstream, start_proxy, log
+) -> None:
+    """More than a thousand messages are compared in a thread, while the client leaves."""
+
+    async def answer(recorded: Recorded, _: Any) -> aiohttp.web.Response:
+        used = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS}
+        return completion("All good.", recorded.dialect, **used)
+
+    upstream.answer = answer
+    proxy = await start_proxy("defaults.context_window=1000000", PRICES)
+    messages = make_long()
+    for number in range(1, REQUESTS + 1):
+        messages.append({"role": "user", "content": "And now?"})
+        await ask_and_leave(proxy.url + dialect.path, dialect.write(messages))
+        line = (await find_lines(log, number))[-1]
+        assert line["completion_tokens"] == COMPLETION_TOKENS
+        assert ("prefix_kept" in line) == (number > 1)
+        messages.append({"role": "assistant", "content": "All good."})
+
+    dollars = REQUESTS * (2 * PROMPT_TOKENS + 8 * COMPLETION_TOKENS) / 1e6
+    assert read_metric(proxy, "cost_usd_total") == pytest.approx(dollars)
+    assert read_metric(proxy, "prefix_kept_ratio_count") == REQUESTS - 1
+    assert read_metric(proxy, "estimate_error_ratio_count") == REQUESTS
+
+
+@pytest.mark.parametrize(("dialect", "is_stream"), [*((dialect, False) for dialect in DIALECTS), (CHAT, True)])
+async def test_a_long_answer_without_usage_is_counted(
+    dialect: Dialect, *, is_stream: bool, upstream: FakeUpstream, start_proxy, log
+) -> None:
+    """A thread counts it, while the client leaves. The streams of the other dialects always report their usage."""
+
+    async def answer(recorded: Recorded, request: Any) -> aiohttp.web.StreamResponse:
+        if is_stream:
+            return await send_stream(request, LONG_ANSWER, dialect=recorded.dialect)
+        return completion(LONG_ANSWER, recorded.dialect)
+
+    upstream.answer = answer
+    proxy = await start_proxy(PRICES)
+    body = dialect.write([{"role": "user", "content": "How deep is it?"}], **({"stream": True} if is_stream else {}))
+    for number in range(1, REQUESTS + 1):
+        await ask_and_leave(proxy.url + dialect.path, body)
+        assert (await find_lines(log, number))[-1]["completion_tokens"] > 10_000
+    assert read_metric(proxy, "completion_tokens_total") > REQUESTS * 10_000
+    assert read_metric(proxy, "cost_usd_total") > REQUESTS * 8 * 10_000 / 1e6
