@@ -90,6 +90,10 @@ class Compactors:
         self._holders_lock = threading.Lock()
         self._load(O200K)
 
+    def is_ready(self, settings: PolicyConfig, model: str) -> bool:
+        """Whether `get` need not wait for a vocabulary."""
+        return self._is_loaded(_choose_counting(settings.count, model)[0])
+
     async def get(self, settings: PolicyConfig, model: str, tenant_id: str = "") -> Compactor:
         """As `choose`, for the event loop: a vocabulary is loaded in a thread."""
         counting = _choose_counting(settings.count, model)

@@ -12,7 +12,7 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, Lane
 from proxy.config.secrets import find_in_name
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answering.costs import draw_bill
@@ -187,9 +187,20 @@ async def _finish(
     if isinstance(tap, ModelTap):
         own = find_in_name(services.config, tap.model)
         journey.response_model, _ = journey.arrival.tell_name(tap.model, own)
-    # A client may close its connection as soon as it has the answer, which cancels the request.
-    await see_through(_learn(services, journey, route, tap, is_answered=is_answered))
+    learning = _learn(services, journey, route, tap, is_answered=is_answered)
+    # A client may close its connection as soon as it has the answer, which cancels whatever waits.
+    await (learning if _learns_at_once(services, route, attempt, tap) else see_through(learning))
     return response
+
+
+def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: SafeTap | None) -> bool:
+    """Whether learning from an answer waits neither for a thread nor for the store."""
+    chosen, unknown_chars = attempt.chosen, 0 if tap is None else tap.find_uncounted_chars()
+    if unknown_chars > INLINE_BYTES:
+        return False
+    if unknown_chars and not services.compactors.is_ready(route.settings, route.target.model):
+        return False
+    return chosen is None or (len(chosen.planned.plan.hashes) <= MANY_MESSAGES and not services.cold_cuts.is_kept)
 
 
 async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTap | None, *, is_answered: bool) -> None:

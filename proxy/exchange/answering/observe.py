@@ -49,6 +49,16 @@ class SafeTap:
                 tap.finish()
                 self.tap = tap
 
+    def find_uncounted_chars(self) -> int:
+        """The characters of the text that trimtab must count; 0 if the upstream has reported their tokens."""
+        tap, self.tap, chars = self.tap, None, 0
+        if tap is not None:
+            with self._guard:
+                usage = tap.usage
+                chars = tap.text_chars if usage is None or usage.completion_tokens is None else 0
+                self.tap = tap
+        return chars
+
     def tell_pace(self) -> Pace:
         """The times and lengths of the text so far."""
         tap, self.tap, pace = self.tap, None, Pace()

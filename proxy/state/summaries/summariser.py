@@ -242,12 +242,10 @@ class _Asking:
         tokens = round(summariser.token_ratio * self._prompt_tokens)
         form: Form = "transcript" if self._forms[0] is None else "inline"
         started = asyncio.get_running_loop().time()
-        payer, place = summariser.payer, (summariser.url, summariser.codec.name)
-        with SummaryCall(self._calls, payer.label, form, tokens, place) as call:
+        place = summariser.url, summariser.codec.name
+        with SummaryCall(self._calls, summariser.payer.label, form, tokens, place) as call:
             try:
                 answer = await self._send(body, call)
-                self._calls.metrics.vouch_for(payer.vouched)
-                call.model = payer.label  # another one, if this is the model's first answer
                 return await asyncio.to_thread(self._read_note, answer, call)
             except asyncio.CancelledError:
                 if self._timeout.expired():
@@ -276,13 +274,15 @@ class _Asking:
 
     def _record_cost(self, completion: Completion, call: SummaryCall) -> None:
         """Record the tokens that the upstream reports, else those that we count."""
-        usage, ratio = completion.usage, self._task.summariser.token_ratio
+        usage, ratio, payer = completion.usage, self._task.summariser.token_ratio, self._task.summariser.payer
+        self._calls.metrics.vouch_for(payer.vouched)
+        call.model = payer.label  # another one, if this is the model's first answer
         call.usage = usage
         counted = usage.completion_tokens
         call.completion_tokens = round(ratio * self._task.count(completion.text)) if counted is None else counted
         if usage.prompt_tokens is not None:
             call.prompt_tokens = usage.prompt_tokens
-        call.charge(usage.cached_tokens, usage.written_tokens, self._task.summariser.payer)
+        call.charge(usage.cached_tokens, usage.written_tokens, payer)
         tokens = self._calls.metrics.summary_tokens
         tokens.labels(call.model, "prompt").inc(call.prompt_tokens)
         tokens.labels(call.model, "completion").inc(call.completion_tokens)

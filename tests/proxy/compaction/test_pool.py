@@ -115,8 +115,10 @@ async def test_the_loop_loads_nothing_itself(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "load_encoding", load)
     await compactors.get(AUTO, "gpt-4o")
     assert threads == []
+    assert [compactors.is_ready(AUTO, model) for model in ("gpt-4o", "gpt-4")] == [True, False]
     await compactors.get(AUTO, "gpt-4")
     await compactors.get(AUTO, "gpt-4")
+    assert compactors.is_ready(AUTO, "gpt-4")
     assert threads == [False]
 
 

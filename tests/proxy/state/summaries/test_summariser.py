@@ -526,7 +526,7 @@ async def test_every_call_is_a_line_and_a_time(answer, result, reason, status, *
     proxy, _ = await ask_with(answer, client, upstream, start_proxy)
     (line,) = call_lines(log)
     assert (line["result"], line.get("reason"), line["status"]) == (result, reason, status)
-    assert (line["model"], line["form"]) == ("m" if status == 200 else "other", "transcript")
+    assert (line["model"], line["form"]) == ("other" if reason in {"status 401", "unreadable"} else "m", "transcript")
     assert 1000 < line["prompt_tokens"] < 7000
     assert (line["completion_tokens"] > 20) == (result == "written")
     assert line["seconds"] >= 0
