@@ -18,8 +18,8 @@ from pathlib import Path
 import grimp
 
 PACKAGES = ("proxy", "rules")
-MAX_ENTRIES = 12
-MAX_FILE_LINES = 300
+MAX_ENTRIES = 20
+MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 40
 MAX_FLOORS = 7
 NOT_COUNTED = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}

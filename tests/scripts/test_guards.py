@@ -18,7 +18,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
 
 def check_mirror(root: Path, *paths: str, untested: str = "", stray: str = "") -> list[str]:
     """The paths that the check of mirrors reports, for a tree with these files and these exceptions."""
-    write(root, dict.fromkeys(paths, "X = 1\n"))
+    write(root, dict.fromkeys(paths, lines(60)))
     script = runpy.run_path(str(SCRIPTS / "check_mirror.py"))
     for exceptions, name in ((script["WITHOUT_TEST_FILE"], untested), (script["WITHOUT_MODULE"], stray)):
         exceptions.clear()
@@ -40,6 +40,11 @@ def test_a_module_with_its_test_file_is_no_mistake(tmp_path: Path) -> None:
 
 def test_a_module_without_a_test_file_is_named(tmp_path: Path) -> None:
     assert check_mirror(tmp_path, "proxy/http/relay.py", "tests/proxy/http/conftest.py") == ["proxy/http/relay.py"]
+
+
+def test_a_short_module_needs_no_test_file_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, {"rules/a.py": lines(59), "rules/b.py": lines(60)})
+    assert check_mirror(tmp_path) == ["rules/b.py"]
 
 
 def test_a_test_file_elsewhere_does_not_count(tmp_path: Path) -> None:
@@ -85,12 +90,12 @@ def function(count: int) -> str:
 @pytest.mark.parametrize(
     ("largest", "one_more", "mistake"),
     [
-        ({"rules/a.py": lines(300)}, {"rules/a.py": lines(301)}, "rules/a.py: 301 lines"),
+        ({"rules/a.py": lines(500)}, {"rules/a.py": lines(501)}, "rules/a.py: 501 lines"),
         ({"proxy/a.py": function(40)}, {"proxy/a.py": function(41)}, "proxy/a.py:1: f has 41 lines"),
         (
-            {f"proxy/a/{index}.dat": "" for index in range(12)} | {"proxy/a/__init__.py": ""},
-            {"proxy/a/12.dat": ""},
-            "proxy/a: 13 entries",
+            {f"proxy/a/{index}.dat": "" for index in range(20)} | {"proxy/a/__init__.py": ""},
+            {"proxy/a/20.dat": ""},
+            "proxy/a: 21 entries",
         ),
     ],
     ids=["file", "function", "folder"],
