@@ -1,10 +1,10 @@
-"""Make text of others safe to quote: trimtab's own headings and markers in it are broken.
+"""Make text of others safe to quote: trimtab's own headings and markers in it are broken, and models' special tokens.
 
-Otherwise a tool result could imitate the end of a summary or the user's words.
+Otherwise a tool result, or the model that writes a summary, could imitate the end of a summary or the user's words.
 
-Law: the result contains none of our headings, however they are spelled (look-alike letters, signs, blanks); a quoted
-line contains none of our markers either. Text without headings, markers and terminal sequences is unchanged. Linear in
-the text; idempotent.
+Law: the result contains none of our headings, however they are spelled (look-alike letters, signs, blanks), none of our
+markers, and no special token. A note and a quoted line contain no invisible characters either. Text without all of
+these and without terminal sequences is unchanged. Linear in the text; idempotent.
 """
 
 import re
@@ -44,6 +44,33 @@ _UNSEEN = re.compile(
 )
 """Control characters and invisible characters (tags and fillers among them), but not the joiners that some scripts and
 emoji need."""
+
+_UNSEEN_IN_NOTES = re.compile(f"(?![\\n\\t]){_UNSEEN.pattern}")
+"""As `_UNSEEN`; a note has lines."""
+_JOINERS = re.compile(
+    "(?<![^\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?![^\x00-\x7f])|(?<=[\u200c\u200d])[\u200c\u200d]+"
+)
+"""Joiners that join nothing: beside an ASCII character or at an end, or after another joiner."""
+MAX_TOKEN_CHARS = 64
+"""Longest name of a special token. Chosen: the longest known has 32 characters."""
+_TOKEN = re.compile(
+    rf"""
+    <(?:[|｜][^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜]?|[^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜])>
+    | \[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS|CALL_ID|IMG|PREFIX
+        |SUFFIX|MIDDLE|THINK|gMASK|sMASK|BOS|EOS|CLS|SEP|MASK|PAD|UNK)\]
+    | <</?SYS>>
+    | </?(?:s|bos|eos|pad|unk|mask|sop|eop|start_of_turn|end_of_turn|start_of_image|end_of_image|extra_id_\d{{1,4}}
+        |unused\d{{1,4}}|fim_(?:prefix|middle|suffix))>
+    | (?<=\n\n)(?:Human|Assistant):
+    """,
+    re.VERBOSE,
+)
+"""What models read as the end of a turn or the beginning of another, not as text.
+
+Source: the tokenizers and chat templates of OpenAI (`<|im_start|>`), Llama (`[INST]`, `<|eot_id|>`), Mistral, Gemma,
+DeepSeek (`<｜User｜>`), GLM, T5 and BERT; Anthropic's text completions (`Human:`).
+"""
+_TOKEN_FRAME = re.compile(r"[<>|｜\[\]:]+")
 
 # Source: the look-alikes of a to z in Cyrillic, Greek and Latin in Unicode's confusables.txt (UTS 39), and the letters
 # in squares, circles, flags and tags. NFKD changes none of them.
@@ -93,22 +120,24 @@ def _spell_out(text: str) -> bytes:
 _NAME = "trimtab"
 _SPELLED_HEADINGS = tuple(_spell(heading) for heading in (*HEADINGS, *TITLES))
 _WORDS = tuple(heading.encode() for heading in _SPELLED_HEADINGS)
-_HEADING = re.compile("|".join(_SPELLED_HEADINGS))
 _HEADING_OR_NAME = re.compile("|".join((*_SPELLED_HEADINGS, _NAME)))
 
 
-def break_headings(text: str) -> str:
-    """Replace each of our headings by `(quoted heading)`; markers stay.
+def clean_note(text: str) -> str:
+    """A text that a model wrote, without invisible characters, our headings, our markers and special tokens.
 
     Terminal sequences are removed first, because their letters would hide those of a heading.
     """
-    text = _strip(text)
-    spelled = _spell_out(text)
-    return _break(text, _HEADING) if any(words in spelled for words in _WORDS) else text
+    text = _JOINERS.sub("", _UNSEEN_IN_NOTES.sub("", _strip(text)))
+    return break_markers(text)
 
 
 def break_markers(text: str) -> str:
-    """Replace each of our headings by `(quoted heading)`, and the beginning of each marker by `[quoted trimtab`."""
+    """Replace each of our headings by `(quoted heading)`, and the beginning of each marker by `[quoted trimtab`.
+
+    A special token is put in parentheses: `(im_start)`.
+    """
+    text = _TOKEN.sub(lambda token: f"({_TOKEN_FRAME.sub('', token.group())})", text)
     spelled = _spell_out(text)
     is_suspect = any(words in spelled for words in (_NAME.encode(), *_WORDS))
     return _break(text, _HEADING_OR_NAME) if is_suspect else text
@@ -117,10 +146,10 @@ def break_markers(text: str) -> str:
 def quote_line(text: str, chars: int) -> str:
     """The beginning of a text as one line of at most `chars` characters and an ellipsis if it was cut.
 
-    Headings and markers are broken; invisible characters are removed.
+    Headings, markers and special tokens are broken; invisible characters are removed.
     """
     line = " ".join(_strip(text[: chars * 4]).split())
-    line = break_markers(_UNSEEN.sub("", line))
+    line = break_markers(_JOINERS.sub("", _UNSEEN.sub("", line)))
     return line if len(line) <= chars else line[:chars] + "…"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
 from rules.summary.digest.write import find_note, write_digest
-from rules.summary.quoting import break_headings
+from rules.summary.quoting import clean_note
 from rules.text.head_tail import truncate_text
 from rules.window.prune import is_prunable
 from rules.window.state import Cut, CutKind, Window
@@ -187,7 +187,7 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
         if index not in kept
         and ((message := covered[index]).role is not Role.SYSTEM or message.digest not in request.said_elsewhere)
     ]
-    note, note_tokens = break_headings(note), request.max_tokens // 2
+    note, note_tokens = clean_note(note), request.max_tokens // 2
     if count(note) > note_tokens:  # the note also gets what a short list leaves of its half
         listed = write_digest(left, max_tokens=note_tokens, count=count)
         note = truncate_text(note, max(request.max_tokens - count(listed) - NOTE_GAP_TOKENS, note_tokens), count)

@@ -4,7 +4,7 @@ Law: a function of the transcript, the cut, the summary and the role. The task s
 verbatim. No system message of the client is changed, and none at the beginning is removed.
 
 Tool output gains no authority by being in a summary, whatever the summary's role: the introduction says so. Only this
-module introduces the user's words. In a model's summary our headings are broken; a digest is written without them.
+module introduces the user's words. A model's summary is cleaned; a digest is clean when it is written.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from itertools import chain
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, Shape, count_leading
 from rules.policy import SummaryRole
-from rules.summary.quoting import break_headings
+from rules.summary.quoting import clean_note
 from rules.summary.request import Summary
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.text.markers import (
@@ -85,7 +85,7 @@ def splice_summary(
 def _write_body(messages: Sequence[Message], cut: Cut, summary: Summary, count: CountTokens) -> str:
     """Introduction, coverage, summary, the texts that code carries over, the line of a loop, and the closing line."""
     covered, reserved_tokens = messages[count_leading(messages) : cut.at], cut.reserved_tokens
-    told = break_headings(summary.text) if summary.by_model else summary.text
+    told = clean_note(summary.text) if summary.by_model else summary.text
     told = told if reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
     text = truncate_text(told, max(reserved_tokens, MIN_TEXT_TOKENS), count)
     users = sum(message.role is Role.USER for message in covered)

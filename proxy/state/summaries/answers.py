@@ -10,6 +10,7 @@ from proxy.state.summaries.calls import NoSummaryError, Result
 from proxy.wire.codec import Codec, Completion, Parameter, UndecodableError
 from rules.conversation import CountTokens
 from rules.summary import handoff
+from rules.summary.quoting import clean_note
 
 REFUSED = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""
@@ -71,7 +72,7 @@ def read_completion(answer: bytes, codec: Codec) -> Completion:
 def accept_note(
     completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
 ) -> str:
-    """Return the note in a completion. Raises NoNoteError if there is none, or if it is not shorter than its source.
+    """Return the clean note in a completion. Raises NoNoteError if there is none, or if it is not shorter.
 
     enough_tokens: set if the operator has configured instructions. A note of at least this many tokens then needs no
         headings.
@@ -88,4 +89,4 @@ def accept_note(
     if count(answer.text) >= covered_tokens:
         reason = "does not shrink"
         raise NoNoteError(reason, was_cut=False)
-    return answer.text
+    return clean_note(answer.text)
