@@ -101,7 +101,7 @@ class Told:
         known.asked_at = self._clock()
         known.failures += 1
         if found.told_any:
-            known.windows, known.failures, known.has_told = found, 0, True
+            known.windows, known.has_told = found, True
         if known is not anybody:
             self._of_tenants[upstream.base_url, tenant] = known  # set again, because its size has changed
 

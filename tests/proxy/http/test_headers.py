@@ -33,6 +33,13 @@ def test_hop_by_hop_headers_stay_on_their_hop() -> None:
     assert drop_hop_by_hop(headers) == _headers("Set-Cookie: a", "Set-Cookie: b", "X-Kept: 3")
 
 
+def test_only_connection_names_other_headers() -> None:
+    """A header of the same length, or one that only ends alike, names nothing."""
+    headers = _headers("X-Settings: x-a", "Xonnection: x-a", "Connection: x-b ,X-C", "X-A: 1", "X-B: 2", "X-C: 3")
+
+    assert drop_hop_by_hop(headers) == _headers("X-Settings: x-a", "Xonnection: x-a", "X-A: 1")
+
+
 def test_a_request_passes_as_it_is() -> None:
     """Except for headers of the hop and the proxy's own."""
     headers = _headers(

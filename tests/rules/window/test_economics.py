@@ -14,12 +14,14 @@ from rules.window.cut_candidates import Cuts
 from rules.window.cut_decision import Fold
 from rules.window.economics import (
     AHEAD_SHARE,
+    COLD_SHARE,
     FIRST_SHARE,
     NOTE_SHARE,
     PATIENCE,
     SILENCE_SECONDS,
     SILENCE_SHARE,
     Economics,
+    note_marks,
     pays_cold,
 )
 from rules.window.room import Room
@@ -140,6 +142,18 @@ def test_a_request_reads_what_the_one_before_it_had() -> None:
         economics.send(int(0.85 * price / FIRST_SHARE))
         verdicts.append(economics.pays(cuts, window, chosen))
     assert verdicts == [False, False, True]
+
+
+def test_a_window_notes_which_marks_it_has_reached() -> None:
+    """It never forgets, and a prompt of exactly that many tokens has reached the mark."""
+    cuts, window, _ = cut_in_two(POLICY)
+    low, high = cuts.marks.low, cuts.marks.high
+    cold = low + int((high - low) * COLD_SHARE)
+    for tokens, is_long, is_high in ((cold - 1, False, False), (cold, True, False), (high, True, True)):
+        noted = note_marks(cuts, window, tokens)
+        assert (noted.is_long, noted.is_high) == (is_long, is_high)
+        assert note_marks(cuts, noted, 0) is noted
+    assert note_marks(cuts, window, 0) is window
 
 
 CHAT = replace(POLICY, prices=Prices(1.0, 0.01, 0.5))

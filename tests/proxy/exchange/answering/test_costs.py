@@ -1,5 +1,7 @@
 """The bill of an answer, without a socket; whole sessions are in tests/end_to_end/test_money.py."""
 
+from dataclasses import replace
+
 import pytest
 from support.journeys import MakeStages, read_session
 
@@ -47,6 +49,23 @@ async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages:
     assert bills[0].tokens.cached == bills[0].without.cached == 0
     assert bills[1].tokens.cached % 128 == 0 < bills[1].tokens.cached
     assert bills[1].without.cached > bills[1].tokens.cached
+
+
+@pytest.mark.parametrize(("settings", "outcome"), [((PRUNES,), "compacted"), ((), "unchanged")])
+async def test_of_a_continued_conversation_only_what_was_removed_is_added(make_stages, settings, outcome) -> None:
+    """The upstream holds the rest, which trimtab has never seen."""
+    stages = await make_stages(USD, *settings)
+    attempt = await stages.attempt(read_session(40 if settings else 3))
+    assert attempt.outcome == outcome
+    planned = attempt.chosen.planned
+    continued = replace(planned, original=replace(planned.original, continues=True))
+    attempt = replace(attempt, chosen=replace(attempt.chosen, planned=continued))
+    bill = await draw_bill(stages.services, stages.route(), attempt, Answered(90_000, 2048, 7), None)
+    removed = attempt.compacted.original_tokens - attempt.compacted.sent_tokens
+    assert (removed > 0) is (outcome == "compacted")
+    assert bill.without.prompt - bill.tokens.prompt == removed
+    assert bill.without.cached == bill.tokens.cached == 2048
+    assert bill.without_cost.total - bill.cost.total == removed * 1000
 
 
 async def test_in_ratios_there_are_tokens_but_no_money(make_stages: MakeStages) -> None:

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from support.builders import assistant, transcripts
 from support.client import SMALL
-from support.journeys import MakeStages, read_session
+from support.journeys import MakeStages, Stages, read_session
 
-from proxy.exchange.attempts.cold_cache import find_lifetime, find_previous, find_session, recall_earlier, uses_cache
+from proxy.exchange.attempts.cold_cache import (
+    COLD_CACHE,
+    find_lifetime,
+    find_previous,
+    find_session,
+    recall_earlier,
+    uses_cache,
+)
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.cold_cuts import ColdCuts
 from rules.conversation import Role
@@ -77,3 +84,48 @@ async def test_the_retention_is_read_from_members_not_from_texts(make_stages: Ma
     quoted = read_session(3)
     quoted = replace(quoted, body=quoted.body.replace(b"harbour", rb"\"ttl\": \"24h\""))
     assert find_lifetime(stages.services, replace(call, request=quoted)) == 300
+
+
+ASKS = (*SMALL, "defaults.overflow_strategy=summarize", "upstream.cache_seconds=300", "prices.output=0.1")
+
+
+async def _attempt_after(stages: Stages, idle_seconds: float, *, slides: bool = False) -> list[str]:
+    """The rules that decide about a long session after a silence."""
+    store, request = MemoryStore(ttl_seconds=1e6), read_session(24, result_words=200)
+    store.name = "sqlite"
+    cold_cuts = ColdCuts(store, clock=lambda: 10_000.0)
+    stages = replace(stages, services=replace(stages.services, cold_cuts=cold_cuts))
+    call = await stages.prepare(request)
+    planned = call.compactor.plan(request, call.view.policy)
+    session, hashes = find_session(stages.services, call, planned), planned.plan.hashes
+    assert session is not None
+    at = find_previous(planned.plan.conversation.messages)
+    cold_cuts.clock = lambda: 10_000.0 - idle_seconds
+    await cold_cuts.note_time(session, hashes[at], hashes[0], shares=False)
+    cold_cuts.clock = lambda: 10_000.0
+    if slides:
+        stages.services.sliding.slides = lambda *_: True
+    attempt = await stages.attempt(request)
+    assert attempt.call is not None
+    return [entry.decision.rule for entry in attempt.call.ledger.entries]
+
+
+@pytest.mark.parametrize(
+    ("idle_seconds", "more", "slides", "is_cut"),
+    [
+        (300.0, (), False, False),
+        (301.0, (), False, True),
+        (301.0, ("defaults.summary.wait_seconds=0",), False, False),
+        (301.0, (), True, False),
+    ],
+)
+async def test_a_model_is_asked_at_a_cold_cache_only_if_the_request_may_wait(
+    make_stages: MakeStages, idle_seconds: float, more: tuple[str, ...], *, slides: bool, is_cut: bool
+) -> None:
+    """Not if the operator lets no request wait, and not for a client that slides its own window."""
+    stages = await make_stages(*ASKS, *more)
+    rules = await _attempt_after(stages, idle_seconds, slides=slides)
+
+    assert (COLD_CACHE in rules) is is_cut
+    assert (len(stages.client.asked) > 0) is is_cut
+    assert not stages.services.summaries._under_way  # a call that nobody waits for would be paid, too

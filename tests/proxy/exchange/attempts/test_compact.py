@@ -9,6 +9,8 @@ from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.exchange.attempts.compact import Attempt, compact
 from proxy.exchange.attempts.give_way import surely_stays
+from proxy.state.models.hypotheses import FIRST_TEST
+from proxy.state.models.lessons import Lesson
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request
 from rules.policy import Policy
@@ -165,6 +167,54 @@ async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None
     assert calls[0].compactor is calls[1].compactor
     view = calls[0].view
     assert (view.name.model, view.policy.high_water, view.believed_tokens) == ("m", 0.7, 8000)
+
+
+async def _learn(stages: Stages, lesson: Lesson) -> None:
+    """Teach the model of `read` something, as a refusal would."""
+    name = (await stages.prepare(read(SHORT))).view.name
+    stages.services.models.vouch_for(name)
+    await stages.services.models.learn(name, 8000, lesson)
+    await stages.settle()
+
+
+GUESS = Lesson(2048, is_certain=False, source="second attempt")
+
+
+@pytest.mark.parametrize(("words", "is_refused"), [(4000, False), (9000, True)])
+async def test_a_lesson_alone_never_refuses(make_stages: MakeStages, words: int, *, is_refused: bool) -> None:
+    """What fits only without the lesson is sent as a test. What fits in neither way is refused by what was learned."""
+    stages = await make_stages("defaults.on_exceeded=error", "defaults.completion_reserve=1000")
+    await _learn(stages, GUESS)
+    attempt = await stages.attempt(read([{"role": "user", "content": "word " * words}]))
+
+    assert (attempt.refusal is not None) is is_refused
+    assert attempt.is_test is not is_refused
+    assert attempt.outcome == ("enforce" if is_refused else "unchanged")
+    assert not is_refused or "This model's maximum context length is 2048 tokens" in str(attempt.refusal)
+
+
+@pytest.mark.parametrize("strategy", ["prune", "summarize"])
+async def test_each_so_many_requests_that_only_a_lesson_cuts_one_goes_out_uncut(make_stages, strategy: str) -> None:
+    """However they are cut. An observed request is none of them, and neither is one that no lesson cuts."""
+    stages = await make_stages(f"defaults.overflow_strategy={strategy}", "defaults.completion_reserve=100")
+    request = read_session(26, result_words=200)
+    assert [(await stages.attempt(request)).is_test for _ in range(FIRST_TEST)] == [False] * FIRST_TEST
+    await _learn(stages, replace(GUESS, window_tokens=4096))
+    await stages.attempt(request, **{"x-trimtab-mode": "observe"})
+    attempts = [await stages.attempt(request) for _ in range(FIRST_TEST)]
+
+    assert [attempt.outcome for attempt in attempts] == ["compacted"] * (FIRST_TEST - 1) + ["unchanged"]
+    assert [attempt.is_test for attempt in attempts] == [False] * (FIRST_TEST - 1) + [True]
+    assert not (await stages.attempt(read_session(3))).is_test
+
+
+async def test_a_refused_attempt_has_the_time_of_its_phases(make_stages: MakeStages) -> None:
+    """It was planned before it was refused."""
+    stages = await make_stages("defaults.on_exceeded=error", "defaults.completion_reserve=1000")
+    attempt = await stages.attempt(read(LONG))
+
+    assert attempt.refusal is not None
+    assert [name for name, _ in attempt.seconds][:1] == ["plan"]
 
 
 async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeStages) -> None:

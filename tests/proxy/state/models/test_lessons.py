@@ -117,6 +117,18 @@ def test_a_size_is_believed_once_the_second_attempt_went_through(overflow, windo
     assert lesson.ceiling_tokens is not None
 
 
+@pytest.mark.parametrize(
+    ("unit", "max_tokens", "ceiling_tokens"),
+    [("tokens", None, 49_152), ("tokens", 20_000, 32_768), ("bytes", 20_000, 49_152)],
+)
+def test_the_prompts_share_of_a_size_is_taken_without_the_completion(unit, max_tokens, ceiling_tokens):
+    """What the request keeps for its completion is no part of the prompt, and tokens are no bytes."""
+    overflow = Overflow(Kind.SIZE, "tokens per minute", limit=53_000, requested=100_000, unit=unit)
+    lesson = draw_lesson(overflow, POLICY, Sent(100_000, max_tokens=max_tokens))
+    assert lesson is not None
+    assert lesson.ceiling_tokens == ceiling_tokens
+
+
 _number = st.none() | st.integers(0, 10**13) | st.integers(200, 300_000)
 _overflows = st.builds(
     Overflow,

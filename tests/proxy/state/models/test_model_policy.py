@@ -51,6 +51,27 @@ def test_the_window_is_the_one_that_is_known_best(text: str, facts: Facts, expec
     assert (view.policy.context_window, view.believed_tokens, view.window_from) == expected
 
 
+@pytest.mark.parametrize(
+    ("facts", "learned", "learned_window", "doubtful"),
+    [
+        (Facts(1.0, 9000), False, False, False),
+        (Facts(1.0, 9000, learned_tokens=5000, refuted=(9000,)), True, True, True),
+        (Facts(1.0, 9000, learned_tokens=5000, refuted=(8000,)), False, False, False),
+        (Facts(1.0, 9000, learned_tokens=12_000, refuted=(9000,)), False, False, False),
+        (Facts(1.0, 9000, added_tokens=0), True, True, True),
+        (Facts(1.5, 9000, has_ratio=True), True, False, True),
+        (Facts(1.5, 9000, has_ratio=True, is_calibrated=True), True, False, False),
+    ],
+)
+def test_a_lesson_counts_if_it_leaves_less_room(
+    facts: Facts, *, learned: bool, learned_window: bool, doubtful: bool
+) -> None:
+    """A window that is larger than the believed one takes nothing away, and a confirmed ratio is not in doubt."""
+    view = _view(facts)
+
+    assert (view.has_learned, view.has_learned_window, view.is_doubtful) == (learned, learned_window, doubtful)
+
+
 @given(
     ratio=st.floats(0.2, 6),
     window_tokens=WINDOWS,

@@ -76,6 +76,19 @@ async def test_an_id_tells_nothing_of_the_model() -> None:
     assert b"PLANTED" not in sealed
 
 
+async def test_a_record_keeps_its_place_in_the_store() -> None:
+    """Else an update would forget what was learned. Change the two only together with what reads old records."""
+    store = WatchedStore()
+    await Records(store).append(ModelName("http://up/v1", "m", "o200k_base", tenant="t"), 2, Record(1.5))
+    ((place, kept),) = store.written
+    assert place == "model-4cfca850400f5d222acf0142cade0d6d7e4bf16a3ba3a23334d47919e713a4d4-3"
+    assert kept == (
+        b'{"ratio":1.5,"window_tokens":null,"calibrated":false,"learned_tokens":null,"added_tokens":null,"refuted":[],'
+        b'"refused_tokens":null,"answered_tokens":0,"failures":0,"window_source":"","window_at":0.0,"ratio_source":"",'
+        b'"ratio_at":0.0,"forgotten":0,"claims":[]}'
+    )
+
+
 async def test_a_name_of_half_characters_has_a_chain_like_any_other() -> None:
     """Clients may send any name."""
     records, name = Records(MemoryStore()), ModelName("http://up/v1", "\ud800", "o200k_base")

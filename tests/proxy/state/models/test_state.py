@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.state.models.calibration import Calibration
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.records import Record
 from proxy.state.models.state import Model
@@ -37,6 +38,18 @@ def test_a_lesson_is_learned_once() -> None:
     _teach(model)
 
     assert not model.is_taught
+
+
+def test_what_is_forgotten_leaves_no_trace() -> None:
+    """Neither a lesson that waits to be written, nor samples, nor requests that count towards a test."""
+    model = Model(Record(1.0))
+    _teach(model)
+    model.take_test(Record(1.0))
+    model.calibration = None
+    model.forget(Record(1.2))
+
+    assert (model.known, model.is_taught, model.cut_requests) == (Record(1.2), False, 0)
+    assert isinstance(model.calibration, Calibration)
 
 
 def test_a_lesson_without_a_ratio_leaves_a_calibration() -> None:

@@ -1,5 +1,8 @@
 """Reading an upstream's answer to the question for a summary."""
 
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
 import orjson
 import pytest
 from hypothesis import given
@@ -7,12 +10,52 @@ from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 from upstreams.recording import write_note
 
-from proxy.state.summaries.answers import EmptyError, NoNoteError, accept_note, read_completion
+from proxy.state.summaries.answers import (
+    MAX_ANSWER_BYTES,
+    EmptyError,
+    NoNoteError,
+    RefusedError,
+    accept_note,
+    read_answer,
+    read_completion,
+)
 from proxy.state.summaries.calls import NoSummaryError
 from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.codec import CHAT
 
 NOTE = write_note("All went well so far.")
+
+
+@dataclass
+class Response:
+    """A response of an upstream, as far as it is read."""
+
+    body: bytes
+    status: int = 200
+
+    @property
+    def content(self) -> "Response":
+        return self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield self.body
+
+
+async def test_an_answer_is_read_to_its_end_if_that_is_not_too_far() -> None:
+    assert await read_answer(Response(b"x" * MAX_ANSWER_BYTES), CHAT) == b"x" * MAX_ANSWER_BYTES
+    with pytest.raises(NoSummaryError, match=r"^too long$"):
+        await read_answer(Response(b"x" * (MAX_ANSWER_BYTES + 1)), CHAT)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_final"), [(400, False), (413, False), (422, False), (500, False), (401, True), (201, True)]
+)
+async def test_a_refusal_says_whether_another_question_may_help(status: int, *, is_final: bool) -> None:
+    """And which parameter the upstream names, but nothing else of its words."""
+    body = b'{"error":{"message":"Unsupported parameter: temperature","param":"temperature"}}'
+    with pytest.raises(RefusedError, match=f"^status {status}$") as raised:
+        await read_answer(Response(body, status), CHAT)
+    assert (raised.value.is_final, raised.value.parameter) == (is_final, "temperature")
 
 
 def answer(content: object, finish_reason: str | None = "stop", **message: object) -> bytes:

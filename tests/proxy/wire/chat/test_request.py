@@ -75,6 +75,32 @@ def test_what_stands_outside_the_messages_is_read() -> None:
     assert other.is_reasoning
 
 
+CALLED = b'"function_call":{"name":"draw","arguments":"{}"}'
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (b'{"role":"assistant","content":null,' + CALLED + b"}", [b"draw"]),
+        (b'{"role":"user","content":"x",' + CALLED + b"}", []),
+        (b'{"role":"assistant","content":"\\"function_call\\" draw"}', []),
+        (b'{"role":"assistant","content":"x","function_call":{"name":5}}', []),
+        (b'{"role":"assistant","content":"x","function_call":"draw"}', []),
+        (CALLER[:-1] + b"," + CALLED + b"}", [b"ls"]),
+    ],
+)
+def test_a_function_that_was_called_in_the_legacy_form_keeps_its_declaration(
+    said: bytes, kept: list[bytes], counting: Counting
+) -> None:
+    """Only an answer calls it, by a name, and not beside calls in the newer form."""
+    body = b'{"functions":[{"name":"draw"},{"name":"other"},{"name":"ls"}],' + _body(USER, said)[1:]
+    request = CHAT.read(body)
+    left, saved = CHAT.drop_tools(request, CHAT.decode(request, counting), ("*",), counting)
+
+    assert [name for name in (b"draw", b"other", b"ls") if b'{"name":"%s"}' % name in left] == kept
+    assert saved > 0
+
+
 @pytest.mark.parametrize(
     ("options", "asks_usage"),
     [

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.transcript.beginnings import MAX_ALIKE, Beginning, Beginnings, weigh_beginnings
+from proxy.wire.transcript.beginnings import (
+    COPIES,
+    ELEMENT_BYTES,
+    MAX_ALIKE,
+    Beginning,
+    Beginnings,
+    weigh_beginnings,
+)
 
 MESSAGES = st.lists(
     st.sampled_from(
@@ -109,6 +116,31 @@ def test_what_is_kept_is_bounded() -> None:
     ((key, alike),) = kept.items()
     assert len(alike) == 3
     assert weigh_beginnings(key, alike) == len(key[1]) + sum(each.size_bytes for each in alike) <= 4 * size_bytes
+
+
+def test_a_body_weighs_its_copies_and_its_elements() -> None:
+    body = _make("a", "b", "c")
+    assert _begin(body).size_bytes == COPIES * len(body) + 3 * ELEMENT_BYTES
+
+
+def test_one_time_requests_have_a_quarter_of_the_place() -> None:
+    """What was continued may fill the rest. A body that is kept anew stands first, whatever it leaves to the others."""
+    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
+    text = "a" * 5000
+    size_bytes = _begin(_make(text, "branch 00")).size_bytes
+    beginnings = Beginnings(kept, 12 * size_bytes)
+    for number in range(10):
+        beginnings.keep("chat", _begin(_make(text, f"branch {number:02}")), None)
+    (alike,) = kept.values()
+    assert [each.raws[1][-4:-2] for each in alike] == [b"09", b"08", b"07", b"06"]  # the new one, and three beside it
+
+    kept.clear()
+    for number in range(20):
+        grown = _begin(_make(text, f"branch {number:02}"))
+        grown.is_grown = True
+        beginnings.keep("chat", grown, None)
+    (alike,) = kept.values()
+    assert [each.raws[1][-4:-2] for each in alike] == [b"%02d" % number for number in range(19, 7, -1)]
 
 
 def test_a_body_without_messages_is_not_kept() -> None:
