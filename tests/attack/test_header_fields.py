@@ -78,7 +78,7 @@ async def test_a_request_with_more_of_them_is_431(request_bytes, piece_bytes, at
             await writer.drain()
 
     sending = asyncio.ensure_future(send())
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 30)
     await asyncio.wait({sending}, timeout=5)
     sending.cancel()
     writer.close()

@@ -68,7 +68,7 @@ async def _read_some(address: URL, ask: bytes, readers: int, process_id: int = 0
         await loop.sock_sendall(reader, ask)
         sockets.append(reader)
     for reader in sockets:
-        assert await asyncio.wait_for(loop.sock_recv(reader, 100), 10)
+        assert await asyncio.wait_for(loop.sock_recv(reader, 100), 30)
     memory = await _settle(process_id) if process_id else 0
     for reader in sockets:
         reader.close()

@@ -53,8 +53,8 @@ async def _ask_in_turn(url: str, *pieces: bytes) -> bytes:
     for number, piece in enumerate(pieces):
         writer.write(piece)
         while said.count(b"HTTP/1.1 ") <= number and not reader.at_eof():
-            said += await asyncio.wait_for(reader.read(65536), 5)
-    said += await asyncio.wait_for(reader.read(), 5)
+            said += await asyncio.wait_for(reader.read(65536), 30)
+    said += await asyncio.wait_for(reader.read(), 30)
     writer.close()
     await writer.wait_closed()
     return said
@@ -95,7 +95,7 @@ async def test_however_it_is_cut_a_request_behind_trailers_goes_out_alone(size, 
     for start in range(0, len(everything), size):
         writer.write(everything[start : start + size])
         await asyncio.sleep(0)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 30)
     writer.close()
     await writer.wait_closed()
 
@@ -118,7 +118,7 @@ async def test_trailers_that_cannot_be_read_end_the_connection(name, path, raw, 
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 30)
         writer.close()
         assert re.findall(rb"HTTP/1\.[01] (\d+)", answer) in ([b"400"], [b"431"])
     assert _find_next(raw) is None
@@ -179,12 +179,12 @@ async def test_an_answer_before_the_end_of_a_request_says_that_the_connection_en
     reader, writer = await asyncio.open_connection(url.host, url.port)
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n"
     writer.write(head.encode())
-    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
     assert b"connection: close" in answer.lower()
     writer.write(
         b"0\r\nContent-Length: 5\r\n\r\nGET /v1/next HTTP/1.1\r\nHost: localhost\r\nx-trimtab-key: one\r\n\r\n"
     )
-    assert b"HTTP/1.1" not in await asyncio.wait_for(reader.read(), 5)
+    assert b"HTTP/1.1" not in await asyncio.wait_for(reader.read(), 30)
     writer.close()
     assert upstream.requests == []
 

@@ -24,7 +24,7 @@ REQUESTS: list[tuple[str, Any]] = [
     ("/v1/embeddings", {"model": "m", "input": "hi"}),
 ]
 """A request of each dialect, and one that no dialect claims."""
-SECONDS = 10
+SECONDS = 30
 ALICE, BOB = {"Authorization": "Bearer key-a"}, {"Authorization": "Bearer key-b"}
 
 

@@ -89,7 +89,7 @@ async def test_each_kind_of_request_goes_through_the_proxy(client, upstream, for
 
     assert upstream.summaries
     authority = far(upstream.url).encode()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not upstream.questions:  # noqa: ASYNC110 - a background task asks
             await asyncio.sleep(0.01)
     asked = [head.split(b"\r\n")[0] for head in forward.heads]
@@ -177,7 +177,7 @@ async def test_a_websocket_goes_through_a_tunnel(secure, tmp_path: Path, forward
         proxy = await start({"ALL_PROXY": f"http://{forward.address}"}, *settings)
         reader, writer = await asyncio.open_connection("127.0.0.1", URL(proxy.url).port)
         writer.write(SOCKET + b"early")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             answer = await reader.read()
         writer.close()
 
@@ -361,7 +361,7 @@ async def test_any_2xx_is_a_tunnel(status, raw, forward, start) -> None:
     proxy = await start({}, f"upstream.base_url={far(raw.url)}", f"upstream.proxy=http://{forward.address}")
     reader, writer = await asyncio.open_connection("127.0.0.1", URL(proxy.url).port)
     writer.write(SOCKET)
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
     writer.close()
 
     assert head.startswith(b"HTTP/1.1 101 "), head

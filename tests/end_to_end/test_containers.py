@@ -180,7 +180,7 @@ def test_the_defaults_end_before_kubernetes_loses_patience() -> None:
 
 
 async def _wait_until_not_ready(client: aiohttp.ClientSession, url: str) -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             async with client.get(url + "/trimtab/ready") as response:
                 if response.status == 503:
@@ -221,7 +221,7 @@ async def test_the_delay_ends_at_once_if_it_is_cancelled(client, upstream, log, 
     await _wait_until_not_ready(client, url)
     serving_it.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(serving_it, 10)
+        await asyncio.wait_for(serving_it, 30)
     with pytest.raises(aiohttp.ClientConnectorError):
         await client.get(url + "/trimtab/health")
 

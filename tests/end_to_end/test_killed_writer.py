@@ -13,7 +13,7 @@ from upstreams.recording import hold_summaries
 
 BODY = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
 """Less than the default summary timeout of 60 seconds: a process that waited for it would fail the test."""
 
 

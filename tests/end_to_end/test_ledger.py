@@ -46,7 +46,7 @@ def read_tokens(headers: Any) -> tuple[int, int, int]:
 async def find_line(log: ListLog, answer: Any) -> dict[str, Any]:
     """The log line of an answer's request. It is written after the client has the answer."""
     request_id = answer.headers["x-trimtab-request-id"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             for line in reversed(log.lines):
                 if line["event"] == "request" and line["request_id"] == request_id:

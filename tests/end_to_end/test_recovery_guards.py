@@ -82,7 +82,7 @@ async def test_events_under_a_false_name_pass_as_they_come(dialect, client, upst
     proxy = await start_proxy()
     body = orjson.dumps(_session(dialect, 3, stream=True))
     async with client.post(proxy.url + dialect.path, data=body) as response:
-        assert await asyncio.wait_for(response.content.readany(), 5) == b"data: {}\n\n"
+        assert await asyncio.wait_for(response.content.readany(), 30) == b"data: {}\n\n"
         release.set()
 
 

@@ -24,7 +24,7 @@ from upstreams.recording import FakeUpstream, completion, event, hold_summaries,
 REPLICAS = 3
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
 LEASES = "trimtab:1:lease:*"
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
 OTHER = "Bearer sk-other"
 pytestmark = [
     pytest.mark.skipif(PROGRAMS["nginx"] is None, reason="nginx is not on PATH"),

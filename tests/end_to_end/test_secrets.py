@@ -63,7 +63,7 @@ async def serving(home: Path, upstream_url: str, *settings: str) -> AsyncIterato
 async def stop(process: Process) -> bytes:
     """Stop the process, and return everything that it wrote to standard error. Its status must be 0."""
     process.send_signal(signal.SIGTERM)
-    said = await asyncio.wait_for(process.stderr.read(), 20)
+    said = await asyncio.wait_for(process.stderr.read(), 30)
     assert await process.wait() == 0
     return said
 

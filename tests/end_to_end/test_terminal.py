@@ -108,7 +108,7 @@ async def on_terminal(*arguments: str, **environment: str) -> AsyncIterator[tupl
         yield screen, await screen.read_line()
         if process.returncode is None and not screen.is_stopped:
             screen.stop()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
     finally:
         if process.returncode is None:
             process.kill()

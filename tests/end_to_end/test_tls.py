@@ -96,7 +96,7 @@ async def _see_the_end(url: URL) -> None:
     with suppress(ConnectionError):
         reader, writer = await asyncio.open_connection(url.host, url.port)
         writer.write_eof()
-        await asyncio.wait_for(reader.read(), 10)
+        await asyncio.wait_for(reader.read(), 30)
         writer.close()
         await writer.wait_closed()
 

@@ -62,7 +62,7 @@ async def test_a_collector_that_never_answers_does_not_hold_up_the_end(upstream)
     async with serving(*traces, "--upstream", upstream.url) as (process, url):
         assert await ask(url, CHAT) == 200
         process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.communicate(), 20)
+        await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 0
     for caller in callers:
         caller.close()

@@ -13,7 +13,7 @@ from programs.redis_server import PROGRAM, RedisServer, find_free_port, run_redi
 
 SERVICE = "kept"
 SLOTS = 16384
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
 _SENTINEL = """
 port {port}
 bind 127.0.0.1

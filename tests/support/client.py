@@ -36,7 +36,7 @@ async def ask_raw(url: str, request: bytes) -> bytes:
     address = URL(url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(request)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 30)
     writer.close()
     await writer.wait_closed()
     return answer
@@ -44,7 +44,7 @@ async def ask_raw(url: str, request: bytes) -> bytes:
 
 async def wait_until(is_true: Callable[[], bool]) -> None:
     """Let everything else run until something is true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             if is_true():
                 return

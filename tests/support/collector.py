@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from proxy.telemetry.tracing import otlp
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

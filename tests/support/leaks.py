@@ -13,7 +13,7 @@ from yarl import URL
 from proxy.exchange.journey import Journey
 from proxy.server.app import Proxy
 
-CALM_SECONDS = 3.0
+CALM_SECONDS = 30.0
 PER_REQUEST = (Journey, ClientResponse, web.BaseRequest, web.StreamResponse)
 """No object of these classes outlives its request."""
 

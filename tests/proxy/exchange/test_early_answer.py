@@ -103,7 +103,7 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(comment
     proxy = await start_proxy(*SETTINGS)
     make_patient(proxy, 0.01 if comments else 60.0)
     asking = asyncio.ensure_future(client.post(proxy.url + "/v1/chat/completions", json=BODY))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await upstream.arrived.wait()
         if comments:
             response = await asking

@@ -38,9 +38,9 @@ async def test_a_connections_requests_are_served_by_one_task() -> None:
 
     async with _run(note) as (reader, writer):
         writer.write(GET)
-        await asyncio.wait_for(reader.readuntil(b"\r\n\r\nx"), 5)
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\nx"), 30)
         writer.write(GET + LAST)
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 30)
     assert answer.count(b"HTTP/1.1 200") == 2
     assert len(tasks) == 1
 
@@ -58,9 +58,9 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
 
     async with _run(wait) as (_, writer):
         writer.write(GET)
-        await asyncio.wait_for(begun.wait(), 5)
+        await asyncio.wait_for(begun.wait(), 30)
         writer.close()
-        await asyncio.wait_for(cancelled.wait(), 5)
+        await asyncio.wait_for(cancelled.wait(), 30)
 
 
 @pytest.mark.parametrize("where", ["before", "in the answer"])
@@ -76,7 +76,7 @@ async def test_a_handler_that_breaks_fails_its_own_request_alone(where: str) -> 
 
     async with _run(fail) as (reader, writer):
         writer.write(GET)
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 30)
     assert answer.startswith(b"HTTP/1.1 500" if where == "before" else b"HTTP/1.1 200")
     assert not answer.endswith(b"0\r\n\r\n")
 
@@ -91,5 +91,5 @@ async def test_a_request_that_has_been_served_can_be_read_no_more() -> None:
 
     async with _run(keep) as (reader, writer):
         writer.write(LAST)
-        await asyncio.wait_for(reader.read(), 5)
+        await asyncio.wait_for(reader.read(), 30)
     assert kept[0].content.exception() is not None or kept[0].content.is_eof()

@@ -86,7 +86,7 @@ async def test_a_pause_is_used(full_collections: list[int]) -> None:
         gc.callbacks.append(lambda phase, info: collected.set() if info["generation"] == 2 else None)
         try:
             gc.collect(1)  # something has grown old
-            await asyncio.wait_for(collected.wait(), 5)
+            await asyncio.wait_for(collected.wait(), 30)
         finally:
             gc.callbacks.pop()
             task.cancel()

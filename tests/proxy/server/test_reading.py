@@ -43,7 +43,7 @@ async def _send(port: int, pieces: Sequence[bytes]) -> bytes:
     for piece in (*pieces, END):
         writer.write(piece)
         await asyncio.sleep(0)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 30)
     writer.close()
     return answer
 

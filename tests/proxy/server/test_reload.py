@@ -70,7 +70,7 @@ class _WaitedLog:
 
     async def next(self) -> dict[str, object]:
         """The next line."""
-        return await asyncio.wait_for(self._lines.get(), 10)
+        return await asyncio.wait_for(self._lines.get(), 30)
 
 
 @asynccontextmanager

@@ -90,9 +90,9 @@ async def test_client_that_waits_for_leave_is_told_to_go_on(upstream, start_prox
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
-    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30) == b"HTTP/1.1 100 Continue\r\n\r\n"
     writer.write(b"body")
-    assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 200")
+    assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"HTTP/1.1 200")
     writer.close()
     await writer.wait_closed()
     assert upstream.requests[0].body == b"body"
@@ -167,7 +167,7 @@ async def test_too_many_requests_are_turned_away(client, upstream, start_proxy):
 
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(ask())
-        await asyncio.wait_for(upstream.arrived.wait(), 5)
+        await asyncio.wait_for(upstream.arrived.wait(), 30)
         async with client.post(proxy.url + "/v1/chat/completions", json=CHAT) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert orjson.loads(await response.read())["error"]["code"] == "overloaded"
@@ -183,7 +183,7 @@ async def test_no_tunnel_is_opened(upstream, start_proxy):
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(b"CONNECT example.invalid:443 HTTP/1.1\r\nHost: example.invalid:443\r\n\r\n")
-    assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 405")
+    assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"HTTP/1.1 405")
     writer.close()
     await writer.wait_closed()
     assert upstream.requests == []
@@ -206,7 +206,7 @@ async def test_our_own_answers_name_no_library(request_bytes, pages, start_proxy
     url = URL(proxy.metrics_url if pages else proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(request_bytes)
-    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
     writer.close()
 
     assert answer.startswith(b"HTTP/1.")

@@ -258,6 +258,6 @@ async def test_calls_at_once_are_bounded(upstream: FakeUpstream, asker: Asker) -
         return completion("yes")
 
     upstream.answer = answer
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         await asyncio.gather(*(asker.ask("Which port?", max_tokens=50) for _ in range(10)))
     assert most == 4

@@ -150,7 +150,7 @@ async def test_what_ends_the_run_ends_every_question_under_way(
         return completion()
 
     upstream.answer = answer
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         with pytest.raises(FatalError, match="401"):
             await examiner.examine(rehearsal.session.request, _whole(rehearsal), [LOST] * 9)
         await upstream.cancelled.wait()

@@ -283,7 +283,7 @@ async def test_a_client_that_leaves_is_recorded(client, start, folder, upstream)
     """It left while it waited for a summary: nothing was sent, and it was counted as such."""
     release = hold_summaries(upstream)
     proxy = await start(*SMALL)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         asking = group.create_task(post(client, proxy.url + PATH, {"model": "m", **make_session(40)}))
         while not upstream.summaries:  # noqa: ASYNC110 - the upstream has no event for it
             await asyncio.sleep(0)

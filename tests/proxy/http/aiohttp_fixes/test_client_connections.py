@@ -76,7 +76,7 @@ async def test_what_an_upstream_says_unasked_is_nobodys_answer():
             upstream.writers[-1].write(b"body")
             assert await response.read() == b"body"
             upstream.writers[-1].write(UNASKED)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while not protocol.should_close:  # noqa: ASYNC110 - aiohttp tells nobody
                     await asyncio.sleep(0)  # until it has come
 

@@ -147,7 +147,7 @@ async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
         await asyncio.wait({left})
         assert isinstance(protocol, UpstreamProtocol)
         assert protocol.follower is None
-        await asyncio.wait_for(follow(answer, take), 5)
+        await asyncio.wait_for(follow(answer, take), 30)
         assert (b"".join(taken), await answer.content.readany()) == (b"onetwo", b"")
         assert protocol.follower is None
 

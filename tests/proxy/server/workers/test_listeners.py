@@ -12,7 +12,7 @@ LOCAL = "127.0.0.1:0"
 
 def connect(listeners: Listeners) -> socket.socket:
     """A connection from a client."""
-    return socket.create_connection(split_address(listeners.url.removeprefix("http://")), timeout=5)
+    return socket.create_connection(split_address(listeners.url.removeprefix("http://")), timeout=30)
 
 
 @pytest.fixture(params=[True, False], ids=["spread", "shared"])
@@ -50,7 +50,7 @@ def test_every_connection_goes_to_one_who_listens() -> None:
     """A worker that has not started gets none."""
     listeners = Listeners(LOCAL, 2, is_spread=True)
     (one,) = listeners.of(1)
-    one.settimeout(5)
+    one.settimeout(30)
     for _ in range(16):
         with connect(listeners):
             one.accept()[0].close()
@@ -62,7 +62,7 @@ def test_renewed_sockets_get_nothing_until_they_listen() -> None:
     listeners = Listeners(LOCAL, 2, is_spread=True)
     (first,), (second,) = listeners.of(1), listeners.of(2)
     second.listen()
-    second.settimeout(5)
+    second.settimeout(30)
     listeners.renew(1)
     for _ in range(16):
         with connect(listeners):

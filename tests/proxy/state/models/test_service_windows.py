@@ -226,7 +226,7 @@ async def test_closing_leaves_no_task(upstream: FakeUpstream, start: Start, name
     process = start(Hanging())
     process.models.seek_windows(UpstreamConfig(base_url=upstream.url))
     looking = asyncio.ensure_future(process.models.look_up(name, "other"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await asked.wait()
         await read.wait()
         await process.models.close()

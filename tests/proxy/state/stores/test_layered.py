@@ -369,7 +369,7 @@ async def test_closing_ends_the_attempts(store, durable) -> None:
     await store.get("id")
     await store.close()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await store.settle()
     assert durable.is_closed
 

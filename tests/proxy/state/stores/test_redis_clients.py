@@ -11,7 +11,7 @@ from proxy.state.stores import StoreError
 from proxy.state.stores.redis import RedisStore
 from proxy.state.stores.redis_clients import MAX_CONNECTIONS, make_client
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
 needs_redis = pytest.mark.skipif(redis_server.PROGRAM is None, reason="redis-server is not on PATH")
 
 

@@ -17,7 +17,7 @@ from rules.summary.request import Summary
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 BODY = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
 OTHER = "What the other process has written of the work."
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
 
 
 class Shared(MemoryStore):

@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,9 +25,10 @@ def test_what_stays_is_the_same():
     ]  # fmt: skip
 
 
+@pytest.mark.measured
 def test_a_hostile_pair_takes_no_long():
     """Thousands of equal lines would take minutes."""
-    started = time.monotonic()
+    started = time.process_time()
     lines = diff_lines("x\ny\n" * 8000, "y\nx\n" * 8000)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert len(lines) == 32_000

@@ -51,7 +51,7 @@ async def test_a_reload_switches_the_dashboard_and_its_texts(client, start_proxy
     off = config.model_copy(update={"dashboard": config.dashboard.model_copy(update={"enabled": False})})
     adopt(proxy.current, off)
     assert (proxy.services.history, past.events) == (None, ())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await stream.content.read()  # it ends
     await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
     await proxy.services.lifecycle.idle.wait()

@@ -17,7 +17,7 @@ from proxy.state.history import live
 async def read_events(response, *, until: str) -> list[tuple[str, object]]:
     """Events up to and including the first of a name; comments have the name `:`."""
     found = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not found or found[-1][0] != until:
             lines = (await response.content.readuntil(b"\n\n")).decode().strip().splitlines()
             if lines[0].startswith(":"):
@@ -126,7 +126,7 @@ async def test_a_stream_ends_at_once_when_the_proxy_drains(client, upstream, log
         return await plain(recorded, request)
 
     upstream.answer = hold
-    settings = ("listen=127.0.0.1:0", "store=memory", "limits.drain_seconds=20")
+    settings = ("listen=127.0.0.1:0", "store=memory", "limits.drain_seconds=60")
     config = load_config(settings=(*settings, f"upstream.base_url={upstream.url}"), environment={})
     async with asyncio.TaskGroup() as tasks:
         async with run_proxy(config, log, compactors) as proxy:
@@ -136,14 +136,14 @@ async def test_a_stream_ends_at_once_when_the_proxy_drains(client, upstream, log
             await begun.wait()
             watched = tasks.create_task(_release_after(response, release))
             started = time.monotonic()
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
     assert (await served)[0].status == 200
     assert watched.result()
 
 
 async def _release_after(response: aiohttp.ClientResponse, release: asyncio.Event) -> bool:
     """Wait for the end of the stream, and only then let the upstream answer."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await response.content.read()
     release.set()
     return True
