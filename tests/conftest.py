@@ -36,9 +36,14 @@ settings.register_profile(
 )
 settings.register_profile("thorough", deadline=None, database=None, max_examples=1500, suppress_health_check=QUIET)
 settings.register_profile(
+    "quick", deadline=None, derandomize=True, database=None, max_examples=10, suppress_health_check=QUIET
+)
+settings.register_profile(
     "few", deadline=None, derandomize=True, database=None, max_examples=3, suppress_health_check=QUIET
 )
 settings.load_profile("trimtab")
+
+pytest_plugins = ["support.slow_tests"]
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 

@@ -19,7 +19,7 @@ TRACED_EXAMPLES = 8
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Trace only the first examples, if the test is a property test and coverage traces."""
     tracer = sys.gettrace()
-    if not getattr(pyfuncitem.obj, "is_hypothesis_test", False) or not _is_of_coverage(tracer):
+    if not getattr(pyfuncitem.obj, "is_hypothesis_test", False) or not is_of_coverage(tracer):
         return (yield)
     handle = pyfuncitem.obj.hypothesis
     whole = handle.inner_test
@@ -32,7 +32,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
         handle.inner_test = whole
 
 
-def _is_of_coverage(tracer: object) -> bool:
+def is_of_coverage(tracer: object) -> bool:
+    """Whether coverage traces."""
     return type(tracer).__module__.startswith("coverage")
 
 
