@@ -52,7 +52,7 @@ def test_the_check_fails_for_a_slow_test_that_is_not_listed(pytester, monkeypatc
         import time, pytest
 
         def work():
-            end = time.process_time() + 0.6
+            end = time.process_time() + 0.2
             while time.process_time() < end:
                 pass
 
@@ -69,12 +69,12 @@ def test_the_check_fails_for_a_slow_test_that_is_not_listed(pytester, monkeypatc
             pass
 
         def test_wait():
-            time.sleep(0.6)
+            time.sleep(0.2)
         """
     )
     (tmp_path / "slow.txt").write_text(listed.format(f"{file.name}::test_work"), "utf-8")
     monkeypatch.setattr(slow_tests, "LIST", tmp_path / "slow.txt")
-    monkeypatch.setattr(slow_tests, "FAILING", 0.3)
+    monkeypatch.setattr(slow_tests, "FAILING", 0.1)
     ran = pytester.inline_run(options, "-p", "no:cacheprovider", "-p", "no:asyncio", plugins=[slow_tests])
     ran.assertoutcome(passed=4)
     assert ran.ret == status
