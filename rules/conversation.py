@@ -33,11 +33,13 @@ class Shape:
     `alternates`: user and assistant messages must take turns.
     `has_system_messages`: a system message of ours is allowed between the other messages.
     `joins_systems`: a system message among the others must not follow another one.
+    `seals_reasoning`: nobody can write an assistant's message for a transcript in which these have reasoning.
     """
 
     alternates: bool = True
     has_system_messages: bool = True
     joins_systems: bool = False
+    seals_reasoning: bool = False
 
 
 class Origin(NamedTuple):
@@ -120,6 +122,8 @@ class Message:
     - `has_fixed_texts`: some texts cannot be written back with other words, so none may be shortened by a rule on
       messages of this role.
     - `stays`: a system message that no cut removes, because what comes after it depends on it.
+    - `beside`: members that hold an assistant's reasoning, each with the JSON of an empty value. Some upstreams want
+      them in every message of an assistant, so one that a rule writes gets those of an earlier message.
     """
 
     role: Role
@@ -142,6 +146,7 @@ class Message:
     header: str = ""
     has_fixed_texts: bool = False
     stays: bool = False
+    beside: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def text(self) -> str:
@@ -268,6 +273,11 @@ def starts_step(message: Message) -> bool:
     Every message starts one, except a tool result: it belongs to the step of its call.
     """
     return message.role is not Role.TOOL
+
+
+def find_beside(messages: Sequence[Message]) -> tuple[tuple[str, bytes], ...]:
+    """What a new message of an assistant behind these has beside its words: as the newest that has anything."""
+    return next((message.beside for message in reversed(messages) if message.beside), ())
 
 
 def count_leading(messages: Sequence[Message]) -> int:

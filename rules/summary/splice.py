@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, Shape, count_leading
+from rules.conversation import (
+    Conversation,
+    CountTokens,
+    Decision,
+    Message,
+    Origin,
+    Outcome,
+    Role,
+    Shape,
+    count_leading,
+    find_beside,
+)
 from rules.policy import SummaryRole
 from rules.summary.quoting import clean_note
 from rules.summary.request import Summary
@@ -46,33 +57,33 @@ def splice_summary(
     """Replace everything between the head and the window's cut by `summary`.
 
     The system messages and the steps that the cut keeps follow the summary, in their order. The role is treated as
-    `auto` if there is no user message before the cut, or if it is `system` and the dialect does not allow a system
-    message there. If the summary would not be shorter than what it replaces, the conversation is returned unchanged.
+    `auto` if there is no user message before the cut, or if the dialect does not allow a message of that role there.
+    If the summary would not be shorter than what it replaces, the conversation is returned unchanged.
     """
     cut = window.cut
     if cut is None:
         return Outcome(conversation)
-    messages = conversation.messages
-    placed = list(zip(messages, conversation.origins, strict=True))
+    messages, placed = conversation.messages, list(zip(conversation.messages, conversation.origins, strict=True))
     leading = count_leading(messages)
     task = placed[window.task] if window.task is not None and window.task < cut.at else None
-    if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
+    shape = _find_shape(conversation.shape, messages[: cut.at])
+    if task is None or not _allows(shape, role):
         role = SummaryRole.AUTO
     body = _write_body(messages, cut, summary, count)
     if cut.opening >= 0:
         task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
-    memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
+    said = Message(Role.ASSISTANT, beside=find_beside(messages[: cut.at]))
+    memo = _place(role, task, replace(said, texts=(body,)), [messages[index] for index in cut.kept], count)
     steps = (index for step in cut.kept_steps for index in range(*step))
-    between = [placed[index] for index in sorted((*cut.kept_systems, *steps))]
-    bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
+    between = [placed[index] for index in sorted({*cut.kept_systems, *steps})]
+    bridge = finish_message(replace(said, texts=(ACKNOWLEDGEMENT,)), count)
     gone = sum(message.tokens for message in messages[leading : cut.at])
     # The bridge is always counted, although only some tails need it: otherwise a tail that grows could change whether
     # the cut is carried out, and so the prefix that was forwarded before.
     if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
         return Outcome(conversation)
-    parts = _part(between, placed[cut.at :], conversation.shape, count)
-    parts = parts if cut.kept_steps else [[*chain.from_iterable(parts)]]
-    if conversation.shape.alternates:
+    parts = _part(between, placed[cut.at :], shape, count, is_one=not cut.kept_steps)
+    if shape.alternates:
         parts = _take_turns(memo[-1][0].role, parts, bridge, goes_on=role is SummaryRole.PAIR, count=count)
     spliced = [*placed[:leading], *memo, *chain.from_iterable(parts)]
     outcome = replace(conversation, messages=tuple(one for one, _ in spliced), origins=tuple(one for _, one in spliced))
@@ -80,6 +91,19 @@ def splice_summary(
     removed = cut.at - leading - len(between)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)
     return Outcome(outcome, (decision,))
+
+
+def _find_shape(shape: Shape, covered: Sequence[Message]) -> Shape:
+    """The shape of the transcript: without turns if a message of the assistant cannot be written for it."""
+    is_sealed = shape.seals_reasoning and any(message.has_reasoning for message in covered)
+    return replace(shape, alternates=False) if is_sealed else shape
+
+
+def _allows(shape: Shape, role: SummaryRole) -> bool:
+    """Whether a message of this role may be written."""
+    if role is SummaryRole.SYSTEM:
+        return shape.has_system_messages
+    return role not in {SummaryRole.ASSISTANT, SummaryRole.PAIR} or shape.alternates or not shape.seals_reasoning
 
 
 def _write_body(messages: Sequence[Message], cut: Cut, summary: Summary, count: CountTokens) -> str:
@@ -112,9 +136,9 @@ def _tell_loop(messages: Sequence[Message], cut: Cut, count: CountTokens) -> str
 
 
 def _place(
-    role: SummaryRole, task: _Placed | None, body: str, kept: Sequence[Message], count: CountTokens
+    role: SummaryRole, task: _Placed | None, said: Message, kept: Sequence[Message], count: CountTokens
 ) -> list[_Placed]:
-    """Place task statement, summary and the kept user messages as `role` asks.
+    """Place task statement, summary and the kept user messages as `role` asks. `said`: the summary as an assistant's.
 
     - `auto`: one user message for all three, which every chat template accepts.
     - `user`: the task statement unchanged, then one user message with summary and kept messages.
@@ -123,12 +147,12 @@ def _place(
     made = Message(Role.USER)
     if task is None or role is SummaryRole.AUTO:
         base, origin = task or (made, None)
-        return [(_join(base, (body, *_title(kept)), kept, count), origin)]
+        return [(_join(base, (*said.texts, *_title(kept)), kept, count), origin)]
     if role is SummaryRole.USER:
-        return [task, (_join(made, (body, *_title(kept)), kept, count), None)]
-    speaker = Role.SYSTEM if role is SummaryRole.SYSTEM else Role.ASSISTANT
+        return [task, (_join(made, (*said.texts, *_title(kept)), kept, count), None)]
+    memo = Message(Role.SYSTEM, said.texts) if role is SummaryRole.SYSTEM else said
     words: list[_Placed] = [(_join(made, _title(kept), kept, count), None)] if kept else []
-    return [task, (finish_message(Message(speaker, (body,)), count), None), *words]
+    return [task, (finish_message(memo, count), None), *words]
 
 
 def _open(base: Message, origin: Origin | None, opening: Message, count: CountTokens) -> _Placed:
@@ -168,11 +192,20 @@ def _take_turns(
     return bridged
 
 
-def _part(between: list[_Placed], tail: list[_Placed], shape: Shape, count: CountTokens) -> list[list[_Placed]]:
-    """What the cut keeps after the memo, and the tail. A first system message of the tail may join what is kept."""
+def _part(
+    between: list[_Placed], tail: list[_Placed], shape: Shape, count: CountTokens, *, is_one: bool
+) -> list[list[_Placed]]:
+    """What the cut keeps after the memo, and the tail; `is_one`: both together.
+
+    A first system message of the tail may join what is kept.
+    """
+    whole = [*between, *tail]
+    if shape.joins_systems:
+        whole = _place_systems(whole, len(between), shape, count)
+    if is_one:
+        return [whole]
     if not shape.joins_systems:
         return [between, tail]
-    whole = _place_systems([*between, *tail], len(between), shape, count)
     stop = len(whole) - len(tail)
     is_joined = bool(tail) and (stop < 0 or whole[stop][0] is not tail[0][0])
     return [whole[: stop + is_joined], whole[stop + is_joined :]]

@@ -7,7 +7,7 @@ server accepts: each call has its result, and an assistant message comes before 
 from dataclasses import dataclass, replace
 
 from proxy.cli.evaluate.replay import Rehearsal
-from rules.conversation import Conversation, CountTokens, Message, Role, count_leading, starts_step
+from rules.conversation import Conversation, CountTokens, Message, Role, count_leading, find_beside, starts_step
 from rules.results.pairing import pair_tool_calls
 from rules.tokens.messages import finish_message
 
@@ -75,5 +75,5 @@ def _pause(conversation: Conversation, count: CountTokens) -> Conversation:
     messages = conversation.messages
     if messages and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls:
         return conversation
-    line = finish_message(Message(Role.ASSISTANT, (PAUSED,)), count)
+    line = finish_message(Message(Role.ASSISTANT, (PAUSED,), beside=find_beside(messages)), count)
     return replace(conversation, messages=(*messages, line), origins=(*conversation.origins, None))

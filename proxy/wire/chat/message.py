@@ -29,6 +29,15 @@ _ROLES = {
     "function": Role.TOOL,
 }
 ERROR_KEYS = ("is_error", "isError")
+_BESIDE = (
+    "reasoning_content", "reasoning", "reasoning_text", "reasoning_details", "thinking", "thinking_content",
+    "thinking_blocks",
+)  # fmt: skip
+"""Members beside `content` that hold an assistant's reasoning. Source: the API references of DeepSeek, Moonshot, vLLM,
+OpenRouter, GitHub Copilot and LiteLLM."""
+_EMPTY = {b'"': b'" "', b"[": b"[]", b"{": b"{}"}
+"""An empty value for each kind of JSON. Some servers take an empty text for a missing one, so a text is one space.
+Source: what clients send to Moonshot and DeepSeek for a message without reasoning."""
 
 _COUNTED = frozenset(
     {
@@ -63,6 +72,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         wire_role="" if wire_role == role else wire_role,
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
         has_uncounted=_has_uncounted(members),
+        beside=_find_beside(members) if role is Role.ASSISTANT else (),
     )
     tokens = count_wire_message(message, members, count, costs)
     is_error = role is Role.TOOL and _is_error(members)
@@ -72,6 +82,12 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         is_error=is_error,
         digest=digest_message(message, (write_canonical(part) for part, _ in media)),
     )
+
+
+def _find_beside(members: dict[str, msgspec.Raw]) -> tuple[tuple[str, bytes], ...]:
+    """The members with an assistant's reasoning, each with an empty value."""
+    found = ((name, _EMPTY.get(bytes(members[name])[:1])) for name in _BESIDE if name in members)
+    return tuple([(name, empty) for name, empty in found if empty is not None])
 
 
 def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:
@@ -130,7 +146,7 @@ def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
     members = {"role": msgspec.Raw(orjson.dumps(message.role_name)), "content": msgspec.Raw(b"null")}
     if message.answers is not None:
         members["tool_call_id"] = msgspec.Raw(orjson.dumps(message.answers))
-    return members
+    return {**members, **{name: msgspec.Raw(empty) for name, empty in message.beside}}
 
 
 def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:

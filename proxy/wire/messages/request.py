@@ -39,8 +39,8 @@ TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Measured: as in the dialect of chat completions; rendering hostile
 tools takes as long as counting a text of this many times their length."""
 _THINKS = frozenset({"enabled", "adaptive"})
-SHAPE = Shape(alternates=True, has_system_messages=False, joins_systems=True)
-SHAPE_WITH_THINKING = Shape(alternates=False, has_system_messages=False, joins_systems=True)
+SHAPE = Shape(has_system_messages=False, joins_systems=True, seals_reasoning=True)
+SHAPE_WITH_THINKING = replace(SHAPE, alternates=False)
 """With thinking, the last message of an assistant must begin with thinking, which nobody can write for the model. So no
 line of an assistant is inserted. Anthropic's API joins user messages that follow each other. Source: its pages on
 extended thinking and on the Messages API. Between the other messages, it accepts no two system messages in a row, and

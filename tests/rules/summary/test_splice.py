@@ -36,7 +36,7 @@ from support.checker import (
     check_transcript,
 )
 
-from rules.conversation import Conversation, Decision, Message, Outcome, Shape
+from rules.conversation import Conversation, Decision, Message, Outcome, Role, Shape
 from rules.policy import SummaryRole
 from rules.summary.request import Summary
 from rules.summary.splice import splice_summary
@@ -114,6 +114,35 @@ def test_a_transcript_that_need_not_alternate_gets_no_line_of_ours() -> None:
     """No acknowledgement is inserted."""
     before = replace(conversation(*session(3), user("And?"), assistant("Yes.")), shape=Shape(alternates=False))
     assert [one.role for one in put(before, window(8)).conversation.messages] == ["system", "user", "user", "assistant"]
+
+
+BESIDE = (("reasoning_content", b'" "'),)
+
+
+@ROLES
+def test_what_we_write_for_the_assistant_is_accompanied_as_its_own_messages_are(role: SummaryRole) -> None:
+    """By what the newest message before the cut that has anything has beside it. What comes later changes nothing."""
+    older, newer = (("reasoning", b'" "'),), (("thinking_blocks", b"[]"),)
+    covered = (replace(assistant(LONG), beside=older), user("on"), replace(assistant("a"), beside=BESIDE))
+    early = (system(), user("task"), *covered, assistant("bare"), user("next"))
+    late = (*early, replace(assistant("b"), beside=newer))
+    for messages in (early, late):
+        sent = put(conversation(*messages), window(6), role).conversation.messages
+        made = [message for message in sent if message.role is Role.ASSISTANT and not message.raw]
+        assert made
+        assert all(message.beside == BESIDE for message in made)
+        assert not any(message.beside for message in sent if message.role is not Role.ASSISTANT)
+
+
+@pytest.mark.parametrize("role", [SummaryRole.ASSISTANT, SummaryRole.PAIR, SummaryRole.AUTO])
+@pytest.mark.parametrize("alternates", [True, False])
+def test_nothing_is_written_for_an_assistant_whose_reasoning_is_sealed(role: SummaryRole, *, alternates: bool) -> None:
+    """Where nobody can write reasoning, the summary stands in the user's message, and no line is inserted."""
+    messages = (system(), user("task"), replace(assistant(LONG), has_reasoning=True), user("next"), assistant("done"))
+    sealed = replace(conversation(*messages), shape=Shape(alternates=alternates, seals_reasoning=True))
+    sent = put(sealed, window(3), role).conversation.messages
+    assert [message.role for message in sent] == ["system", "user", "user", "assistant"]
+    assert sent[2:] == messages[3:]
 
 
 def test_no_system_message_is_made_if_the_dialect_forbids_it() -> None:

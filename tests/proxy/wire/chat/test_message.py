@@ -13,7 +13,7 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Counting, UndecodableError
-from rules.conversation import Message, ToolCall
+from rules.conversation import Message, Role, ToolCall
 from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
 from rules.window.images import drop_images
@@ -308,3 +308,23 @@ def test_a_message_of_an_image_alone_becomes_one_line() -> None:
     wire = orjson.loads(encode_message(drop_images(message)))
     line = "[trimtab: image, b.png, removed; get it again if needed]"
     assert wire == {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": line}]}
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        (b'"reasoning_content":"so","x":1', {"reasoning_content": " "}),
+        (
+            b'"reasoning":"so","reasoning_details":[{"type":"reasoning.text","text":"so"}]',
+            {"reasoning": " ", "reasoning_details": []},
+        ),
+        (b'"thinking_blocks":[{}],"reasoning_content":""', {"reasoning_content": " ", "thinking_blocks": []}),
+        (b'"reasoning_content":null,"reasoning":3', {}),
+    ],
+)
+def test_a_message_of_ours_has_beside_it_what_the_clients_has(beside: bytes, expected: dict[str, object]) -> None:
+    """The same members, each with an empty value of the same kind; none for a value that says nothing."""
+    found = _decode(b'{"role":"assistant","content":"a",' + beside + b"}").beside
+    made = encode_message(Message(Role.ASSISTANT, ("ours",), edited=True, beside=found))
+    assert orjson.loads(made) == {"role": "assistant", "content": "ours", **expected}
+    assert _decode(b'{"role":"user","content":"a",' + beside + b"}").beside == ()

@@ -55,7 +55,12 @@ def test_a_message_is_decoded_to_what_it_says() -> None:
     assert kept == [
         Message(Role.SYSTEM, ('Be "brief" ]}, é \\',), raw=SYSTEM),
         Message(Role.USER, ("héllo",), raw=USER),
-        Message(Role.ASSISTANT, tool_calls=(ToolCall("c1", "ls", '{"a": 1}'),), raw=CALLER),
+        Message(
+            Role.ASSISTANT,
+            tool_calls=(ToolCall("c1", "ls", '{"a": 1}'),),
+            raw=CALLER,
+            beside=(("reasoning_content", b'" "'),),
+        ),
         Message(Role.TOOL, ("a.txt\nb.txt",), answers="c1", name="ls", raw=RESULT),
     ]
 
