@@ -1,0 +1,177 @@
+"""Finds out whether a test sees a mutant: at first quickly, then again for those that seem to live.
+
+Quickly: pytest collects the mirrored tests of all mutants once, and each mutant is a fork in which the live function
+has the mutated code. That does not reach what a function has done while modules were imported. So a mutant that lives
+is imported in a process that has not imported its module yet, and meets all tests of its folder, too.
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+
+import pytest
+from hypothesis import Phase, settings
+from mutation.forks import be_quiet, run_forked
+from mutation.mutants import Mutant, compile_mutant, find_tests
+
+LIVE = ""
+REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is imported already
+OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "-W", REWRITTEN)
+Key = tuple[str, str, int]
+
+
+class _Watch:
+    """Notes the first test that fails. Examples are not made smaller: nobody reads them."""
+
+    def __init__(self, begin_test: Callable[[], None] = lambda: None) -> None:
+        self.failed, self.begin_test = LIVE, begin_test
+
+    def pytest_collection_finish(self) -> None:
+        settings.register_profile("mutants", settings.default, phases=[Phase.explicit, Phase.generate])
+        settings.load_profile("mutants")
+
+    def pytest_runtest_logstart(self) -> None:
+        self.begin_test()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed = self.failed or report.nodeid
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.failed = self.failed or report.nodeid or "collection"
+
+
+class _Quick(_Watch):
+    """Judges mutants in place of pytest's own loop, each in a fork."""
+
+    def __init__(self, root: Path, mutants: Sequence[Mutant], tell: Callable[[int, str], None]) -> None:
+        super().__init__()
+        self.root, self.mutants, self.tell = root, mutants, tell
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run each mutant's tests until one fails."""
+        if session.testsfailed:
+            return False
+        items: dict[str, list[pytest.Item]] = {}
+        for item in session.items:
+            items.setdefault(str(item.path.relative_to(self.root)), []).append(item)
+        functions = _find_functions()
+        gc.freeze()
+
+        def work(mutant: Mutant, begin_test: Callable[[], None]) -> str:
+            self.begin_test = begin_test
+            if not _replace(mutant, self.root / mutant.module, functions):
+                return LIVE
+            todo = [item for file in find_tests(self.root, mutant.module)[0] for item in items.get(file, [])]
+            for item, following in zip(todo, (*todo[1:], None), strict=False):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if self.failed:
+                    break
+            return self.failed
+
+        for mutant, killer in run_forked(self.mutants, work):
+            self.tell(self.mutants.index(mutant), killer)
+        return True
+
+
+def _find_functions() -> dict[Key, list[FunctionType]]:
+    gc.unfreeze()
+    found: dict[Key, list[FunctionType]] = {}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            found.setdefault(_identify(each.__code__), []).append(each)
+    return found
+
+
+def _identify(code: CodeType) -> Key:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _replace(mutant: Mutant, path: Path, functions: dict[Key, list[FunctionType]]) -> bool:
+    """Give the live functions their mutated code; whether there is one."""
+    old = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    codes = set(_list_codes(old))
+    changed = [code for code in _list_codes(compile_mutant(mutant, path)) if code not in codes]
+    live = [(function, code) for code in changed for function in functions.get(_identify(code), [])]
+    for function, code in live:
+        if function.__code__.co_freevars == code.co_freevars:
+            function.__code__ = code
+    return bool(live)
+
+
+def _list_codes(code: CodeType) -> Iterator[CodeType]:
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield each
+            yield from _list_codes(each)
+
+
+class _Mutated(MetaPathFinder):
+    """Imports one module mutated."""
+
+    def __init__(self, mutant: Mutant, path: Path) -> None:
+        self._name, self._path = mutant.module.removesuffix(".py").removesuffix("/__init__").replace("/", "."), path
+        self._code = compile_mutant(mutant, path)
+
+    def find_spec(self, fullname: str, _path: object = None, _target: ModuleType | None = None) -> ModuleSpec | None:
+        """The module's spec, with a loader that has the mutated code."""
+        if fullname != self._name:
+            return None
+        loader = SourceFileLoader(fullname, str(self._path))
+        loader.get_code = lambda _: self._code  # type: ignore[method-assign]
+        return spec_from_file_location(fullname, self._path, loader=loader)
+
+
+def judge(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with the test that fails, `time` if one would not end, or nothing if it lives."""
+    living = []
+    for mutant, killer in _judge_quickly(root, mutants):
+        if killer == LIVE:
+            living.append(mutant)
+        else:
+            yield mutant, killer
+
+    def work(mutant: Mutant, begin_test: Callable[[], None]) -> str:
+        sys.meta_path.insert(0, _Mutated(mutant, root / mutant.module))
+        for files in find_tests(root, mutant.module):
+            watch = _Watch(begin_test)
+            if files and (pytest.main([*OPTIONS, "-x", *files], plugins=[watch]) not in {0, 5} or watch.failed):
+                return watch.failed or "pytest"
+        return LIVE
+
+    yield from run_forked(living, work)
+
+
+def _judge_quickly(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+    """Judge by the mirrored tests alone, in a process of its own: this one must not import what is mutated."""
+    files = sorted({file for mutant in mutants for file in find_tests(root, mutant.module)[0]})
+    pipe, end = os.pipe()
+    pid, status = os.fork(), 1
+    if not pid:
+        os.close(pipe)
+        be_quiet()
+        quick = _Quick(root, mutants, lambda number, killer: _tell(end, number, killer))
+        try:
+            status = int(pytest.main([*OPTIONS, *files], plugins=[quick]))
+        finally:
+            os._exit(status)
+    os.close(end)
+    with os.fdopen(pipe, encoding="utf-8") as lines:
+        for line in lines:
+            number, _, killer = line.rstrip("\n").partition(" ")
+            yield mutants[int(number)], killer
+    _, status = os.waitpid(pid, 0)
+    if status:
+        message = f"without a mutation, the tests cannot be run: try pytest {' '.join(files)}"
+        raise RuntimeError(message)
+
+
+def _tell(end: int, number: int, killer: str) -> None:
+    os.write(end, f"{number} {killer.splitlines()[0] if killer else LIVE}\n".encode())
