@@ -280,6 +280,11 @@ def find_beside(messages: Sequence[Message]) -> tuple[tuple[str, bytes], ...]:
     return next((message.beside for message in reversed(messages) if message.beside), ())
 
 
+def count_asked(messages: Sequence[Message]) -> int:
+    """The number of messages that the session's request before this one had: all before the model's last answer."""
+    return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT), 0)
+
+
 def count_leading(messages: Sequence[Message]) -> int:
     """The number of messages at the start that always stay as they are.
 

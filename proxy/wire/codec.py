@@ -39,6 +39,7 @@ class Request:
     is_reasoning: the request says that the model's reasoning counts against `max_tokens`.
     asks_usage: the request wants its stream to end with the usage.
     cache: what its provider takes for its prompt cache.
+    breaks_past: answers of the model were given behind other messages than are sent now.
     beginning: kept for the request that continues this one; None if the body is too short for that to pay.
     """
 
@@ -52,6 +53,7 @@ class Request:
     is_reasoning: bool = False
     asks_usage: bool = False
     cache: CacheHelp = NO_HELP
+    breaks_past: bool = False
     beginning: Beginning | None = field(default=None, compare=False)
 
     def read_client(self) -> Client:
@@ -84,7 +86,7 @@ class Adapted:
     decisions: tuple[Decision, ...] = ()
 
 
-def leave_body(_: Request, __: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+def leave_body(_: Request, __: Conversation, ___: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
     """`Codec.adapt` of a dialect whose providers need not be told that a transcript was changed."""
     return Adapted(pieces)
 
@@ -221,8 +223,11 @@ class Codec(Protocol):
         elements cannot be found in the body.
         """
 
-    def adapt(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
-        """The body that `encode` wrote for the changed transcript `after`, in the form that its provider accepts."""
+    def adapt(self, request: Request, before: Conversation, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+        """The body that `encode` wrote, in the form that its provider accepts after a change of what was sent before.
+
+        Answers of the model in it may have been given behind other messages than are sent now.
+        """
 
     def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
         """The body that `encode` and `adapt` wrote for the transcript `after`, with `request.cache`.

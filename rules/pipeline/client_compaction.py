@@ -10,8 +10,8 @@ nothing that is kept for the session changes.
 from dataclasses import replace
 from itertools import takewhile
 
-from rules.conversation import Conversation, Message, Role
-from rules.pipeline.transcript_state import take_state
+from rules.conversation import Conversation, Message, Role, count_asked, count_leading
+from rules.pipeline.transcript_state import TranscriptState, take_state
 from rules.policy import Limits, Policy
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
@@ -50,20 +50,42 @@ def may_pass(
 
 def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> bool:
     """Whether the window of the request before this one has a cut or leaves out anything else."""
-    asked = _count_asked(conversation.messages)
-    if conversation.continues or not asked:
+    before = _find_before(conversation, work)
+    if before is None:
         return False
-    before = replace(conversation, messages=conversation.messages[:asked], origins=conversation.origins[:asked])
-    paired = pair_tool_calls(before, count=work.count)
-    # No state is taken from memory: this request must not disturb the one that the session goes on from.
-    state = take_state(None, paired.conversation.messages, policy, work)
-    replayed = state.replay(paired.conversation, policy, limits, work)
+    replayed = _make_state(before, policy, work).replay(before, policy, limits, work)
     return bool(replayed.head) or replayed.window.shortens
 
 
-def _count_asked(messages: tuple[Message, ...]) -> int:
-    """The number of messages that the request before this one had: all before the model's last answer."""
-    return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT), 0)
+def was_edited(conversation: Conversation, policy: Policy, work: Work) -> bool:
+    """Whether the request before a request that passes sent a message otherwise: truncated, say, or with a pin.
+
+    Raises LargeWorkError.
+    """
+    before = _find_before(conversation, work)
+    if before is None:
+        return False
+    state = _make_state(before, policy, work)
+    edited = state.edit(before, policy, work)
+    if edited.decisions or state.find_pins(edited.conversation.messages, policy, work):
+        return True
+    leading = count_leading(before.messages)
+    is_compared = any(treatment.dedupe for treatment in policy.treatments())
+    return is_compared and bool(state.dedupe(before, leading, policy, work).decisions)
+
+
+def _find_before(conversation: Conversation, work: Work) -> Conversation | None:
+    """The paired transcript of the request before this one; None if there was none, or if the upstream holds it."""
+    asked = count_asked(conversation.messages)
+    if conversation.continues or not asked:
+        return None
+    before = replace(conversation, messages=conversation.messages[:asked], origins=conversation.origins[:asked])
+    return pair_tool_calls(before, count=work.count).conversation
+
+
+def _make_state(before: Conversation, policy: Policy, work: Work) -> TranscriptState:
+    """A state of its own: this request must not disturb the one that the session goes on from."""
+    return take_state(None, before.messages, policy, work)
 
 
 def _is_system(message: Message) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Outcome, Role
-from rules.pipeline.client_compaction import is_client_compaction, may_pass
+from rules.pipeline.client_compaction import is_client_compaction, may_pass, was_edited
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.pins.rule import fit_pins
 from rules.pipeline.plan import Plan
@@ -51,7 +51,8 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
         return _leave_alone(conversation, limits, is_compaction=is_compaction)
     work = work or Work(count)
     if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
-        return _leave_alone(conversation, limits, is_compaction=True)
+        left = _leave_alone(conversation, limits, is_compaction=True)
+        return replace(left, was_otherwise=was_edited(conversation, policy, work.begin()))
     known = None if states is None else states.get(name_state(conversation.messages, policy, work))
     found = None if known is None else known.find_plan(conversation, request_max_tokens, cold)
     if found is not None:

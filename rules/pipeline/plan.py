@@ -7,7 +7,7 @@ that `request` asks for.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rules.conversation import Conversation, Decision, Message, Role, count_leading
+from rules.conversation import Conversation, Decision, Message, Role, count_asked, count_leading
 from rules.pipeline.pins.fold import Pin
 from rules.summary.request import SummaryRequest, request_summary
 from rules.window.images import saving_tokens
@@ -36,6 +36,7 @@ class Plan:
     is_empty: no rule acts.
     is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.
     memories: the messages whose retrieved memory is dropped, as they were with it, by index.
+    was_otherwise: what this plan leaves as it is has been sent otherwise in an earlier request of the session.
     cold: the cuts that were decided at a cold cache, by number of messages.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
     """
@@ -55,6 +56,7 @@ class Plan:
     is_put_off: bool = False
     is_empty: bool = field(default=False, compare=False)
     is_client_compaction: bool = field(default=False, compare=False)
+    was_otherwise: bool = field(default=False, compare=False)
     pins: tuple[Pin, ...] = ()
     memories: tuple[tuple[int, Message], ...] = ()
     cold: Mapping[int, ColdCut] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class Plan:
         if window is None:
             return None
         put_off = replace(self._put_back(window.memory_stop), window=window, prefetch=None, is_put_off=True)
+        if self.window.cuts[-1].made_at <= count_asked(self.conversation.messages):
+            put_off = replace(put_off, was_otherwise=True)  # the text of a cut that was in effect may have been lost
         return replace(put_off, request=request_summary(put_off.conversation.messages, self.hashes, window))
 
     def _put_back(self, stop: int) -> "Plan":
@@ -90,6 +94,15 @@ class Plan:
             decisions=tuple(one for one in decisions if one.rule != MEMORY or one.saved_tokens > 0),
             memories=tuple(each for each in self.memories if each[0] not in back),
         )
+
+    @property
+    def breaks_past(self) -> bool:
+        """Whether a message may be forwarded otherwise than in an earlier request of the session.
+
+        What a rule does to a message from the first request on (a truncated result) breaks nothing. True stays true for
+        the longer transcripts of a session.
+        """
+        return self.was_otherwise or self.window.changes_sent
 
     @property
     def forwarded_pins(self) -> tuple[Pin, ...]:

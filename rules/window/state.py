@@ -149,6 +149,15 @@ class Window:
         return bool(self.cuts or self.prune_stop or self.caps or self.memory_stop) or self.images != NONE_REMOVED
 
     @property
+    def changes_sent(self) -> bool:
+        """Whether a message is forwarded otherwise than in an earlier request of the session.
+
+        A message that did not fit when it was the newest has been shortened from the start, unlike the task statement.
+        """
+        is_late = any(cap.at == self.task for cap in self.caps)
+        return bool(self.cuts or self.prune_stop or self.memory_stop) or is_late or self.images != NONE_REMOVED
+
+    @property
     def has_reached_high(self) -> bool:
         """Whether the client's messages have reached high water so far, also by a task statement that was shortened."""
         return self.is_high or any(cap.at == self.task for cap in self.caps)

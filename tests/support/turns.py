@@ -195,7 +195,7 @@ class TurnsCodec:
         written, ending = write_elements(Source(request.body, array, before), after, _write_items, shares)
         return (*written.pieces, ending)
 
-    def adapt(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    def adapt(self, request: Request, before: Conversation, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
         return Adapted(pieces)
 
     def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:

@@ -237,7 +237,8 @@ def _write_inline(
     tokens += call.compactor.count(wanted.instructions)
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
-    return Inline(partial(call.compactor.ask_behind, add_key(call, planned), prefix, wanted), tokens)
+    request = replace(add_key(call, planned), breaks_past=planned.plan.breaks_past)
+    return Inline(partial(call.compactor.ask_behind, request, prefix, wanted), tokens, compacted.headers)
 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:

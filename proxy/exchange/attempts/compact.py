@@ -186,7 +186,7 @@ async def _carry_out_first(
     """
     refused: RefusedError | None = None
     try:
-        if planned.plan.is_empty and call.route.target.mode == "enforce":
+        if planned.plan.is_empty and not planned.plan.breaks_past and call.route.target.mode == "enforce":
             compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned(planned))
             call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
             outcome = "compacted" if call.cleaned else "unchanged"
@@ -200,8 +200,10 @@ async def _carry_out_first(
             raise
         refused, view = error, call.view.forget(services.config)
     trial = replace(call, view=view)
+    was_otherwise = planned.plan.breaks_past
     try:
         planned, size_bytes = await _plan(services, trial, phases)
+        planned = replace(planned, plan=replace(planned.plan, was_otherwise=was_otherwise))
         attempt = await carry_out(services, trial, planned, reply, phases, size_bytes=size_bytes)
     except RefusedError:
         if refused is None:

@@ -17,6 +17,7 @@ from proxy.config.policies.summaries import SummaryConfig
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.errors import ProxyError
+from proxy.http.headers import add_to_lists
 from proxy.state.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
 from proxy.state.summaries.calls import NO_PAYER, Form, NoSummaryError, Payer, SummaryCall, SummaryCalls, name_reason
 from proxy.state.summaries.sealing import derive_id
@@ -44,10 +45,12 @@ class Inline:
     """The inline form: the client's own messages and a question, which reads the upstream's prompt cache.
 
     `write` makes the body; None if the request does not allow it. `tokens`: its prompt, roughly, in our tokens.
+    `headers`: to send in addition; their values are lists.
     """
 
     write: Callable[[Question], bytes | None]
     tokens: int
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,8 @@ class _Asking:
         summariser, headers = self._task.summariser, CIMultiDict(self._task.summariser.headers)
         headers["Content-Type"] = "application/json"
         headers["Accept"] = "application/json"
+        if self._forms[0] is not None:
+            add_to_lists(headers, self._forms[0].headers)
         call.span.write_into(headers)
         async with self._client.send("POST", summariser.url, headers, body, summariser.upstream) as response:
             call.status = response.status

@@ -1,22 +1,33 @@
 """Tells Anthropic's API that it may drop thinking that was written behind other messages than are sent now.
 
 Newer models bind each block of thinking to everything before it. After a cut, the thinking behind the cut no longer
-fits what is before it, and the API refuses the request. With this setting it drops such blocks instead.
+fits what is before it, and the API refuses the request. With this setting it drops such blocks instead. A request that
+turns thinking off cannot have the setting. So the blocks are left out, all of them, as the API demands.
 
-Law: only a request whose transcript was changed is touched, and only its member `thinking` and one header. A setting of
-the client stays.
+Law: only a request of a session in which something before an answer was changed is touched, and of it only the member
+`thinking` and one header, or the blocks of thinking. What was asked for once is asked for in all later requests of the
+session. A setting of the client stays, and the API's refusal of it is the client's.
 
-Source: Anthropic's page on preserved thinking.
+Source: Anthropic's pages on preserved thinking and prefix checks.
 """
 
 import re
+from dataclasses import replace
+from typing import Any
+
+import msgspec
 
 from proxy.wire.codec import Adapted, Request
+from proxy.wire.json.members import read_members
+from proxy.wire.json.repair import DECODE_ERRORS, decode_member
 from proxy.wire.json.spans import Span, find_member
-from proxy.wire.messages.request import FORM, find_system_edit
+from proxy.wire.messages.blocks import split_blocks
+from proxy.wire.messages.cost import THINKING
+from proxy.wire.messages.request import FORM, encode_request, find_system_edit, read_request
 from proxy.wire.transcript.body import find_elements
 from proxy.wire.transcript.outside import Edit, replace_outside
 from rules.conversation import Conversation, Decision
+from rules.tokens.tool_schemas import as_schema
 
 HEADER, BETA = "anthropic-beta", "thinking-binding-controls-2026-08-01"
 FIRST_BOUND = (5, 1)
@@ -26,29 +37,42 @@ _VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 """A model's version, wherever a gateway puts the name. A date after the name is no version."""
 _KEY = b'"thinking"'
 _BINDING = b'"block_binding":{"prefix_mismatch_behavior":"drop_block"}'
-_ADDED = b',"thinking":{"type":"adaptive",' + _BINDING + b"}"
+_DEFAULT = b'{"type":"adaptive",' + _BINDING + b"}"
+"""The setting for a request without the member: such models think even if a request does not say so."""
+_TAKES_SETTING = frozenset({"adaptive", "enabled", None})
+_SILENT = b'[{"type":"text","text":"(no answer)"}]'
+"""What stands for an answer that was only thinking: the API refuses a message without content."""
 
 
-def bind_thinking(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
-    """The changed body with the setting, if its model binds thinking and there is any in it.
+def bind_thinking(request: Request, before: Conversation, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    """The body with the setting, if its model binds thinking and the client's transcript `before` has any.
 
     Raises UndecodableError if the elements of the transcript cannot be found in the body.
     """
-    if not binds_thinking(request.model) or not any(message.has_reasoning for message in after.messages):
+    if not is_bound(request, before):
         return Adapted(pieces)
     beginning = request.beginning
     array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
     within = Span(array.start, array.stop)
     place = find_member(request.body, _KEY, within)
+    value = b"" if place is None else request.body[place.start : place.stop]
+    if is_off(value):
+        decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
+        return Adapted(_leave_out(request, before, after, array.elements), decisions=(decision,))
+    if (allowed := allow_drops(value)) is None:
+        return Adapted(pieces)
     if place is None:
         written = _add(pieces)
-    elif (value := _extend(request.body[place.start : place.stop])) is not None:
-        done = find_system_edit(request, after, within)
-        written = replace_outside(request.body, array.start, pieces, Edit(place, value), done)
     else:
-        return Adapted(pieces)
+        done = find_system_edit(request, after, within)
+        written = replace_outside(request.body, array.start, pieces, Edit(place, allowed), done)
     decision = Decision("thinking", "the server may drop thinking that no longer fits", 0, 0, 0, 0)
     return Adapted(written, ((HEADER, BETA),), (decision,))
+
+
+def is_bound(request: Request, transcript: Conversation) -> bool:
+    """Whether a request's model binds its thinking to what is before it, and there is any."""
+    return binds_thinking(request.model) and any(message.has_reasoning for message in transcript.messages)
 
 
 def binds_thinking(model: str) -> bool:
@@ -57,16 +81,60 @@ def binds_thinking(model: str) -> bool:
     return found is not None and (int(found[1]), int(found[2] or 0)) >= FIRST_BOUND
 
 
-def _add(pieces: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The body with a member `thinking`: such models think even if a request does not say so."""
-    last = pieces[-1]
-    at = last.rindex(b"}")
-    return (*pieces[:-1], last[:at] + _ADDED + last[at:])
+def is_off(value: bytes) -> bool:
+    """Whether a value of `thinking` turns it off."""
+    return _read(value).get("type") == "disabled"
 
 
-def _extend(value: bytes) -> bytes | None:
-    """The value of `thinking` with the setting; None if that is off, no object, or has a setting."""
-    if value[:1] != b"{" or b'"block_binding"' in value or b'"disabled"' in value:
+def allow_drops(value: bytes) -> bytes | None:
+    """A value of `thinking`, which may be missing, with the setting; None if it cannot have it, or has one."""
+    if not value:
+        return _DEFAULT
+    setting = _read(value)
+    kind = setting.get("type")
+    if value[:1] != b"{" or "block_binding" in setting or not (kind is None or isinstance(kind, str)):
+        return None
+    if kind not in _TAKES_SETTING:
         return None
     rest = value[1:].lstrip()
     return b"{" + _BINDING + (b"" if rest[:1] == b"}" else b",") + rest
+
+
+def _read(value: bytes) -> dict[str, Any]:
+    try:
+        return as_schema(decode_member(msgspec.Raw(value or b"null")))
+    except DECODE_ERRORS:
+        return {}
+
+
+def drop_thinking(raw: bytes) -> bytes:
+    """An element without its blocks of thinking; the same bytes if it has none. Raises one of DECODE_ERRORS."""
+    if b"thinking" not in raw:
+        return raw
+    members = read_members(raw)
+    content = members.get("content", msgspec.Raw(b"null"))
+    if bytes(members.get("role", b"")) != b'"assistant"' or bytes(content)[:1] != b"[":
+        return raw
+    blocks = split_blocks(raw, content)
+    kept = [block.raw for block in blocks if block.kind not in THINKING]
+    if len(kept) == len(blocks):
+        return raw
+    left = b"[" + b",".join(kept) + b"]" if kept else _SILENT
+    return msgspec.json.encode({**members, "content": msgspec.Raw(left)})
+
+
+def _leave_out(request: Request, before: Conversation, after: Conversation, elements: list[Span]) -> tuple[bytes, ...]:
+    """The body for `after`, written from the client's elements without their thinking."""
+    body, parts, stop = request.body, list[bytes](), 0
+    for span, raw in zip(elements, request.raws, strict=True):
+        parts += body[stop : span.start], drop_thinking(raw)
+        stop = span.stop
+    left = read_request(request.codec, b"".join([*parts, body[stop:]]))
+    return encode_request(replace(left, model=request.model, cache=request.cache), before, after)
+
+
+def _add(pieces: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The body with a member `thinking`."""
+    last = pieces[-1]
+    at = last.rindex(b"}")
+    return (*pieces[:-1], last[:at] + b"," + _KEY + b":" + _DEFAULT + last[at:])

@@ -101,6 +101,12 @@ def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Messa
     return replace(message, tokens=tokens, digest=digest)
 
 
+def _thinks_behind_text(blocks: Sequence[Block]) -> bool:
+    """Whether thinking comes after a text. It may be bound to that text."""
+    kinds = [block.kind for block in blocks]
+    return "text" in kinds and any(kind in THINKING for kind in kinds[kinds.index("text") :])
+
+
 def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) -> Message:
     """The one message of an assistant element: its texts and calls; thinking is only counted."""
     thinking = [block.members for block in blocks if block.kind in THINKING]
@@ -116,6 +122,7 @@ def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) 
         tool_calls=tuple([_read_call(block.members) for block in blocks if block.kind == CALL]),
         media=tuple([_read_media(part, "", counting) for part in others]),
         has_reasoning=bool(thinking),
+        has_fixed_texts=_thinks_behind_text(blocks),
         has_uncounted=made.has_uncounted or any(_has_uncounted(block.members) for block in blocks),
         keeps_before=any(_is_compaction(block.members) for block in blocks),
     )

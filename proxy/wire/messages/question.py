@@ -4,6 +4,7 @@ Law: a request that continues a conversation copies every member that the upstre
 and keeps the client's cache markers.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ import orjson
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.messages.binding import allow_drops, drop_thinking, is_bound, is_off
 from proxy.wire.messages.cache import mark_end
 from proxy.wire.messages.inline import read_thinking, write_members
 from proxy.wire.messages.request import find_markers, place_marker, take_off_system, write_system
@@ -64,7 +66,8 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
         marked = mark_end(find_markers(request), marked, len(marked.messages) - 1)
     asked = Message(Role.USER, (prompt,), edited=True)
     groups = _group([*zip(marked.messages, marked.origins, strict=True), (asked, None)])
-    elements = b",".join(write_element(request.raws, group) for group in groups)
+    raws = _bind(request, prefix, members)
+    elements = b",".join(write_element(raws, group) for group in groups)
     members["messages"] = msgspec.Raw(b"[" + elements + b"]")
     if (system := write_system(prefix)) is not None:
         members["system"] = msgspec.Raw(system)
@@ -72,6 +75,21 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
     if request.max_tokens is not None and request.max_tokens >= SURE_FACTOR * question.max_tokens:
         parameters["max_tokens"] = min(parameters["max_tokens"], request.max_tokens)
     return msgspec.json.encode({**members, **parameters})
+
+
+def _bind(request: Request, prefix: Conversation, members: dict[str, msgspec.Raw]) -> Sequence[bytes]:
+    """The elements to ask behind. Thinking in them that no longer fits may be dropped, as in the client's own request.
+
+    Raises one of DECODE_ERRORS.
+    """
+    if not request.breaks_past or not is_bound(request, prefix):
+        return request.raws
+    setting = bytes(members.get("thinking", b""))
+    if is_off(setting):
+        return [drop_thinking(raw) for raw in request.raws]
+    if (allowed := allow_drops(setting)) is not None:
+        members["thinking"] = msgspec.Raw(allowed)
+    return request.raws
 
 
 def _group(placed: list[Placed]) -> list[list[Placed]]:

@@ -81,6 +81,21 @@ def test_a_system_prompt_counts_only_among_the_leading_messages() -> None:
     assert not is_client_compaction(conversation(system()))
 
 
+@pytest.mark.parametrize("policy", [POLICY, replace(POLICY, dedupe=True), replace(POLICY, pin_instruction=True)])
+@pytest.mark.parametrize("result_tokens", [40, 280, 700])
+def test_what_the_requests_before_sent_otherwise_is_known(policy: Policy, result_tokens: int) -> None:
+    """A truncated result, a pointer or a pin breaks the past of a request that passes without them."""
+    step = (assistant(None, call("a")), result("a", fill("a", result_tokens)))
+    again = (assistant(None, call("b")), result("b", fill("a", result_tokens)))
+    before = (user("Begin."), *step, *again)
+    was_edited = bool(run(conversation(*before), replace(policy, context_window=40_000))[1].decisions)
+    wide = replace(policy, context_window=40_000)
+    planned = run(conversation(*before, assistant("Done."), ASK), wide)[0]
+    assert planned.is_client_compaction
+    assert planned.breaks_past is was_edited
+    assert not run(conversation(user("Begin."), ASK), wide)[0].breaks_past
+
+
 def test_it_passes_although_it_is_over_high_water() -> None:
     """An ordinary request of the same size is cut. This one is the same object, with no decision and no wish."""
     before = session(16, result_tokens=80)

@@ -107,6 +107,37 @@ def test_a_summary_is_asked_for_ahead_under_the_key_of_its_cut() -> None:
     assert made >= 3
 
 
+PRUNE = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE)
+
+
+@pytest.mark.parametrize("policy", [POLICY, PRUNE, replace(PRUNE, dedupe=True, pin_instruction=True)])
+@pytest.mark.parametrize("messages", [LONG, session(30, call_tokens=4, result_tokens=900), (*HEAD, *screenshots(40))])
+def test_the_past_is_broken_from_the_first_request_on_that_forwards_a_message_otherwise(
+    messages: tuple[Message, ...], policy: Policy
+) -> None:
+    """Not by what a rule does to a message from its first request on. And it stays broken."""
+    is_broken = False
+    for before, after in grow(messages, policy):
+        sent, more = forward(before, policy).messages, forward(after, policy).messages
+        is_broken = is_broken or more[: len(sent)] != sent
+        assert after.breaks_past is is_broken
+    assert is_broken
+
+
+def test_a_cut_put_off_breaks_the_past_if_it_was_in_effect() -> None:
+    """Its summary may be lost. If it is made just now, what was forwarded stays."""
+    made, stood = 0, 0
+    for before, after in grow(LONG, POLICY):
+        earlier = after.put_off()
+        if earlier is None:
+            continue
+        is_new, was_cut = before.window.cuts != after.window.cuts, bool(before.window.cuts)
+        assert earlier.breaks_past is (was_cut or not is_new)
+        made, stood = made + is_new, stood + (not is_new)
+    assert made >= 2
+    assert stood >= 2
+
+
 def test_a_summary_that_was_not_asked_for_ahead_is_asked_for_behind_what_was_forwarded() -> None:
     """The cut is put off until its text is there. What is forwarded then has a prefix that ends at the cut."""
     made = 0

@@ -1,36 +1,46 @@
 """Thinking that a model has bound to what was before it."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
-from proxy.compaction.compactor import Compactor
+from proxy.compaction.compactor import Compacted, Compactor
 from proxy.wire.dialects import read_request
-from proxy.wire.messages.binding import BETA, HEADER, binds_thinking
-from rules.policy import Policy
+from proxy.wire.messages.binding import BETA, HEADER, binds_thinking, drop_thinking
+from rules.policy import OverflowStrategy, Policy
 
 THOUGHT = {"type": "thinking", "thinking": "It may be the cache.", "signature": "c2ln" * 40}
-LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(3000))
+HIDDEN = {"type": "redacted_thinking", "data": "c2ln" * 40}
+FEW = "".join(f"line {number}: nothing of note in here\n" for number in range(12))
+LONG = FEW * 250
 ADDED = {"prefix_mismatch_behavior": "drop_block"}
+PRUNES = Policy(context_window=4_000, completion_reserve=0, overflow_strategy=OverflowStrategy.PRUNE)
+WIDE = Policy(context_window=200_000)
 
 
-def _step(number: int, *, thinks: bool = True) -> list[dict[str, object]]:
+def _step(number: int, *said: dict[str, object], output: str = FEW) -> list[dict[str, object]]:
     call = {"type": "tool_use", "id": f"toolu_{number}", "name": "run", "input": {}}
-    said = [THOUGHT, call] if thinks else [call]
-    output = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": f"run {number}\n{LONG}"}
-    return [{"role": "assistant", "content": said}, {"role": "user", "content": [output]}]
+    result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": f"run {number}\n{output}"}
+    return [{"role": "assistant", "content": [*said, call]}, {"role": "user", "content": [result]}]
 
 
-def _body(model: str = "claude-sonnet-5-5", *, thinks: bool = True, **members: object) -> bytes:
-    steps = [element for number in range(1) for element in _step(number, thinks=thinks)]
-    body = {"model": model, "max_tokens": 900, "messages": [{"role": "user", "content": "Mend it."}, *steps]}
+def _body(model: str = "claude-sonnet-5-5", *said: dict[str, object], steps: int = 60, **members: object) -> bytes:
+    """A session that is too long: its old results are pruned."""
+    elements = [element for number in range(steps) for element in _step(number, *(said or (THOUGHT,)))]
+    body = {"model": model, "max_tokens": 900, "messages": [{"role": "user", "content": "Mend it."}, *elements]}
     return orjson.dumps(body | members)
 
 
-def _compact(body: bytes):
-    """The compacted request, with and without a body that this one continues: both must be the same."""
+def _compact(body: bytes, policy: Policy = PRUNES):
+    """The compacted request."""
     compactor = Compactor(lambda text: len(text) // 4)
-    planned = compactor.plan(read_request(body, "messages"), Policy(context_window=200_000))
+    planned = compactor.plan(read_request(body, "messages"), policy)
     return compactor.apply(planned, None)
+
+
+def _rules(compacted: Compacted) -> list[str]:
+    return [decision.rule for decision in compacted.decisions]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +76,8 @@ def test_the_setting_is_added_to_the_clients_own(thinking: dict[str, object], *,
     assert after["thinking"] == {**thinking, "block_binding": ADDED}
     assert compacted.headers == ((HEADER, BETA),)
     assert {**after, "thinking": 0, "messages": 0} == {**before, "thinking": 0, "messages": 0}
-    assert [decision.rule for decision in compacted.decisions] == ["truncate", "thinking"]
+    assert _rules(compacted)[-1] == "thinking"
+    assert len(_rules(compacted)) > 1
 
 
 def test_a_model_that_thinks_unasked_gets_the_setting_too() -> None:
@@ -75,16 +86,23 @@ def test_a_model_that_thinks_unasked_gets_the_setting_too() -> None:
     assert orjson.loads(compacted.body)["thinking"] == {"type": "adaptive", "block_binding": ADDED}
 
 
+@pytest.mark.parametrize("said", [(HIDDEN,), (THOUGHT, HIDDEN)])
+def test_thinking_that_nobody_can_read_is_thinking(said: tuple[dict[str, object], ...]) -> None:
+    """It is bound, too."""
+    assert _compact(_body("claude-fable-5-1", *said)).headers == ((HEADER, BETA),)
+
+
 @pytest.mark.parametrize(
     "body",
     [
         _body("claude-sonnet-4-6", thinking={"type": "enabled", "budget_tokens": 1024}),
-        _body(thinks=False),
-        _body(thinking={"type": "disabled"}),
+        _body("claude-sonnet-5-5", {"type": "text", "text": "I run it."}),
         _body(thinking={"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}),
+        _body(thinking={"type": "of a later version"}),
+        _body(thinking={"type": 7}),
         _body(thinking="often"),
     ],
-    ids=["older model", "nothing thought", "turned off", "the client's own", "odd"],
+    ids=["older model", "nothing thought", "the client's own", "unknown", "no type", "odd"],
 )
 def test_the_setting_is_left_out(body: bytes) -> None:
     """Only the messages change."""
@@ -93,7 +111,78 @@ def test_the_setting_is_left_out(body: bytes) -> None:
 
     assert compacted.headers == ()
     assert {**after, "messages": 0} == {**before, "messages": 0}
-    assert [decision.rule for decision in compacted.decisions] == ["truncate"]
+    assert after["messages"] != before["messages"]
+    assert "thinking" not in _rules(compacted)
+
+
+def test_what_is_truncated_from_the_first_request_on_needs_no_setting() -> None:
+    """The model has seen nothing else, so no answer was given behind other messages."""
+    steps = [element for number in range(5) for element in _step(number, THOUGHT, output=LONG)]
+    said = [{"role": "user", "content": "Mend it."}, *steps]
+    body = orjson.dumps({"model": "claude-fable-5-1", "max_tokens": 9, "messages": said})
+    compacted = _compact(body, WIDE)
+    assert compacted.headers == ()
+    assert "thinking" not in orjson.loads(compacted.body)
+    assert _rules(compacted) == ["truncate"]
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_text_that_thinking_is_bound_to_is_not_shortened(*, is_before: bool) -> None:
+    """The model has written both in one answer, so it has seen the whole text."""
+    text = {"type": "text", "text": LONG}
+    answer = {
+        "role": "assistant",
+        "content": [THOUGHT, text, *([HIDDEN] if is_before else []), _step(1)[0]["content"][0]],
+    }
+    said = [{"role": "user", "content": "Mend it."}, answer, _step(1)[1]]
+    body = orjson.dumps({"model": "claude-fable-5-1", "max_tokens": 9, "messages": said})
+    compacted = _compact(body, replace(WIDE, max_message_tokens=400))
+    assert (compacted.body == body) is is_before
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize("said", [(THOUGHT,), (HIDDEN,), (THOUGHT, {"type": "text", "text": "I run it."})])
+def test_a_request_that_turns_thinking_off_is_sent_without_any(
+    said: tuple[dict[str, object], ...], *, is_behind: bool
+) -> None:
+    """It cannot have the setting. Everything else is as for a model that does not bind its thinking."""
+    setting = {"type": "disabled"}
+    bound, free = (_body(model, *said, thinking=setting) for model in ("claude-opus-5-5", "claude-opus-4-8"))
+    if not is_behind:
+        bound, free = (
+            b'{"thinking":{"type":"disabled"},' + one[1:].replace(b',"thinking":{"type":"disabled"}', b"")
+            for one in (bound, free)
+        )
+    compacted, other = _compact(bound), orjson.loads(_compact(free).body)
+
+    assert compacted.headers == ()
+    assert _rules(compacted)[-1] == "thinking"
+    for message in other["messages"]:
+        if message["role"] == "assistant":
+            message["content"] = [block for block in message["content"] if block not in (THOUGHT, HIDDEN)]
+    assert orjson.loads(compacted.body) == {**other, "model": "claude-opus-5-5"}
+
+
+def test_an_answer_that_was_only_thinking_leaves_a_line() -> None:
+    """A message without content would be refused."""
+    raw = orjson.dumps({"role": "assistant", "content": [THOUGHT, HIDDEN]})
+    assert orjson.loads(drop_thinking(raw))["content"] == [{"type": "text", "text": "(no answer)"}]
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        {"role": "user", "content": [{"type": "text", "text": "thinking"}]},
+        {"role": "user", "content": [THOUGHT]},
+        {"role": "assistant", "content": "thinking"},
+        {"role": "assistant", "content": [{"type": "text", "text": '"thinking"'}]},
+        {"role": "assistant"},
+    ],
+)
+def test_an_element_without_thinking_keeps_its_bytes(element: dict[str, object]) -> None:
+    """The word alone is no block."""
+    raw = orjson.dumps(element, option=orjson.OPT_INDENT_2)
+    assert drop_thinking(raw) == raw
 
 
 def test_an_unchanged_transcript_is_not_touched() -> None:
@@ -101,5 +190,5 @@ def test_an_unchanged_transcript_is_not_touched() -> None:
     call = {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "Done."}]}
     said = [{"role": "user", "content": "Mend it."}, call, {"role": "user", "content": "Thanks."}]
     body = orjson.dumps({"model": "claude-fable-5-1", "max_tokens": 9, "messages": said})
-    compacted = _compact(body)
+    compacted = _compact(body, WIDE)
     assert (compacted.body, compacted.headers) == (body, ())

@@ -1,0 +1,306 @@
+"""Sessions with thinking that the model binds to what is before it, as Anthropic's newest models do.
+
+Law: no request is refused. That thinking may be dropped is asked for from the first request on that sends something
+otherwise than an earlier one did, and from then on always; never before. What the model thinks after a change is never
+dropped until the next one.
+"""
+
+import base64
+import struct
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from support.client import post, settle
+from support.dialects.agents import MESSAGES, NAME, Agent, Wire
+from support.dialects.messages_validity import blocks_of, check_body
+from upstreams.binding import BETA, MISMATCH, BindingModel
+from upstreams.recording import FakeUpstream, Recorded, error
+from upstreams.scripted import Call, Turn
+from upstreams.speech.messages import refuse
+
+from proxy.server.app import Proxy
+from proxy.state.models.hypotheses import FIRST_TEST
+
+MODEL = "claude-sonnet-5-5"
+STEPS, WINDOW = 26, 16_000
+PATH, COUNT = "/v1/messages", "/v1/messages/count_tokens"
+SMALL = (
+    f"defaults.context_window={WINDOW}",
+    "defaults.completion_reserve=2000",
+    "defaults.max_tool_result_tokens=1500",
+    "defaults.pin_instruction=true",
+)
+LARGE = ("defaults.context_window=400000", "defaults.max_tool_result_tokens=3500", "defaults.pin_instruction=true")
+WORDS = "the harbour pilot sounded nine metres of water at low tide near the north quay and wrote it down"
+
+
+def make_script(steps: int = STEPS) -> list[Turn]:
+    """One call or two in a step, and each seventh turn the user must speak."""
+    turns = []
+    for step in range(steps):
+        count = 0 if step % 7 == 6 else 1 + step % 2
+        calls = tuple(Call(NAME, {"path": f"logs/day_{step}_{rank}.md"}) for rank in range(count))
+        turns.append(Turn(f"Day {step}.", calls, f"Day {step} may tell why the clearance is wrong."))
+    return turns
+
+
+def write_file(name: str, number: int) -> str:
+    """A result; each fourth is so long that it is truncated, and each fifth is the same as others."""
+    lines = 250 if number % 4 == 1 else 30
+    name = "the same file" if number % 5 == 4 else name
+    return "\n".join(f"{name}, line {line}: {WORDS}" for line in range(lines))
+
+
+def screenshot(number: int) -> Wire:
+    """An image of 1280 by 800 pixels."""
+    head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 1280, 800)
+    data = base64.b64encode(head + number.to_bytes(976, "big")).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+@dataclass
+class Session:
+    """A client's session. `sent`: the requests of it that the upstream got and accepted."""
+
+    proxy: Proxy
+    client: aiohttp.ClientSession
+    model: BindingModel
+    agent: Agent
+    fails_summaries: bool = False
+    sent: list[Recorded] = field(default_factory=list)
+    summaries: list[int] = field(default_factory=list)
+
+    async def receive(self, recorded: Recorded, request: Any) -> Any:
+        """The upstream's answer."""
+        if recorded.asks_for_summary and self.fails_summaries:
+            return error(500, message="overloaded")
+        answer = await self.model.answer(recorded, request)
+        if recorded.asks_for_summary:
+            self.summaries.append(answer.status)
+        elif answer.status == 200 and recorded.path.endswith("/messages"):
+            self.sent.append(recorded)
+        return answer
+
+    async def play(self, *, stream: bool = False, with_image: bool = False, **headers: str) -> None:
+        """One turn of the script."""
+        turn = self.model.turns[self.model.played]
+        self.agent.more["stream"] = stream
+        await self.ask_count()
+        answer = await self.send(PATH, **headers)
+        calls = self.agent.hear(answer, is_stream=stream)
+        played = self.model.played
+        if not calls:
+            self.agent.say(f"Go on behind day {played}.")
+        elif with_image:
+            content = [{"type": "text", "text": f"screen {played}"}, screenshot(played)]
+            results = [{"type": "tool_result", "tool_use_id": one, "content": content} for one in calls]
+            self.agent.elements.append({"role": "user", "content": results})
+        else:
+            names = [str(call) for call in turn.calls]
+            self.agent.answer({one: write_file(name, played) for one, name in zip(calls, names, strict=True)})
+        await settle(self.proxy)
+
+    async def send(self, path: str, **headers: str) -> bytes:
+        """Send the transcript. It is not refused."""
+        body = self.agent.write()
+        response, answer = await post(self.client, self.proxy.url + path, body, **MESSAGES.headers, **headers)
+        assert response.status == 200, answer
+        return answer
+
+    async def ask_count(self) -> None:
+        """Ask how long the prompt is."""
+        change, self.agent.change = self.agent.change, _to_count
+        await self.send(COUNT)
+        self.agent.change = change
+
+    def check(self) -> list[bool]:
+        """Nothing was refused, and it was asked for what was needed, and no more. Returns what was asked for."""
+        assert self.model.mismatched == []
+        assert self.model.invalid == []
+        assert len(self.model.asked) == len(self.sent)
+        changes = find_changes(self.sent)
+        assert self.model.asked == [any(changes[: at + 1]) for at in range(len(changes))]
+        dropped = self.model.dropped
+        assert all(changes[at] or dropped[at] == dropped[at - 1] for at in range(1, len(changes)))
+        assert all(status == 200 for status in self.summaries)
+        for recorded, asked in zip(self.sent, self.model.asked, strict=True):
+            assert (BETA in str(recorded.header("anthropic-beta"))) is asked
+            assert check_body(recorded.json) == []
+        return self.model.asked
+
+
+def _to_count(body: Wire) -> Wire:
+    return {name: value for name, value in body.items() if name not in {"max_tokens", "stream"}}
+
+
+def find_changes(sent: list[Recorded]) -> list[bool]:
+    """For each request, whether it sends something otherwise than the request before it."""
+    bodies = [_read_told(recorded) for recorded in sent]
+    return [False, *(after[: len(before)] != before for before, after in pairwise(bodies))]
+
+
+def _read_told(recorded: Recorded) -> list[Any]:
+    body = recorded.json
+    return [body.get("system"), body.get("tools"), *((one["role"], blocks_of(one)) for one in body["messages"])]
+
+
+@pytest.fixture
+def open_session(start_proxy, client, upstream):
+    """A function that starts a proxy with settings, and a session through it."""
+
+    async def open_one(*settings: str, window: int | None = None, thinking: Wire | None = None) -> Session:
+        proxy = await start_proxy(*settings)
+        agent = Agent(MESSAGES, more={"model": MODEL} | ({} if thinking is None else {"thinking": thinking}))
+        session = Session(proxy, client, BindingModel(make_script(), window), agent)
+        upstream.answer = session.receive
+        agent.say("Read all logs of the harbour, and tell why the clearance is wrong.")
+        return session
+
+    return open_one
+
+
+async def finish(session: Session, **how: Any) -> None:
+    while session.model.played < len(session.model.turns):
+        await session.play(**how)
+
+
+@pytest.mark.parametrize("thinking", [None, {"type": "adaptive"}, {"type": "enabled", "budget_tokens": 1024}])
+async def test_what_is_sent_the_same_from_the_first_request_on_needs_no_setting(thinking, open_session):
+    """Results are truncated, repeated ones become pointers and pins are added. The model has seen nothing else."""
+    session = await open_session(*LARGE, thinking=thinking)
+    await finish(session)
+
+    assert not any(session.check())
+    assert b"omitted" in session.sent[-1].body
+    assert b"[trimtab: " in session.sent[-1].body
+    assert all(one.json.get("thinking") == thinking for one in session.sent)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("strategy", ["auto_compact", "summarize", "prune"])
+async def test_cuts_and_prunes(strategy, stream, open_session):
+    """From the first on, thinking that no longer fits may be dropped."""
+    session = await open_session(*SMALL, f"defaults.overflow_strategy={strategy}")
+    await finish(session, stream=stream)
+
+    asked = session.check()
+    assert asked[-1]
+    assert not asked[0]
+    assert max(session.model.dropped) > 0
+
+
+async def test_digests(open_session):
+    """The upstream writes no summary."""
+    session = await open_session(*SMALL)
+    session.fails_summaries = True
+    await finish(session)
+    assert session.check()[-1]
+
+
+async def test_counts_of_requests_that_ask_for_long_completions(open_session):
+    """A count names no limit of the completion, so it is cut later than the request, whose cut is in effect."""
+    session = await open_session(*SMALL)
+    session.agent.more["max_tokens"] = 7000
+    await finish(session)
+    assert session.check()[-1]
+
+
+async def test_a_limit_that_is_tested_again(open_session):
+    """What was learned is tested by a request without its cut. The model has given its answers behind the cut."""
+    session = await open_session("defaults.completion_reserve=2000", window=WINDOW)
+    session.model.refusal = lambda *_: refuse("prompt is too long")
+    session.model.turns = make_script(14 + 2 * FIRST_TEST)
+    for _ in range(14):
+        await session.play()
+    session.model.refused.clear()
+    for _ in range(2 * FIRST_TEST):
+        await session.send(PATH)
+        await session.proxy.services.models.settle()
+    assert len([one for one in session.model.refused if not one.asks_for_summary]) == 1
+    assert session.model.mismatched == []
+
+
+async def test_images_that_are_removed(open_session):
+    """The first removal changes what was sent before."""
+    session = await open_session(*LARGE, "defaults.keep_images=2")
+    for _ in range(6):
+        await session.play(with_image=True)
+    asked = session.check()
+    assert (asked[0], asked[-1]) == (False, True)
+    assert b"removed; get it again" in session.sent[-1].body
+
+
+async def test_a_window_that_nobody_told(open_session):
+    """The upstream refuses a prompt for its length. The shorter one asks at once, and so do all later ones."""
+    session = await open_session("defaults.completion_reserve=2000", window=WINDOW)
+    await finish(session)
+    assert session.check()[-1]
+    assert session.model.refused
+
+
+async def test_a_client_that_compacts_a_session_with_truncated_results(open_session):
+    """Its request passes unchanged, but the model has given its answers behind truncated results."""
+    session = await open_session(*LARGE)
+    for _ in range(6):
+        await session.play()
+    session.agent.elements.append(
+        {"role": "user", "content": "Your task is to create a detailed summary of the conversation so far."}
+    )
+    before = session.agent.write()
+    answer = await session.send(PATH)
+    assert answer
+    assert session.model.asked[-1]
+    assert session.model.mismatched == []
+    assert session.sent[-1].json["messages"] == orjson.loads(before)["messages"]
+
+
+async def test_thinking_that_is_turned_off_after_a_cut(open_session):
+    """A request without thinking cannot have the setting: all thinking is left out. Later requests ask again."""
+    session = await open_session(*SMALL)
+    while not (session.model.asked and session.model.asked[-1]):
+        await session.play()
+    await session.play()
+    session.agent.more["thinking"] = {"type": "disabled"}
+    await session.play()
+    off = session.sent[-1].json
+    del session.agent.more["thinking"]
+    await session.play()
+
+    assert session.model.mismatched == []
+    assert all(block["type"] != "thinking" for message in off["messages"] for block in blocks_of(message))
+    assert off["thinking"] == {"type": "disabled"}
+    assert session.model.asked[-2:] == [False, True]
+
+
+async def test_the_clients_own_setting_and_its_refusal(open_session, client):
+    """A client that wants the error gets it, word by word, and nothing is sent a second time."""
+    session = await open_session(*SMALL, thinking={"type": "adaptive", "block_binding": {}})
+    own = {"prefix_mismatch_behavior": "error"}
+    session.agent.more["thinking"] = {"type": "adaptive", "block_binding": own}
+    while True:
+        body = session.agent.write()
+        headers = {**MESSAGES.headers, "anthropic-beta": BETA}
+        response, answer = await post(client, session.proxy.url + PATH, body, **headers)
+        if response.status == 400:
+            break
+        calls = session.agent.hear(answer, is_stream=False)
+        names = [str(one) for one in session.model.turns[session.model.played - 1].calls]
+        session.agent.answer({one: write_file(name, 1) for one, name in zip(calls, names, strict=True)})
+        await settle(session.proxy)
+    assert MISMATCH in orjson.loads(answer)["error"]["message"]
+    assert len(session.model.mismatched) == 1
+    assert session.model.mismatched[0].json["thinking"]["block_binding"] == own
+
+
+async def test_an_older_model_is_told_nothing(open_session, upstream: FakeUpstream):
+    """Its thinking is not bound."""
+    session = await open_session(*SMALL)
+    session.agent.more["model"] = "claude-sonnet-4-6"
+    session.model.binds = False
+    await finish(session)
+    assert not any(session.model.asked)
+    assert b"block_binding" not in b"".join(one.body for one in upstream.requests)
