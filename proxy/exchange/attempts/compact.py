@@ -186,7 +186,7 @@ async def _carry_out_first(
     """
     refused: RefusedError | None = None
     try:
-        if planned.plan.is_empty and not planned.plan.breaks_past and call.route.target.mode == "enforce":
+        if planned.plan.is_empty and not planned.plan.was_otherwise and call.route.target.mode == "enforce":
             compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned(planned))
             call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
             outcome = "compacted" if call.cleaned else "unchanged"

@@ -130,7 +130,7 @@ def carry_out(compactors: Compactors, request: Request, way: Way, choose: Choose
 
 
 def _apply(compactor: Compactor, planned: Planned, text: Text, way: Way) -> Compacted:
-    if planned.plan.is_empty and not planned.plan.breaks_past and way.mode == "enforce":
+    if planned.plan.is_empty and not planned.plan.was_otherwise and way.mode == "enforce":
         return compactor.leave_alone(planned)
     return compactor.apply(planned, text.summary or _recall_digest(planned.plan, way))
 
