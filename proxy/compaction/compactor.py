@@ -85,14 +85,16 @@ class Compacted:
         )
 
 
-def _tells_upstream(planned: Planned) -> bool:
+def _tells_upstream(planned: Planned, *, is_same: bool) -> bool:
     """Whether the upstream may have seen an answer of the model behind other messages than are sent now.
 
     A request that only counts tokens names no limit for the completion, so it may be cut later than the session's
     others: from the mark on from which a cut is near, it may differ from them.
     """
-    plan = planned.plan
-    return plan.breaks_past or (planned.request.codec.is_count and plan.window.is_long)
+    plan, is_count = planned.plan, planned.request.codec.is_count
+    if is_same and not is_count:
+        return plan.was_otherwise
+    return plan.breaks_past or (is_count and plan.window.is_long)
 
 
 def describe_refused(request: Request, error: RefusedError) -> Compacted:
@@ -202,7 +204,7 @@ class Compactor:
         original = planned.sections.scale(ratio)
         sent = original if is_same else count_sections(outcome.conversation, find).scale(ratio)
         adapted = Adapted(request.codec.encode(request, planned.original, outcome.conversation))
-        if _tells_upstream(planned):
+        if _tells_upstream(planned, is_same=is_same):
             adapted = request.codec.adapt(request, planned.original, outcome.conversation, adapted.pieces)
         return Compacted(
             pieces=adapted.pieces,
