@@ -51,8 +51,7 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
         return _leave_alone(conversation, limits, is_compaction=is_compaction)
     work = work or Work(count)
     if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
-        left = _leave_alone(conversation, limits, is_compaction=True)
-        return replace(left, was_otherwise=was_edited(conversation, policy, work.begin()))
+        return _pass_on(conversation, policy, limits, work.begin())
     known = None if states is None else states.get(name_state(conversation.messages, policy, work))
     found = None if known is None else known.find_plan(conversation, request_max_tokens, cold)
     if found is not None:
@@ -67,6 +66,12 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
         state.last = planned, request_max_tokens
         states[name_state(messages, policy, work)] = state
     return planned
+
+
+def _pass_on(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Plan:
+    """The plan of a client's request for a summary that passes unchanged."""
+    left = _leave_alone(conversation, limits, is_compaction=True)
+    return replace(left, was_otherwise=was_edited(conversation, policy, work))
 
 
 def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) -> bool:
