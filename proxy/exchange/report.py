@@ -243,6 +243,8 @@ class Recorder:
             "mode": "" if target.mode == "enforce" else target.mode,
             "retry": report.retry,
             "compaction": "client" if report.is_client_compaction else "",
+            "cache_miss": report.cache_miss,
+            "is_estimated": answered.is_estimated,
         }
         fields |= {key: value for key, value in known.items() if value}
         if report.error is not None:
@@ -258,8 +260,6 @@ class Recorder:
         read = {"cached_tokens": answered.cached_tokens, "written_tokens": answered.written_tokens}
         told = {**read, "fresh_tokens": answered.fresh_tokens, "idle_seconds": report.idle_seconds}
         fields |= {name: number for name, number in told.items() if number is not None}
-        if report.cache_miss:
-            fields["cache_miss"] = report.cache_miss
         if answered.completion_tokens is not None:
             fields["completion_tokens"] = answered.completion_tokens
         failed = report.outcome == "broken" or report.status >= 500

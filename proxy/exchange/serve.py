@@ -4,6 +4,7 @@ Law: the client gets one answer. The upstream is asked a second time only if it 
 length, or for something that only trimtab has added.
 """
 
+import asyncio
 import time
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
@@ -69,7 +70,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
     while True:
         journey.begin_attempt()
         async with _send(services, journey, route, codec, received) as answer:
-            opening = journey.opening = await _open(journey, codec, answer)
+            opening = journey.opening = await _open(services, journey, route, codec, answer)
             journey.trace.hear(opening)
             learn_refused(services, journey.attempt, opening, route)
             plain = drop_refused(journey.attempt, opening)
@@ -153,11 +154,17 @@ def _send(
     return services.client.send("POST", url, headers, outgoing, upstream)
 
 
-async def _open(journey: Journey, codec: Codec, answer: aiohttp.ClientResponse) -> Opening:
+async def _open(
+    services: Services, journey: Journey, route: Route, codec: Codec, answer: aiohttp.ClientResponse
+) -> Opening:
     """Read the beginning of the answer; nothing if a second attempt is not possible anyway."""
     if journey.attempt.body is None:
         return Opening(answer.status)
-    return await read_opening(journey.reply, answer, codec, journey.write_headers)
+    try:
+        return await read_opening(journey.reply, answer, codec, journey.write_headers)
+    except (asyncio.CancelledError, ConnectionError):  # the client has left
+        await _book(services, journey, route, _listen(services, journey, codec, answer, is_over=True))
+        raise
 
 
 async def _shorten(services: Services, journey: Journey, received: ReceivedBody, opening: Opening) -> Attempt | None:
@@ -183,19 +190,28 @@ async def _finish(
         with fail_open(services.recorder, request_id, "write_ahead"):
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, call, chosen, compacted)
-    response, tap = await _relay(services, journey, codec, answer)
+    tap = _listen(services, journey, codec, answer)
+    try:
+        return await _relay(journey, codec, answer, tap)
+    finally:  # whenever the client leaves
+        await _book(services, journey, route, tap if is_answered else None)
+
+
+async def _book(services: Services, journey: Journey, route: Route, tap: SafeTap | None) -> None:
+    """Learn from an answer, or from the part of it that was read. Without a tap, there is nothing to learn."""
+    if tap is None:
+        return
     if isinstance(tap, ModelTap):
         own = find_in_name(services.config, tap.model)
         journey.response_model, _ = journey.arrival.tell_name(tap.model, own)
-    learning = _learn(services, journey, route, tap, is_answered=is_answered)
+    learning = _learn(services, journey, route, tap)
     # A client may close its connection as soon as it has the answer, which cancels whatever waits.
-    await (learning if _learns_at_once(services, route, attempt, tap) else see_through(learning))
-    return response
+    await (learning if _learns_at_once(services, route, journey.attempt, tap) else see_through(learning))
 
 
-def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: SafeTap | None) -> bool:
+def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: SafeTap) -> bool:
     """Whether learning from an answer waits neither for a thread nor for the store."""
-    chosen, unknown_chars = attempt.chosen, 0 if tap is None else tap.find_uncounted_chars()
+    chosen, unknown_chars = attempt.chosen, tap.find_uncounted_chars()
     if unknown_chars > INLINE_BYTES:
         return False
     if unknown_chars and not services.compactors.is_ready(route.settings, route.target.model):
@@ -203,44 +219,58 @@ def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: Saf
     return chosen is None or (len(chosen.planned.plan.hashes) <= MANY_MESSAGES and not services.cold_cuts.is_kept)
 
 
-async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTap | None, *, is_answered: bool) -> None:
+async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTap) -> None:
     """Count what the model wrote, and note what the answer has cost and shows. The client has its answer already."""
     attempt, request_id = journey.attempt, journey.arrival.request_id
-    if tap is not None and tap.tap is not None:
+    if tap.tap is not None:
         with fail_open(services.recorder, request_id, "count"):
-            journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap)
-    if is_answered and not journey.is_count:
-        with fail_open(services.recorder, request_id, "observe"):
-            age_seconds = time.monotonic() - journey.sent_at
-            journey.observed = await observe(services, attempt, journey.answered, age_seconds=age_seconds)
-        with fail_open(services.recorder, request_id, "bill"):
-            kept = journey.observed.prefix_kept
-            journey.bill = await draw_bill(services, route, attempt, journey.answered, kept)
-        with fail_open(services.recorder, request_id, "observe"):
-            prepare_cold(services, attempt, journey.answered)
-            if services.cold_cuts.is_kept:
-                await remember(services, attempt, journey.answered)  # the last, because it waits for the store
+            window_tokens = _find_window(route, attempt)
+            journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap, window_tokens)
+    with fail_open(services.recorder, request_id, "observe"):
+        age_seconds = time.monotonic() - journey.sent_at
+        journey.observed = await observe(services, attempt, journey.answered, age_seconds=age_seconds)
+    with fail_open(services.recorder, request_id, "bill"):
+        kept = journey.observed.prefix_kept
+        journey.bill = await draw_bill(services, route, attempt, journey.answered, kept)
+    with fail_open(services.recorder, request_id, "observe"):
+        prepare_cold(services, attempt, journey.answered)
+        if services.cold_cuts.is_kept:
+            await remember(services, attempt, journey.answered)  # the last, because it waits for the store
+
+
+def _find_window(route: Route, attempt: Attempt) -> int:
+    """The model's window, or the prompt if that is longer, for what can be true of an answer."""
+    window_tokens = route.settings.find_window() if attempt.call is None else attempt.call.view.believed_tokens
+    return window_tokens if attempt.compacted is None else max(window_tokens, attempt.compacted.original_tokens)
+
+
+def _listen(
+    services: Services, journey: Journey, codec: Codec, answer: aiohttp.ClientResponse, *, is_over: bool = False
+) -> SafeTap | None:
+    """What reads the answer along; None if it has nothing to tell. `is_over`: it will not be read."""
+    if answer.status != 200 or journey.is_count:
+        return None
+    is_stream = answer.content_type == "text/event-stream"
+    read_along = codec.tap(is_stream=is_stream, asks_usage=journey.asks_usage)
+    made = SafeTap if not journey.trace.is_on else ModelTap
+    tap = made(read_along, services.recorder, journey.arrival.request_id)
+    if is_over:
+        tap.finish(is_cut=True)
+    return tap
 
 
 async def _relay(
-    services: Services, journey: Journey, codec: Codec, answer: aiohttp.ClientResponse
-) -> tuple[web.StreamResponse, SafeTap | None]:
-    """Pass the answer on; also return what has read along."""
+    journey: Journey, codec: Codec, answer: aiohttp.ClientResponse, tap: SafeTap | None
+) -> web.StreamResponse:
+    """Pass the answer on."""
     reply, opening = journey.reply, journey.opening or Opening(answer.status)
     held, overflow = opening.held, opening.overflow
     if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
         held = codec.write_error(_describe(overflow), as_event=False)
         if reply.response is None:
-            return await replace_answer(reply, answer, journey.write_headers(), held), None
-    is_stream = answer.content_type == "text/event-stream"
-    request_id, tap = journey.arrival.request_id, None
-    if answer.status == 200 and not journey.is_count:
-        read_along = codec.tap(is_stream=is_stream, asks_usage=journey.asks_usage)
-        made = SafeTap if not journey.trace.is_on else ModelTap
-        tap = made(read_along, services.recorder, request_id)
+            return await replace_answer(reply, answer, journey.write_headers(), held)
     added = () if reply.response is not None else journey.write_headers()
-    response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
-    return response, tap
+    return await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
 
 
 def _describe(overflow: Overflow) -> ErrorText:

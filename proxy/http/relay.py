@@ -42,8 +42,11 @@ class Listener(Protocol):
     def tell_pace(self) -> Pace:
         """When the text of a stream arrived, so far."""
 
-    def finish(self) -> None:
-        """Called when the response is complete."""
+    def has_ended(self) -> bool:
+        """Whether a stream has said that it is complete."""
+
+    def finish(self, *, is_cut: bool) -> bool:
+        """Called once, at the end; `is_cut`: the body had not ended then. Returns whether the response is complete."""
 
 
 class Reply:
@@ -51,13 +54,14 @@ class Reply:
 
     response: the response that was begun; None before.
     status: the upstream's status, or that of the proxy's own error; 0 until it is known.
-    last_byte_at: seconds of the monotonic clock; 0.0 if the body has not ended.
+    last_byte_at: seconds of the monotonic clock; 0.0 if the client did not get the whole answer.
     pace: when the text of a stream arrived.
     broken: the upstream's response broke off.
     client_left: the client did not take its response.
+    missed: the piece of the body at which it left.
     """
 
-    __slots__ = ("broken", "client_left", "last_byte_at", "pace", "request", "response", "status")
+    __slots__ = ("broken", "client_left", "last_byte_at", "missed", "pace", "request", "response", "status")
 
     def __init__(self, request: web.BaseRequest) -> None:
         self.request = request
@@ -67,6 +71,7 @@ class Reply:
         self.pace = Pace()
         self.broken = False
         self.client_left = False
+        self.missed = b""
 
     @property
     def is_stream(self) -> bool:
@@ -102,8 +107,8 @@ class Reply:
                 return
             async with asyncio.timeout(STALLED_SECONDS):
                 await response.write(chunk)
-        except (ConnectionError, TimeoutError):
-            self.client_left = True
+        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            self.client_left, self.missed = True, chunk
             raise
 
     def write_at_once(self, chunk: bytes) -> bool:
@@ -113,12 +118,12 @@ class Reply:
         """
         response, transport = self.response, self.request.transport
         if response is None or transport is None:
-            self.client_left = True
+            self.client_left, self.missed = True, chunk
             raise ConnectionResetError
         try:
             response.write_at_once(chunk)
         except ConnectionError:
-            self.client_left = True
+            self.client_left, self.missed = True, chunk
             raise
         return not transport.get_write_buffer_size()
 
@@ -207,22 +212,36 @@ async def relay_answer(
     reply.status = answer.status
     is_stream = answer.status == 200 and answer.content_type == "text/event-stream"
     holds_head = bool(held) or (answer.content.is_eof() and not is_stream)
-    response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
     event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
     try:
-        await _pass_body(reply, answer, held, tap, event)
-    except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
-        reply.broken = not reply.client_left
-        reply.reset()
+        response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
+        try:
+            await _pass_body(reply, answer, held, tap, event)
+        except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
+            reply.broken = not reply.client_left
+            reply.reset()
+            return response
+        reply.last_byte_at = time.monotonic()
+        told = b"" if event is None or write_event is None else write_event(answer.status, bytes(event))
+        with suppress(ConnectionError):  # the client has left
+            await response.write_eof(told)
         return response
     finally:
-        if is_stream and tap is not None:
-            reply.pace = tap.tell_pace()
-    reply.last_byte_at = time.monotonic()
-    await response.write_eof(b"" if event is None or write_event is None else write_event(answer.status, bytes(event)))
-    if tap is not None:
-        tap.finish()
-    return response
+        if tap is not None:
+            _stop_listening(reply, tap, is_stream=is_stream)
+
+
+def _stop_listening(reply: Reply, tap: Listener, *, is_stream: bool) -> None:
+    """Let the tap read the rest. A client that leaves when the answer has said that it is complete has got it."""
+    if reply.missed:
+        reply.last_byte_at = time.monotonic() if tap.has_ended() else 0.0
+        tap.feed(reply.missed, time.monotonic())
+    is_whole = tap.finish(is_cut=not reply.last_byte_at)
+    if is_stream:
+        reply.pace = tap.tell_pace()
+    if is_whole and not (reply.last_byte_at or reply.client_left or reply.broken):
+        reply.last_byte_at = time.monotonic()
+    reply.client_left = reply.client_left and not reply.last_byte_at
 
 
 async def _pass_body(

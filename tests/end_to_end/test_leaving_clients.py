@@ -1,8 +1,10 @@
-"""Clients that close their connection as soon as they have the whole answer, as a script's last request does.
+"""Clients that close their connection as soon as they have the answer, as a script's last request does, or before.
 
-Law: what is booked and learned of an answered request does not depend on when its client leaves.
+Law: what is booked and learned of an answered request does not depend on when its client leaves. What was read of an
+answer until then has its price.
 """
 
+import asyncio
 from typing import Any
 
 import aiohttp
@@ -102,3 +104,76 @@ async def test_a_long_answer_without_usage_is_counted(
         assert (await find_lines(log, number))[-1]["completion_tokens"] > 10_000
     assert read_metric(proxy, "completion_tokens_total") > REQUESTS * 10_000
     assert read_metric(proxy, "cost_usd_total") > REQUESTS * 8 * 10_000 / 1e6
+
+
+async def leave_at(url: str, body: dict[str, Any], marker: bytes) -> None:
+    """Send a request, read up to a marker in the answer, and close the connection."""
+    connector = aiohttp.TCPConnector(force_close=True)
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"}
+    async with aiohttp.ClientSession(connector=connector) as client:
+        response = await client.post(url, data=orjson.dumps(body), headers=headers)
+        seen = b""
+        while marker not in seen:
+            seen += await response.content.readany()
+        response.close()
+
+
+STREAM_PRICES = (PRICES, "defaults.count=heuristic")
+WORDS = "The harbour is deep. " * 40
+
+
+@pytest.mark.parametrize("leaves_at", ["", "harbour", "end"])
+@each_dialect
+async def test_a_stream_is_booked_wherever_its_client_leaves(
+    leaves_at: str, dialect: Dialect, upstream: FakeUpstream, start_proxy, log
+) -> None:
+    """The upstream ends the stream only when the client is gone. One that has got the end of the answer has it all."""
+    gone = asyncio.Event()
+
+    async def answer(recorded: Recorded, request: Any) -> aiohttp.web.StreamResponse:
+        *texts, end = recorded.dialect.write_events(*[WORDS] * 5)
+        response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for sent in (texts if leaves_at else []) + ([end] if leaves_at == "end" else []):
+            await response.write(sent)
+        await gone.wait()
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy(*STREAM_PRICES)
+    body = dialect.write([{"role": "user", "content": "How deep is it? " * 100}], stream=True)
+    marker = list(dialect.write_events(WORDS))[-1].strip()[-12:] if leaves_at == "end" else leaves_at.encode()
+    await leave_at(proxy.url + dialect.path, body, marker)
+    line = (await find_lines(log, 1))[-1]
+    gone.set()
+
+    assert (line["outcome"], line["status"]) == ("unchanged" if leaves_at == "end" else "aborted", 200)
+    tokens = line["completion_tokens"]
+    assert (tokens > 100) if leaves_at == "harbour" else (tokens > 0) is (leaves_at == "end")
+    prompt_tokens = 11 if leaves_at and dialect.name != "chat" else 300  # as two of the dialects report it
+    assert read_metric(proxy, "cost_usd_total") >= (2 * prompt_tokens + 8 * tokens) / 1e6
+
+
+@each_dialect
+async def test_a_response_whose_json_has_ended_is_whole(
+    dialect: Dialect, upstream: FakeUpstream, start_proxy, log
+) -> None:
+    """Although the upstream has not ended its body when the client leaves."""
+    gone = asyncio.Event()
+
+    async def answer(recorded: Recorded, request: Any) -> aiohttp.web.StreamResponse:
+        whole = completion(WORDS * 10, recorded.dialect, prompt_tokens=PROMPT_TOKENS, completion_tokens=70)
+        response = aiohttp.web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(whole.body)
+        await gone.wait()
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy(PRICES)
+    body = dialect.write([{"role": "user", "content": "How deep is it?"}])
+    await leave_at(proxy.url + dialect.path, body, b'usage"')
+    line = (await find_lines(log, 1))[-1]
+    gone.set()
+    assert (line["outcome"], line["completion_tokens"]) == ("unchanged", 70)
+    assert read_metric(proxy, "cost_usd_total") == pytest.approx((2 * PROMPT_TOKENS + 8 * 70) / 1e6)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from proxy.wire.answers.sse import MAX_EVENT_BYTES
-from proxy.wire.answers.tap import MAX_HELD_BYTES, MAX_UNREAD_BYTES
+from proxy.wire.answers.tap import MAX_HELD_BYTES, MAX_UNREAD_BYTES, SCANNED_BYTES
 
 
 @contextmanager
@@ -18,6 +18,7 @@ def bounded(
     with (
         mock.patch("proxy.wire.answers.sse.MAX_EVENT_BYTES", max_event_bytes),
         mock.patch("proxy.wire.answers.tap.MAX_BODY_BYTES", max_event_bytes),
+        mock.patch("proxy.wire.answers.tap.SCANNED_BYTES", min(SCANNED_BYTES, max_event_bytes)),
         mock.patch("proxy.wire.answers.tap.MAX_HELD_BYTES", max_held_bytes),
         mock.patch("proxy.wire.answers.tap.MAX_UNREAD_BYTES", max_unread_bytes),
     ):

@@ -18,6 +18,7 @@ from proxy.state.models.model_policy import name_model
 from proxy.state.tenancy import Tenant
 from proxy.telemetry.pace import Pace
 from proxy.wire.answers.tap import Tap
+from proxy.wire.answers.usage import Usage, believe
 from rules.conversation import Conversation
 
 
@@ -41,13 +42,24 @@ class SafeTap:
                 tap.feed(chunk, arrived_at)
                 self.tap = tap
 
-    def finish(self) -> None:
-        """The answer is complete."""
+    def has_ended(self) -> bool:
+        """Whether the stream has said that it is complete."""
+        tap, self.tap, has_ended = self.tap, None, False
+        if tap is not None:
+            with self._guard:
+                has_ended = tap.has_ended
+                self.tap = tap
+        return has_ended
+
+    def finish(self, *, is_cut: bool) -> bool:
+        """Nothing more will be read; `is_cut`: although the body had not ended. Returns whether the answer is whole."""
         tap, self.tap = self.tap, None
         if tap is not None:
             with self._guard:
-                tap.finish()
+                tap.finish(is_cut=is_cut)
                 self.tap = tap
+                return not tap.is_cut
+        return not is_cut
 
     def find_uncounted_chars(self) -> int:
         """The characters of the text that trimtab must count; 0 if the upstream has reported their tokens."""
@@ -55,7 +67,8 @@ class SafeTap:
         if tap is not None:
             with self._guard:
                 usage = tap.usage
-                chars = tap.text_chars if usage is None or usage.completion_tokens is None else 0
+                is_told = usage is not None and usage.completion_tokens is not None and not tap.has_partial_usage
+                chars = 0 if is_told else tap.text_chars
                 self.tap = tap
         return chars
 
@@ -69,23 +82,31 @@ class SafeTap:
         return pace
 
 
-async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap) -> Answered:
-    """Count the answer's tokens: the upstream's own figures, else our estimate."""
-    usage = tap.usage
-    known = Answered(ends_turn=not tap.calls_tools)
-    if usage is not None:
-        read = usage.prompt_tokens, usage.cached_tokens
-        known = Answered(*read, written_tokens=usage.written_tokens, ends_turn=not tap.calls_tools)
-    if usage is not None and usage.completion_tokens is not None:
-        streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
-        return replace(known, completion_tokens=usage.completion_tokens, streamed_tokens=streamed_tokens)
+async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap, window_tokens: int) -> Answered:
+    """Count the answer's tokens: the upstream's own figures if they can be true, else our estimate.
+
+    Of a stream that was cut off, what was streamed is counted; the upstream may have reported a part of it.
+    window_tokens: the model's window, or the prompt if it is longer.
+    """
+    usage = tap.usage or Usage()
+    usage = believe(usage, answer_bytes=tap.size_bytes, window_tokens=window_tokens)
+    known = Answered(
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        written_tokens=usage.written_tokens,
+        ends_turn=not tap.calls_tools and not tap.is_cut,
+    )
+    told_tokens = usage.completion_tokens
+    if told_tokens is not None and not tap.has_partial_usage:
+        return replace(known, completion_tokens=told_tokens, streamed_tokens=tap.find_sent_tokens(told_tokens))
     settings, model = route.settings, route.target.model
     compactor = await services.compactors.get(settings, model, tenant.id)
     work = partial(tap.count_completion, compactor.count)
     tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
     name = name_model(services.config, settings, model, tenant)
     tokens = round(services.models.recall(name).ratio * tokens)
-    return replace(known, completion_tokens=tokens, is_estimated=True, streamed_tokens=tokens)
+    most = max(tokens, told_tokens or 0)
+    return replace(known, completion_tokens=most, is_estimated=told_tokens != most, streamed_tokens=tokens)
 
 
 @dataclass(frozen=True, slots=True)

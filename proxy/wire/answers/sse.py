@@ -4,6 +4,7 @@ Law: no I/O. Whatever the input is, nothing is raised and no more is kept than t
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 MAX_EVENT_BYTES = 512 * 1024
 """A longer event is skipped. Chosen: it holds an image or sound, and each stream in flight may hold one in memory."""
@@ -16,10 +17,19 @@ def write_event(data: bytes) -> bytes:
     return b"data: " + data.translate(None, b"\r\n") + b"\n\n"
 
 
-class EventReader:
-    """Splits a stream into the data of its events."""
+class PassOver(Protocol):
+    """Takes the data of an event that is too long to be kept, piece by piece."""
 
-    def __init__(self) -> None:
+    def __call__(self, piece: bytes, *, is_end: bool) -> object:
+        """Take the next bytes; the event has ended with them if `is_end`."""
+
+
+class EventReader:
+    """Splits a stream into the data of its events. `pass_over` gets those of one line that are too long."""
+
+    def __init__(self, pass_over: PassOver | None = None) -> None:
+        self._pass_over = pass_over
+        self._is_passing = False
         self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
@@ -46,6 +56,9 @@ class EventReader:
         """Add to the line that has not ended. Only the beginning of a line that is too long is kept."""
         if len(self._rest) <= MAX_EVENT_BYTES:
             self._rest += piece
+        elif self._pass_over is not None and not self._size and self._rest.startswith(b"data:"):
+            self._pass_over(piece if self._is_passing else bytes(self._rest[5:]) + piece, is_end=False)
+            self._is_passing = True
 
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
@@ -55,6 +68,9 @@ class EventReader:
                 self._size += len(text)
                 if self._size <= MAX_EVENT_BYTES:
                     self._data.append(text[5:])
+                elif self._pass_over is not None and self._size == len(text):  # not a line in the midst of an event
+                    self._pass_over(b"" if self._is_passing else text[5:], is_end=True)
+                self._is_passing = False
             elif not text:
                 if self._data:
                     events.append(b"\n".join(self._data))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from proxy.wire.answers.sse import EventReader
 from proxy.wire.answers.usage import Usage
+from proxy.wire.answers.usage_scan import UsageScan
 from rules.conversation import CountTokens
 
 MAX_HELD_BYTES = 256 * 1024
@@ -18,8 +19,8 @@ MAX_HELD_BYTES = 256 * 1024
 MAX_BODY_BYTES = 256 * 1024
 """A longer non-stream response is not kept whole: only its beginning is kept, and its usage read. Chosen for the same
 reason."""
-MAX_USAGE_BYTES = 4 * 1024
-"""Longest usage that is read in such a response. Chosen: real ones are below 1 KiB."""
+SCANNED_BYTES = 64 * 1024
+"""Of a longer non-stream response, the usage is sought while it arrives. Chosen: as one stride of the search."""
 MAX_UNREAD_BYTES = 16 * 1024
 """Bytes of a stream that are read together. Chosen: about 80 events, which take 0.3 ms."""
 MAX_SKIPPED_BYTES = 32 * 1024
@@ -40,7 +41,9 @@ _CALL = re.compile(rb'"tool_calls"\s*:\s*\[\s*[^\s\]]|"type"\s*:\s*"\w*_(?:call|
 CALL_BYTES = 64
 """The end of a chunk that is searched again with the next one. Chosen: longer than what `_CALL` matches."""
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
-"""Matches only a member, never part of a text, because quotes in a text are escaped."""
+"""Matches only a member, never part of a text, because quotes in a text are escaped. It may be anybody's member."""
+_WRITTEN = re.compile(rb'"(?:choices|output|content)"\s*:\s*\[')
+"""The member of a non-stream response, in any dialect, that holds what the model wrote."""
 
 
 class Piece(NamedTuple):
@@ -51,11 +54,13 @@ class Piece(NamedTuple):
     is_reasoning: bool = False
 
 
-ReadAnswer = Callable[[bytes, Usage | None], tuple[Usage | None, Sequence[Piece]]]
+ReadAnswer = Callable[[bytes, Usage | None], tuple[Usage | None, Sequence[Piece] | None]]
 """Reads the JSON of a response or of one event, given the usage so far: returns the new usage, and the pieces of text.
 
-It never raises.
+None instead of pieces if it cannot be decoded. It never raises.
 """
+IsEnd = Callable[[bytes], bool]
+"""Whether the data of an event says that the answer is complete. It never raises."""
 
 
 class Tap:
@@ -68,28 +73,37 @@ class Tap:
     first_at: seconds at which the first chunk with text arrived; 0.0 before.
     first_chars: characters of text in that chunk.
     calls_tools: a tool call was seen so far. All of what was read is searched, also what is not sampled.
+    size_bytes: length of the body so far.
+    is_cut: it has ended although the answer was not complete.
+    has_partial_usage: the usage may be that of a part of the answer, because a stream was cut off.
     """
 
-    def __init__(self, read: ReadAnswer, *, is_stream: bool, asks_usage: bool = False) -> None:
+    def __init__(
+        self, read: ReadAnswer, *, is_stream: bool, asks_usage: bool = False, is_end: IsEnd = lambda _: False
+    ) -> None:
         self.first_at = 0.0
         self.first_chars = 0
         self.calls_tools = False
+        self.size_bytes = 0
+        self.is_cut = self.has_partial_usage = False
         self._edge = b""  # the end of what was searched for tool calls
         self._usage: Usage | None = None
         self._last_at = 0.0
         self._unread: list[tuple[bytes, float]] = []
         self._unread_bytes = 0
         self._read = read
-        self._events = EventReader() if is_stream else None
+        self._is_end = is_end
+        self._last_event = b""
+        self._scan: UsageScan | None = None
+        self._events = EventReader(self._search) if is_stream else None
         self._asks_usage = asks_usage
         self._body = bytearray()
-        self._tail = b""
-        self._body_bytes = 0
         self._sample = _Sample()
         self._reasoning_chars = 0
 
     def feed(self, chunk: bytes, arrived_at: float = 0.0) -> None:
         """Take the next bytes of the body, and the time at which they arrived."""
+        before, self.size_bytes = self.size_bytes, self.size_bytes + len(chunk)
         if self._events is not None:
             self._unread.append((chunk, arrived_at))
             self._unread_bytes += len(chunk)
@@ -99,32 +113,31 @@ class Tap:
                 self._catch_up(skips=self._asks_usage)
             return
         self._seek_call(chunk)
-        self._body_bytes += len(chunk)
-        room_bytes = max(MAX_BODY_BYTES - len(self._body), 0)
-        self._body += chunk[:room_bytes]
-        if self._body_bytes > MAX_BODY_BYTES:
-            self._seek_usage(chunk[room_bytes:])
+        if self.size_bytes > SCANNED_BYTES:
+            self._search(chunk if before > SCANNED_BYTES else bytes(self._body) + chunk)
+        self._body += chunk[: max(MAX_BODY_BYTES - len(self._body), 0)]
 
-    def finish(self) -> None:
-        """The body has ended: read everything that is left."""
+    def finish(self, *, is_cut: bool = False) -> None:
+        """The body has ended, or nothing more of it will be read: read everything that is left."""
         if self._events is not None:
             self._catch_up()
             for data in self._events.finish():
                 self._read_answer(data)
-        elif self._body_bytes <= MAX_BODY_BYTES:
-            self._read_answer(bytes(self._body))
+            self.is_cut = self.has_partial_usage = is_cut and not self.has_ended
         else:
-            self._seek_usage(b"", is_end=True)
-            if self._usage is None or self._usage.completion_tokens is None:
-                text = self._body.decode("utf-8", "replace")
-                self._sample.add(Piece("body", text), self._body_bytes)
+            self._finish_body(is_cut=is_cut)
         self._body.clear()
-        self._tail = b""
 
     def count_completion(self, count: CountTokens) -> int:
         """Tokens of everything that the model wrote: content, reasoning, refusal, tool calls; an estimate if long."""
         self._catch_up()
         return self._sample.count(count)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the stream has said that it is complete."""
+        self._catch_up()
+        return self._is_end(self._last_event)
 
     @property
     def usage(self) -> Usage | None:
@@ -209,27 +222,46 @@ class Tap:
             self.calls_tools = has_hint and _CALL.search(seen) is not None
             self._edge = seen[-CALL_BYTES:]
 
-    def _seek_usage(self, chunk: bytes, *, is_end: bool = False) -> None:
-        """Find the usage in a response that is not kept whole; most upstreams write it after the text."""
-        seen = self._tail + chunk if self._tail else bytes(self._body) + chunk
-        start = 0
-        for found in _USAGE.finditer(seen):
-            start = found.start()
-            stop = len(seen) if not is_end and len(seen) - start < MAX_USAGE_BYTES else start + MAX_USAGE_BYTES
-            self._read_usage(seen[start:stop])
-        self._tail = seen[max(start, len(seen) - MAX_USAGE_BYTES) :]
+    def _finish_body(self, *, is_cut: bool) -> None:
+        if self.size_bytes <= MAX_BODY_BYTES and not is_cut:
+            self._read_answer(bytes(self._body))
+            return
+        self.is_cut = not self._search(bytes(self._body) if self.size_bytes <= SCANNED_BYTES else b"", is_end=True)
+        if self.size_bytes <= MAX_BODY_BYTES and not self.is_cut:
+            self._read_answer(bytes(self._body))
+        elif self._usage is None or self._usage.completion_tokens is None:
+            self._estimate_body()
 
-    def _read_usage(self, member: bytes) -> None:
-        """Read the usage from bytes that begin with its member: try each closing brace until one completes it."""
-        for end in re.finditer(rb"\}", member):
-            usage, _ = self._read(b"{" + member[: end.end()] + b"}", self._usage)
-            if usage != self._usage:
-                self._usage = usage
-                return
+    def _estimate_body(self) -> None:
+        """Take what the model wrote from a body of which only the beginning is kept, or arrived."""
+        written = _WRITTEN.search(self._body)
+        if written is not None or not self.is_cut:
+            start = 0 if written is None else written.end()
+            text = self._body[start:].decode("utf-8", "replace")
+            self._sample.add(Piece("body", text), self.size_bytes - start)
+
+    def _search(self, piece: bytes, *, is_end: bool = False) -> bool:
+        """Seek the usage in the next bytes of what is not decoded: a body, or an event that is too long to be kept.
+
+        Returns whether its JSON has ended.
+        """
+        scan = self._scan = self._scan or UsageScan()
+        scan.feed(piece)
+        if is_end:
+            scan.finish()
+            self._scan = None
+            if scan.value not in {None, b"{}"}:
+                self._usage, _ = self._read(b'{"usage":%b}' % scan.value, self._usage)
+        return scan.is_whole
 
     def _read_answer(self, data: bytes, stands_for: float = 1.0) -> None:
+        self._last_event = data
         self._usage, pieces = self._read(data, self._usage)
-        for piece in pieces:
+        if pieces is None and self._scan is not None:  # a long body, which was searched as it arrived
+            self._search(b"", is_end=True)
+        elif pieces is None and len(data) <= 2 * SCANNED_BYTES and _USAGE.search(data):
+            self._search(data, is_end=True)
+        for piece in pieces or ():
             chars = round(len(piece.text) * stands_for)
             self._sample.add(piece, chars)
             self._reasoning_chars += chars if piece.is_reasoning else 0

@@ -14,6 +14,12 @@ from proxy.wire.json.repair import DECODE_ERRORS
 
 MAX_TOKENS = 10**9
 """A larger number is not a count of tokens. Chosen: above every context window."""
+MOST_WINDOWS = 16
+"""A prompt that is as many times as long as the window is not believed. Chosen: an answer for which the upstream has
+asked the model several times reports the sum of its prompts."""
+MOST_HIDDEN_TOKENS = 8 * 1024
+"""A completion of more tokens than the answer has bytes is believed up to this. Chosen: some servers do not send the
+reasoning and report its tokens only within those of the completion."""
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
@@ -133,6 +139,18 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
         reasoning or known.reasoning_tokens,
         written,
     )
+
+
+def believe(usage: Usage, *, answer_bytes: int, window_tokens: int) -> Usage:
+    """The usage without the figures that cannot be true of an answer of this length."""
+    most_tokens = MOST_WINDOWS * window_tokens
+    if usage.prompt_tokens is not None and usage.prompt_tokens > most_tokens:
+        usage = msgspec.structs.replace(usage, prompt_tokens=None, cached_tokens=None, written_tokens=None)
+    completion_tokens = usage.completion_tokens or 0
+    sent_tokens = completion_tokens - usage.reasoning_tokens
+    if completion_tokens > most_tokens or sent_tokens > max(answer_bytes, MOST_HIDDEN_TOKENS):
+        usage = msgspec.structs.replace(usage, completion_tokens=None, reasoning_tokens=0)
+    return usage
 
 
 def read_timings(raw: msgspec.Raw, usage: Usage | None) -> Usage | None:

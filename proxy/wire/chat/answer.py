@@ -91,7 +91,12 @@ _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
 def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
     """A reader for the usage and the text of a response."""
-    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage)
+    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end)
+
+
+def is_end(data: bytes) -> bool:
+    """Whether an event says that the answer is complete."""
+    return data.strip() == b"[DONE]"
 
 
 def hold_first_event(*, keeps_all: bool) -> FirstEvent:
@@ -99,15 +104,18 @@ def hold_first_event(*, keeps_all: bool) -> FirstEvent:
     return FirstEvent(is_part_of_answer, keeps_all=keeps_all)
 
 
-def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts."""
+def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
+    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts.
+
+    None instead of texts if it cannot be decoded.
+    """
     try:
         answer: _Answer | _Event = _decode_event(data)
     except DECODE_ERRORS:
         try:
             answer = _decode(data)
         except DECODE_ERRORS:
-            return usage, ()  # `[DONE]`, an error, or garbage
+            return usage, None  # `[DONE]`, an error, or garbage
     usage = _read_usages(answer, usage)
     if isinstance(answer, _Event):
         return usage, _read_choices(answer.choices or ())

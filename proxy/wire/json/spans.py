@@ -56,7 +56,7 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Itera
         found = array if spelled else found
         if array is None:
             known = next((other for other in skipped if body.startswith(other, at)), None)
-            at = _value_end(body, at) if known is None else at + len(known)
+            at = end_value(body, at) if known is None else at + len(known)
         at = _skip(body, array.stop if array else at)
         if body[at : at + 1] == b",":
             at = _skip(body, at + 1)
@@ -76,7 +76,7 @@ def find_member(body: bytes, key: bytes, *skipped: Span) -> Span | None:
         name, at = at, close_string(body, at + 1)
         is_key = at - name == len(key) and body.startswith(key, name)
         at = _skip(body, _skip(body, at) + 1)
-        stop = stops.get(at) or _value_end(body, at)
+        stop = stops.get(at) or end_value(body, at)
         found = Span(at, stop) if is_key else found
         at = _skip(body, stop, _SEPARATOR)
     return found
@@ -95,7 +95,7 @@ def find_members(body: bytes, known: Iterable[bytes], *skipped: Span) -> list[tu
         key = body[name:at]
         at = _skip(body, _skip(body, at) + 1)
         stop = stops.get(at) or next((at + len(one) for one in values if body.startswith(one, at)), None)
-        stop = stop or _value_end(body, at)
+        stop = stop or end_value(body, at)
         found.append((key, Span(name, stop), Span(at, stop)))
         at = _skip(body, stop, _SEPARATOR)
     return found
@@ -149,7 +149,7 @@ def _skip(body: bytes, at: int, what: re.Pattern[bytes] = _SPACE) -> int:
     return at
 
 
-def _value_end(body: bytes, at: int) -> int:
+def end_value(body: bytes, at: int) -> int:
     """The offset after the value that begins at `at`."""
     if body[at] == ord('"'):
         return close_string(body, at + 1)

@@ -78,7 +78,13 @@ _decode_started = msgspec.json.Decoder(_Started | None).decode
 
 def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
     """A reader for the usage and the text of a response."""
-    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage)
+    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end)
+
+
+def is_end(data: bytes) -> bool:
+    """Whether an event says that the answer is complete."""
+    event = try_decode(data)
+    return isinstance(event, dict) and event.get("type") == "message_stop"
 
 
 def hold_first_event(*, keeps_all: bool) -> FirstEvent:
@@ -102,12 +108,15 @@ def _is_opening(data: bytes) -> bool:
     return b'"message_start"' in data and b'"error"' not in data
 
 
-def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts."""
+def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
+    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts.
+
+    None instead of texts if it cannot be decoded.
+    """
     try:
         answer = _decode(data)
     except DECODE_ERRORS:
-        return usage, ()  # an error in another form, or garbage
+        return usage, None  # an error in another form, or garbage
     if answer.delta != _NULL and answer.usage == _NULL:
         return usage, _read_delta(answer)
     if answer.message != _NULL:

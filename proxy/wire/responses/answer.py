@@ -81,7 +81,14 @@ _decode_parts = msgspec.json.Decoder(list[_Part] | None).decode
 
 def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
     """A reader for the usage and the text of a response."""
-    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage)
+    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end)
+
+
+def is_end(data: bytes) -> bool:
+    """Whether an event says that the answer is complete."""
+    with suppress(*DECODE_ERRORS):
+        return _decode(data).type in _ENDS
+    return False
 
 
 def hold_first_event(*, keeps_all: bool) -> FirstEvent:
@@ -89,12 +96,15 @@ def hold_first_event(*, keeps_all: bool) -> FirstEvent:
     return FirstEvent(is_part_of_answer, keeps_all=keeps_all, is_greeting=is_greeting)
 
 
-def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts."""
+def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
+    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts.
+
+    None instead of texts if it cannot be decoded.
+    """
     try:
         answer = _decode(data)
     except DECODE_ERRORS:
-        return usage, ()  # `[DONE]`, an event with another kind of delta, or garbage
+        return usage, None  # `[DONE]`, an event with another kind of delta, or garbage
     kind = _DELTAS.get(answer.type or "")
     if kind is not None:
         place = answer.output_index, answer.content_index, answer.summary_index, kind

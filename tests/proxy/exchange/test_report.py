@@ -207,6 +207,7 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
         "summary": {"id": "3f9a", "kind": "summarise", "messages": 34},
         "prefix_kept": 0.5,
         "completion_tokens": 30,
+        "is_estimated": True,
     }
 
 

@@ -14,9 +14,12 @@ from proxy.state.models.calibration import URGENT_SAMPLES
 from proxy.state.models.facts import Known
 from proxy.wire.answers.tap import Tap
 from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Codec
+from proxy.wire.dialects import CODECS
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+WINDOW = 128_000
 PRUNES = ("defaults.overflow_strategy=prune",)
 
 
@@ -43,7 +46,9 @@ def known(stages: Stages) -> Known | None:
 async def test_the_upstreams_own_figures_count(make_stages: MakeStages) -> None:
     """They count for the prompt, its cached part and the completion."""
     stages = await make_stages()
-    counted = await count_answer(stages.services, arrive().tenant, stages.route(), listen(completion(**USAGE).body))
+    counted = await count_answer(
+        stages.services, arrive().tenant, stages.route(), listen(completion(**USAGE).body), WINDOW
+    )
 
     assert counted == Answered(
         prompt_tokens=11, cached_tokens=7, completion_tokens=3, streamed_tokens=3, ends_turn=True
@@ -56,7 +61,7 @@ async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -
     tokens = {}
     for model in ("gpt-5", "qwen3-8b"):
         answered = await count_answer(
-            stages.services, arrive().tenant, stages.route(model), listen(completion(NOTE).body)
+            stages.services, arrive().tenant, stages.route(model), listen(completion(NOTE).body), WINDOW
         )
         written = tokens[model] = answered.completion_tokens
         figures = Answered(completion_tokens=written, is_estimated=True, streamed_tokens=written, ends_turn=True)
@@ -69,7 +74,7 @@ async def test_what_was_reported_of_the_prompt_alone_is_kept(make_stages: MakeSt
     """Some upstreams do not report the completion."""
     stages = await make_stages()
     counted = await count_answer(
-        stages.services, arrive().tenant, stages.route(), listen(completion(NOTE, prompt_tokens=11).body)
+        stages.services, arrive().tenant, stages.route(), listen(completion(NOTE, prompt_tokens=11).body), WINDOW
     )
 
     assert (counted.prompt_tokens, counted.is_estimated) == (11, True)
@@ -82,9 +87,57 @@ async def test_of_a_stream_hidden_reasoning_was_not_streamed(make_stages: MakeSt
     usage = {"prompt_tokens": 9, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 40}}
     events = ({"choices": [{"index": 0, "delta": {"content": "All good."}}]}, {"choices": [], "usage": usage})
     stream = b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
-    counted = await count_answer(stages.services, arrive().tenant, stages.route(), listen(stream, is_stream=True))
+    counted = await count_answer(
+        stages.services, arrive().tenant, stages.route(), listen(stream, is_stream=True), WINDOW
+    )
 
     assert (counted.completion_tokens, counted.streamed_tokens) == (50, 10)
+
+
+CUT = {
+    "chat": [b'{"choices":[{"index":0,"delta":{"content":"%b"}}]}'],
+    "messages": [
+        b'{"type":"message_start","message":{"usage":{"input_tokens":40,"output_tokens":1}}}',
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%b"}}',
+    ],
+    "responses": [b'{"type":"response.output_text.delta","output_index":0,"delta":"%b"}'],
+}
+
+
+@pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
+async def test_of_a_stream_that_was_cut_off_what_was_streamed_is_counted(codec: Codec, make_stages: MakeStages) -> None:
+    """What the upstream had reported before is of a part of it. The turn has not ended."""
+    stages = await make_stages()
+    tap = codec.tap(is_stream=True)
+    for data in CUT[codec.name]:
+        tap.feed(b"data: %b\n\n" % data.replace(b"%b", orjson.dumps(NOTE)[1:-1]))
+    tap.finish(is_cut=True)
+    counted = await count_answer(stages.services, arrive().tenant, stages.route("gpt-5"), tap, WINDOW)
+
+    compactor = await stages.services.compactors.get(stages.services.config.defaults, "gpt-5")
+    tokens = compactor.count(NOTE)
+    prompt_tokens = 40 if codec.name == "messages" else None
+    assert counted == Answered(prompt_tokens, completion_tokens=tokens, is_estimated=True, streamed_tokens=tokens)
+
+
+@pytest.mark.parametrize("figure", [10**9, 10**7, 17 * WINDOW])
+async def test_figures_that_cannot_be_are_not_believed(figure: int, make_stages: MakeStages) -> None:
+    """Each is as if it had not been reported. A sum of many prompts, and hidden reasoning, are believed."""
+    stages = await make_stages()
+
+    async def count(prompt_tokens: int, completion_tokens: int, reasoning_tokens: int = 0) -> Answered:
+        details = {"reasoning_tokens": reasoning_tokens}
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        answer = {"choices": [{"message": {"content": NOTE}}], "usage": usage | {"completion_tokens_details": details}}
+        tap = listen(orjson.dumps(answer))
+        return await count_answer(stages.services, arrive().tenant, stages.route(), tap, WINDOW)
+
+    told = await count(9, figure)
+    assert (told.prompt_tokens, told.is_estimated) == (9, True)
+    assert (told.completion_tokens or 0) < 1000
+    assert (await count(figure, 3)) == Answered(completion_tokens=3, streamed_tokens=3, ends_turn=True)
+    told = await count(9 * WINDOW, WINDOW + 3, WINDOW)
+    assert (told.prompt_tokens, told.completion_tokens) == (9 * WINDOW, WINDOW + 3)
 
 
 async def test_a_report_is_a_sample_of_the_models_ratio(make_stages: MakeStages) -> None:

@@ -12,6 +12,8 @@ from proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
 from proxy.wire.answers.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
 from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.answer import make_tap
+from proxy.wire.codec import Codec
+from proxy.wire.dialects import CODECS
 
 
 def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
@@ -77,10 +79,11 @@ def test_memory_is_bounded() -> None:
         answer.feed(chunk)
         for tap in (line, event, answer):
             events = tap._events or EventReader()
-            held = len(tap._body) + len(tap._tail) + len(events._rest) + sum(map(len, events._data))
+            searched = 0 if tap._scan is None else len(tap._scan._rest)
+            held = len(tap._body) + searched + len(events._rest) + sum(map(len, events._data))
             assert held <= MAX_EVENT_BYTES + (0 if tap is answer else len(chunk))
     answer.finish()
-    assert (answer.usage, answer._body, answer._tail) == (None, b"", b"")
+    assert (answer.usage, answer._body, answer._scan) == (None, b"", None)
 
 
 def test_the_text_collected_is_bounded() -> None:
@@ -101,7 +104,8 @@ def test_the_tokens_of_a_long_text_are_reckoned_from_a_sample(size: int, *, is_s
     tap = Tap(_read_event, is_stream=is_stream)
     for at in range(0, len(body), 50_000):
         tap.feed(body[at : at + 50_000])
-        assert len(tap._body) + len(tap._tail) + tap._sample._held <= MAX_HELD_BYTES * 2
+        searched = 0 if tap._scan is None else len(tap._scan._rest)
+        assert len(tap._body) + searched + tap._sample._held <= MAX_HELD_BYTES * 2
     tap.finish()
 
     if is_stream:  # of a non-stream response only the beginning is kept
@@ -310,3 +314,76 @@ def test_a_tool_call_is_seen_in_a_long_stream_that_is_only_sampled() -> None:
         tap.feed(chunk)
     tap.finish()
     assert tap.calls_tools
+
+
+ECHO = b'"tools":[{"parameters":{"usage":{"prompt_tokens":999,"input_tokens":999,"output_tokens":999}}}]'
+"""What a client asked for, which the answers of some APIs repeat."""
+TOLD = b'"usage":{"input_tokens":5,"output_tokens":3}'
+
+
+@pytest.mark.parametrize("filler", [0, 100_000, 400_000, 700_000])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])
+@pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
+def test_only_the_answers_own_usage_counts(codec: Codec, order: tuple[int, ...], filler: int) -> None:
+    """Not one that a client has planted in what the answer repeats, however long it is."""
+    members = [ECHO, TOLD, b'"instructions":"%b"' % (b"x " * (filler // 2))]
+    body = b'{"id":"r",%b}' % b",".join(members[at] for at in order)
+    event = b'data: {"type":"response.completed","response":%b}\n\n' % body
+    for sent, is_stream in ((body, False), *([(event, True)] if codec.name == "responses" else [])):
+        tap = codec.tap(is_stream=is_stream)
+        for at in range(0, len(sent), 60_000):
+            tap.feed(sent[at : at + 60_000])
+        tap.finish()
+        assert tap.usage is not None
+        assert (tap.usage.prompt_tokens, tap.usage.completion_tokens) == (5, 3)
+
+
+@pytest.mark.parametrize("filler", [0, 50_000, 90_000])
+@pytest.mark.parametrize("odd", [b'"n":NaN', b'"n":' + b"[" * 3000 + b"]" * 3000, b'"n":"\xff"', b'"n":1e999,'])
+def test_the_usage_is_read_of_an_answer_that_cannot_be_decoded(odd: bytes, filler: int) -> None:
+    """As a whole, or as an event."""
+    words = b'"choices":[{"message":{"content":"%b"}}]' % (b"x" * filler)
+    for written in (b"{%b,%b,%b}" % (odd, TOLD, words), b"{%b,%b,%b}" % (words, TOLD, odd)):
+        for body, is_stream in ((written, False), (b"data: " + written + b"\n\n", True)):
+            tap = make_tap(is_stream=is_stream)
+            for at in range(0, len(body), 40_000):
+                tap.feed(body[at : at + 40_000])
+            tap.finish()
+            assert tap.usage == Usage(5, 3)
+
+
+ENDS = {
+    "chat": b"data: [DONE]\n\n",
+    "responses": b'data: {"type":"response.completed","response":{}}\n\n',
+    "messages": b'data: {"type":"message_stop"}\n\n',
+}
+TEXT = {
+    "chat": b'data: {"choices":[{"index":0,"delta":{"content":"[DONE] message_stop"}}]}\n\n',
+    "responses": b'data: {"type":"response.output_text.delta","delta":"response.completed"}\n\n',
+    "messages": b'data: {"type":"content_block_delta","delta":{"text":"{\\"type\\":\\"message_stop\\"}"}}\n\n',
+}
+
+
+@pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
+def test_a_stream_says_when_it_is_complete(codec: Codec) -> None:
+    """Then nothing is missing, even if its bytes were to go on."""
+    for events, is_cut in (([TEXT[codec.name]], True), ([TEXT[codec.name], ENDS[codec.name]], False)):
+        tap = codec.tap(is_stream=True, asks_usage=True)
+        for chunk in events:
+            tap.feed(chunk)
+        assert tap.has_ended is not is_cut
+        tap.finish(is_cut=True)
+        assert (tap.is_cut, tap.has_partial_usage) == (is_cut, is_cut)
+
+
+@pytest.mark.parametrize("chars", [100, 100_000, 900_000])
+def test_of_a_response_that_was_cut_off_what_arrived_is_counted(chars: int) -> None:
+    """From the place on where the model's words begin. One whose JSON has ended was not cut off."""
+    head, text = b'{"instructions":"%b","choices":[' % (b"y" * 50), b'{"message":{"content":"%b"}}]}' % (b"x" * chars)
+    for sent, is_cut in ((head[:-9], True), (head + text[:-9], True), (head + text, False)):
+        tap = make_tap(is_stream=False)
+        for at in range(0, len(sent), 60_000):
+            tap.feed(sent[at : at + 60_000])
+        tap.finish(is_cut=True)
+        assert tap.is_cut is is_cut
+        assert tap.text_chars == pytest.approx(chars if b"xx" in sent else 0, abs=40)
