@@ -1,24 +1,23 @@
 """Finds out whether a test sees a mutant: at first quickly, then again for those that seem to live.
 
 Quickly: pytest collects the mirrored tests of all mutants once, and each mutant is a fork in which the live function
-has the mutated code. That does not reach what a function has done while modules were imported. So a mutant that lives
-is imported in a process that has not imported its module yet, and meets all tests of its folder, too.
+has the mutated code. That does not reach what a function has done while modules were imported, nor a program that a
+test starts. So a mutant that lives is written to a copy of the packages, and meets all tests of its folder, too.
 """
 
+import ast
 import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from tempfile import TemporaryDirectory, mkdtemp
+from types import CodeType, FunctionType
 
 import pytest
 from hypothesis import Phase, settings
 from mutation.forks import be_quiet, run_forked
-from mutation.mutants import Mutant, compile_mutant, find_tests
+from mutation.mutants import PACKAGES, Mutant, find_tests, mutate
 
 LIVE = ""
 REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is imported already
@@ -96,9 +95,9 @@ def _identify(code: CodeType) -> Key:
 
 def _replace(mutant: Mutant, path: Path, functions: dict[Key, list[FunctionType]]) -> bool:
     """Give the live functions their mutated code; whether there is one."""
-    old = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    old, new = (compile(each, path, "exec", dont_inherit=True) for each in (path.read_bytes(), mutate(mutant, path)))
     codes = set(_list_codes(old))
-    changed = [code for code in _list_codes(compile_mutant(mutant, path)) if code not in codes]
+    changed = [code for code in _list_codes(new) if code not in codes]
     live = [(function, code) for code in changed for function in functions.get(_identify(code), [])]
     for function, code in live:
         if function.__code__.co_freevars == code.co_freevars:
@@ -113,20 +112,18 @@ def _list_codes(code: CodeType) -> Iterator[CodeType]:
             yield from _list_codes(each)
 
 
-class _Mutated(MetaPathFinder):
-    """Imports one module mutated."""
-
-    def __init__(self, mutant: Mutant, path: Path) -> None:
-        self._name, self._path = mutant.module.removesuffix(".py").removesuffix("/__init__").replace("/", "."), path
-        self._code = compile_mutant(mutant, path)
-
-    def find_spec(self, fullname: str, _path: object = None, _target: ModuleType | None = None) -> ModuleSpec | None:
-        """The module's spec, with a loader that has the mutated code."""
-        if fullname != self._name:
-            return None
-        loader = SourceFileLoader(fullname, str(self._path))
-        loader.get_code = lambda _: self._code  # type: ignore[method-assign]
-        return spec_from_file_location(fullname, self._path, loader=loader)
+def _lay_out(root: Path, mutant: Mutant, folder: Path) -> None:
+    """Make a folder with the packages, in which one module is mutated. All else are links into the tree."""
+    for package in PACKAGES:
+        if package != Path(mutant.module).parts[0]:
+            (folder / package).symlink_to(root / package)
+    for inner in reversed(Path(mutant.module).parents[:-1]):
+        (folder / inner).mkdir()
+        for path in (root / inner).iterdir():
+            name = path.relative_to(root)
+            if name not in {Path(mutant.module), *Path(mutant.module).parents} and path.name != "__pycache__":
+                (folder / name).symlink_to(path)
+    (folder / mutant.module).write_text(ast.unparse(mutate(mutant, root / mutant.module)), "utf-8")
 
 
 def judge(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
@@ -139,14 +136,19 @@ def judge(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]
             yield mutant, killer
 
     def work(mutant: Mutant, begin_test: Callable[[], None]) -> str:
-        sys.meta_path.insert(0, _Mutated(mutant, root / mutant.module))
+        place = Path(mkdtemp(dir=folder))
+        _lay_out(root, mutant, place)
+        sys.path.insert(0, str(place))
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])
+        os.environ["PYTHONSAFEPATH"] = "1"
         for files in find_tests(root, mutant.module):
             watch = _Watch(begin_test)
             if files and (pytest.main([*OPTIONS, "-x", *files], plugins=[watch]) not in {0, 5} or watch.failed):
                 return watch.failed or "pytest"
         return LIVE
 
-    yield from run_forked(living, work)
+    with TemporaryDirectory() as folder:
+        yield from run_forked(living, work)
 
 
 def _judge_quickly(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:

@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from types import CodeType
 
 PACKAGES = ("proxy", "rules")
 NEGATED: dict[type, type] = {
@@ -87,12 +86,11 @@ def _find_in(module: str, source: str) -> Iterator[Mutant]:
         seen[key] += 1
 
 
-def compile_mutant(mutant: Mutant, path: Path) -> CodeType:
-    """The code of the mutated module."""
-    tree = ast.parse(path.read_text("utf-8"))
+def mutate(mutant: Mutant, path: Path) -> ast.Module:
+    """The mutated module."""
+    tree = ast.parse(path.read_bytes())
     _, (_, node, new) = _list_changes(tree)[mutant.number]
-    mutated = ast.fix_missing_locations(_Swap(node, ast.copy_location(new, node)).visit(tree))
-    return compile(mutated, str(path), "exec", dont_inherit=True)
+    return ast.fix_missing_locations(_Swap(node, ast.copy_location(new, node)).visit(tree))
 
 
 class _Swap(ast.NodeTransformer):

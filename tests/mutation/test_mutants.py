@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from mutation.mutants import Mutant, compile_mutant, find_mutants, find_tests
+from mutation.mutants import Mutant, find_mutants, find_tests, mutate
 
 TESTS = Path(__file__).parents[1]
 SOURCE = '''
@@ -71,7 +71,7 @@ def test_a_mutant_is_compiled_as_it_is_described(tmp_path: Path) -> None:
     """Every other function keeps its code."""
     (mutant,) = [each for each in _find(tmp_path, SOURCE) if each.operator == "boundary"]
     space: dict[str, type] = {}
-    exec(compile_mutant(mutant, tmp_path / mutant.module), space)  # noqa: S102
+    exec(compile(mutate(mutant, tmp_path / mutant.module), "shop", "exec"), space)  # noqa: S102
     shop = space["Shop"]()
     shop.closed = False
     assert [shop.sells(number) for number in (2, 3, 4)] == [True, True, False]
@@ -129,9 +129,18 @@ def fill() -> dict[str, int]:
     return {"a": add(1, 1)}
 
 
+def show() -> None:
+    print(add(2, 2))
+
+
 FILLED = fill()
+if __name__ == "__main__":
+    show()
 '''
 TEST = """
+import subprocess
+import sys
+
 from proxy.sums import FILLED, add, count, is_small
 
 
@@ -140,6 +149,7 @@ def test_sums():
     assert is_small(1) and not is_small(9)
     assert (count(0), count(3)) == (0, 3)
     assert FILLED == {"a": 2}
+    assert subprocess.check_output([sys.executable, "-m", "proxy.sums"]) == b"4\\n"
 """
 EQUIVALENT = """
 [[equivalent]]
@@ -178,13 +188,15 @@ def _run(project: Path, *options: str) -> tuple[int, str, dict[str, list[str]]]:
 
 
 def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
-    """Neither a loop without end nor what was done at import escapes. An accepted one is left out."""
+    """Neither endless loops escape, nor what is done at import or in another program. Accepted ones are left out."""
     status, told, states = _run(project, "--number", "0")
     assert status == 1
     assert states.keys() == {"killed", "live"}
     assert states["live"] == ["boundary a < LIMIT"]
     assert "live: proxy/sums.py:12 is_small: boundary: a < LIMIT  ->  a <= LIMIT" in told
-    assert {"string key 'a'", "deleted statement at += 1", "constant 1"} <= {*states["killed"]}
+    assert {"string key 'a'", "deleted statement at += 1", "constant 1", "deleted statement print(add(2, 2))"} <= {
+        *states["killed"]
+    }
 
     equivalents = project / "tests/mutation/equivalents.toml"
     equivalents.write_text(EQUIVALENT.format(function="is_small"))

@@ -12,6 +12,9 @@ from support.client import CHAT, ask_raw, post
 from support.model_learning import Clock
 from upstreams.recording import FakeUpstream, break_off, event, stream
 
+from proxy.http.aiohttp_fixes.server import PlainResponse
+from proxy.http.relay import Reply
+
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
     """The client gets the upstream's bytes; without usage the proxy counts what was written."""
@@ -326,3 +329,14 @@ async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream,
     received = await asyncio.wait_for(reader.read(), 30)
     writer.close()
     assert received == b"".join(events)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_nothing_is_written_to_a_client_that_has_left(has_begun: bool) -> None:  # noqa: FBT001
+    """Nor before a response has begun. It is noted that it has left."""
+    reply = Reply(SimpleNamespace(transport=None if has_begun else object()))
+    if has_begun:
+        reply.response = PlainResponse()
+    with pytest.raises(ConnectionResetError):
+        reply.write_at_once(b"x")
+    assert reply.client_left

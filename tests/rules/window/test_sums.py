@@ -68,6 +68,7 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
     bare = [cost and cost - saving_tokens(one) for cost, one in zip(tokens, messages, strict=True)]
     short = [bare[at] if at in begins else min(cost, PLACEHOLDER_TOKENS) for at, cost in enumerate(tokens)]
     assert sums.behind(start, stop, ImageStop(stop)) == sum(short[start:stop]) + sum(tokens[stop:])
+    assert sums.behind(start, start, ImageStop(stop)) == sum(bare[start:stop]) + sum(tokens[stop:])
     assert sums.behind(stop, start) == sum(tokens[stop:])
 
 

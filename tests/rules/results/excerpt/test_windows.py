@@ -15,6 +15,8 @@ from rules.results.excerpt.windows import (
     LARGE_CHARS,
     LARGE_LINES,
     Scan,
+    _Best,
+    _Found,
     is_large,
     split_large,
     tell_large_kind,
@@ -88,6 +90,15 @@ def test_no_more_units_are_kept_than_wanted(line: str) -> None:
     text = "".join(line.format(number) for number in range(30_000))
     scan = Scan(400, 100, 1000, most_units=500)
     assert len(split_large(text, LOG, scan).texts) <= 2 * 500 + 4 * scan.limit
+
+
+def test_units_that_are_not_among_the_best_are_not_held() -> None:
+    """A stream without end takes no memory without end, and what cannot be among the best is not even looked at."""
+    best = _Best(4, 10)
+    best.take(_Found(-float(score), score, score + 3, score) for score in range(1, 1000))
+    assert len(best._kept) < 2 * 4
+    assert best.floor >= 900
+    assert [unit.start for unit in best.found()] == [999, 998, 997]
 
 
 def test_the_kind_is_told_from_all_parts_of_the_text() -> None:

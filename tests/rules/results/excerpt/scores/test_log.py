@@ -62,6 +62,17 @@ def test_what_matters_is_kept(name: str, place: int, limit: int) -> None:
         assert line in short
 
 
+def test_of_a_traceback_the_innermost_frames_count_most() -> None:
+    """The last two lines nearly as much as the exception, the next four half, and those further out ever less."""
+    frames = [f"    frame {number} of it" for number in range(12)]
+    scores = score_log([*NOISE[:9], TRACEBACK[0], *frames, TRACEBACK[-1], *NOISE[9:]])
+    exception, inwards = scores[22], [scores[22 - distance] / scores[22] for distance in range(1, 14)]
+    assert exception == max(scores.values())
+    assert inwards[:6] == pytest.approx([0.85, 0.85, 0.5, 0.5, 0.5, 0.5])
+    assert inwards[6:12] == pytest.approx([0.3 / (1 + distance / 8) for distance in range(7, 13)])
+    assert inwards[12] >= 0.5  # the line that says what follows
+
+
 def test_the_first_error_is_found_among_warnings() -> None:
     """Hundreds of warnings, all of one kind, before and after it."""
     warnings = [f"src/old_{number % 40}.c:{number}:5: warning: unused variable 'v{number}'" for number in range(600)]
