@@ -1,8 +1,11 @@
 """Messages, steps, heads and sums."""
 
+from dataclasses import replace
+
+import pytest
 from support.builders import assistant, conversation, function_result, result, session, system, user
 
-from rules.conversation import Decision, count_leading, starts_step
+from rules.conversation import WRITTEN_ROLES, Decision, Role, count_leading, starts_step
 
 
 def test_only_results_do_not_start_a_step() -> None:
@@ -32,6 +35,19 @@ def test_tokens_are_those_of_all_messages_and_of_what_stands_outside() -> None:
 def test_text_joins_the_segments() -> None:
     """Several segments are joined as lines of one text."""
     assert result("1", "a", "b").text == "a\nb"
+
+
+@pytest.mark.parametrize("wire_role", WRITTEN_ROLES)
+def test_a_result_that_was_written_as_text_is_read_as_its_writers(wire_role: str) -> None:
+    """An upstream reads it in the message's own role, with its header. A result of a call is the tool's."""
+    written = replace(result(None, "a", "b"), wire_role=wire_role, header="Result: ")
+    said = written.as_said()
+    assert (written.is_written, written.speaker, written.role_name) == (True, WRITTEN_ROLES[wire_role], wire_role)
+    assert (said.role, said.texts, said.header) == (WRITTEN_ROLES[wire_role], ("Result: a", "b"), "")
+
+    called = replace(result("1", "a"), header="Result: ")
+    assert (called.is_written, called.speaker, called.role_name) == (False, Role.TOOL, "tool")
+    assert called.as_said() is called
 
 
 def test_saved_tokens_may_be_negative() -> None:

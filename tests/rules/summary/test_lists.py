@@ -52,6 +52,16 @@ def test_a_list_that_needs_less_leaves_its_share_to_others() -> None:
     assert 170 < count(text) <= 200
 
 
+def test_each_list_has_its_share_and_the_last_one_the_rest() -> None:
+    """What a list takes of its share is no longer there for the others."""
+    lists = [Rows(title, tuple(f"{title} {number:02}" for number in range(40)), 0.4) for title in ("a", "b", "c")]
+    text = write_lists("", lists, max_tokens=200, count=count)
+    rows = [text.count(f"> {title} ") for title in ("a", "b", "c")]
+    assert min(rows) > 0
+    assert rows[0] == rows[1] > rows[2]
+    assert 170 < count(text) <= 200
+
+
 @given(said=ROWS, calls=ROWS, word=ROWS, max_tokens=st.integers(0, 300))
 def test_whatever_the_budget_the_quotation_is_whole(
     said: tuple[str, ...], calls: tuple[str, ...], word: tuple[str, ...], max_tokens: int

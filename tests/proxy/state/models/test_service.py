@@ -8,6 +8,7 @@ from support.model_learning import NAME, TOKENS, Clock, Start, report, run_proce
 
 from proxy.state.models.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
 from proxy.state.models.facts import Facts
+from proxy.state.models.service import MAX_NAME_CHARS
 from proxy.state.stores.memory import MemoryStore
 
 
@@ -33,6 +34,15 @@ async def test_a_model_begins_with_its_familys_ratio(start: Start, model: str, r
 
     assert process.models.recall(name) == Facts(ratio)
     assert await process.look_up(name) == Facts(ratio)
+
+
+@pytest.mark.parametrize(("chars", "is_kept"), [(MAX_NAME_CHARS, True), (MAX_NAME_CHARS + 1, False)])
+async def test_of_a_model_with_a_long_name_nothing_is_kept(start: Start, chars: int, *, is_kept: bool) -> None:
+    """Clients choose the name; it is met, but takes no memory."""
+    process, name = start(), replace(NAME, model="m" * chars)
+    await process.look_up(name)
+
+    assert await process.feed([1.3] * WARM_UP_SAMPLES, name) == (1.3 if is_kept else 1.0)
 
 
 @pytest.mark.parametrize(

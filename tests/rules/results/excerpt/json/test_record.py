@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.builders import count
 
 from rules.results.excerpt.json.outliers import read_news
-from rules.results.excerpt.json.record import MARKER_CHARS, Document, Record, cut_string
+from rules.results.excerpt.json.record import MARKER_CHARS, MAX_ITEMS, MAX_PLAIN_ITEMS, Document, Record, cut_string
 from rules.results.excerpt.json.spans import Part, read_signs
 
 STRINGS = st.text(st.sampled_from('a"\\\n\0é漢\u0301\U0001f600\ud800\udc00'), max_size=200)
@@ -39,6 +39,16 @@ def test_the_first_record_is_whole_where_it_fits() -> None:
     """It shows the members that the others lack."""
     records = [{"a": 1, "b": [{"c": None}], "d": "x"} for _ in range(9)]
     assert json.loads(brief(records, 0, 100)) == records[0]
+
+
+def test_of_an_array_only_the_first_items_are_read() -> None:
+    """Of plain values fewer than of others."""
+    plain, lists = [*range(100, 150)], [[number] for number in range(100, 150)]
+    for items, most in ((plain, MAX_PLAIN_ITEMS), (lists, MAX_ITEMS)):
+        record = {"list": items}
+        *kept, marker = json.loads(brief([record], 0, count(json.dumps(record)) - 1))["list"]
+        assert kept == items[:most]
+        assert marker == f"[trimtab: omitted {50 - most} of 50 items]"
 
 
 def test_members_keep_their_order_and_items_are_counted() -> None:
