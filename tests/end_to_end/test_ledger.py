@@ -16,7 +16,7 @@ from support.client import SMALL, post
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
 from support.model_learning import ListLog
-from support.sessions import make_session, needs_data, read_rows, recorded_files, requests_of
+from support.sessions import make_session, read_rows, recorded_files, requests_of
 from upstreams.recording import Recorded
 
 from rules.tokens.sections import Sections
@@ -223,7 +223,6 @@ async def test_a_refused_request_explains_itself(dialect: Dialect, client, upstr
     assert read_tokens(answer.headers)[1] == 0
 
 
-@needs_data
 @pytest.mark.recorded
 @pytest.mark.parametrize("file", recorded_files("conversations"), ids=lambda file: file.stem)
 async def test_the_sections_add_up_on_all_recorded_sessions(file, client, start_proxy, log) -> None:

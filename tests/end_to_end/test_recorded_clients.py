@@ -11,12 +11,11 @@ import orjson
 import pytest
 from support.client import ask_raw
 from support.dialects.spoken.all_dialects import DIALECTS, find_dialect
-from support.sessions import DATA, read_rows
+from support.sessions import read_rows, recorded_files
 from upstreams.raw import Answer, RawRequest, run_raw_upstream
 from upstreams.recording import event
 
-WIRE = DATA / "wire"
-CLIENTS = sorted(path.stem for path in WIRE.glob("*.jsonl")) if WIRE.is_dir() else []
+CLIENTS = {file.stem: file for file in recorded_files("wire")}
 COMPACTED = tuple(dialect.path for dialect in DIALECTS)
 OWN_LINES = (b"Connection: close", b"Date:", b"x-trimtab-", b"Server-Timing:")
 HOP = frozenset({"connection", "keep-alive", "te", "host", "transfer-encoding"})
@@ -29,8 +28,6 @@ EVENTS = (
     + b": behind the end\nevent: x\n"
 )
 JSON = b'{"choices": [ {"index":0,"message":{"content":"\\u00fc"}} ], "n":1e400, "n":2}\n'
-
-pytestmark = pytest.mark.skipif(not CLIENTS, reason="the recorded data (../shared/data) is not here")
 
 
 def _chunked(body: bytes) -> bytes:
@@ -94,7 +91,7 @@ async def test_recorded_requests_and_answers_cross_unchanged(client, start_proxy
     Each request of a known dialect is decoded.
     """
     unchanged = 0
-    rows = list(read_rows(WIRE / f"{client}.jsonl"))
+    rows = list(read_rows(CLIENTS[client]))
     async with run_raw_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}")
         for recorded in rows:

@@ -13,11 +13,15 @@ from support.dialects.oddities import NotConvertibleError
 from support.dialects.spoken.all_dialects import OTHERS
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
-from support.sessions import needs_data, read_rows, recorded_files, requests_of
+from support.sessions import DATA, read_rows, recorded_files, requests_of
 
 from proxy.compaction.tokenizers.exact import load_encoding
 
 WINDOW, RESERVE = 32_000, 4_000
+USUAL = 2
+"""Sessions of each file that are not slow: the shortest."""
+EACH, FIFTH = 50, 5
+"""Requests of a session that are all sent; of a longer one every fifth and the last."""
 
 
 def choose_session(dialect: Dialect, rows: list[dict[str, Any]]) -> int | None:
@@ -36,14 +40,19 @@ def list_sessions() -> Iterator[Any]:
     """All sessions in chat completions, and one of each file in each other dialect."""
     for file in recorded_files("conversations"):
         rows = list(read_rows(file))
-        yield from (pytest.param(CHAT, file.name, number, id=f"{file.stem}-{number}") for number in range(len(rows)))
+        lengths = [len(row["messages"]) for row in rows]
+        usual = sorted(range(len(rows)), key=lengths.__getitem__)[:USUAL]
+        for number in range(len(rows)):
+            marks = () if number in usual else pytest.mark.slow
+            yield pytest.param(CHAT, file.name, number, id=f"{file.stem}-{number}", marks=marks)
         for dialect in OTHERS:
             number = choose_session(dialect, rows)
             if number is not None:
-                yield pytest.param(dialect, file.name, number, id=f"{dialect}-{file.stem}-{number}")
+                marks = pytest.mark.slow if file.is_relative_to(DATA) else ()
+                yield pytest.param(dialect, file.name, number, id=f"{dialect}-{file.stem}-{number}", marks=marks)
 
 
-pytestmark = [needs_data, pytest.mark.recorded]
+pytestmark = pytest.mark.recorded
 
 
 @lru_cache(maxsize=1)
@@ -77,7 +86,8 @@ async def test_session_stays_within_the_window(dialect, name, number, *, client,
     file = next(file for file in recorded_files("conversations") if file.name == name)
     session = list(read_rows(file))[number]
     tools_tokens = count_text(orjson.dumps(session.get("tools") or []).decode())
-    for messages in requests_of(session):
+    requests = list(requests_of(session))
+    for messages in requests if len(requests) <= EACH else [*requests[::FIFTH], requests[-1]]:
         body = orjson.dumps(dialect.write(messages, session.get("tools") or ()))
         upstream.requests.clear()
         async with client.post(proxy.url + dialect.path, data=BytesIO(body)) as response:

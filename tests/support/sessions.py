@@ -1,4 +1,4 @@
-"""Agent sessions: generated ones, and recorded ones if they are available."""
+"""Agent sessions: generated ones, those in `tests/data`, and recorded ones if they are available."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,14 +7,15 @@ from typing import Any
 import orjson
 import pytest
 
+OWN_DATA = Path(__file__).parents[1] / "data"
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the recorded data (../shared/data) is not here")
 
 
 def recorded_files(folder: str) -> list[Path]:
-    """The JSONL files in a folder of the recorded data; none if the data is missing."""
-    return sorted((DATA / folder).glob("*.jsonl"))
+    """The JSONL files of a kind: our own, which a clone has, and those of the recorded data if they are here."""
+    return [path for data in (OWN_DATA, DATA) for path in sorted((data / folder).glob("*.jsonl"))]
 
 
 def read_rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import CHAT, SMALL, post
-from support.sessions import make_session, needs_data, read_rows, recorded_files, requests_of
+from support.sessions import make_session, read_rows, recorded_files, requests_of
 from upstreams.recording import run_upstream
 
 from rules.text.markers import NO_RESULT
@@ -26,7 +26,6 @@ async def test_body_is_forwarded_byte_for_byte_when_no_rule_acts(path, client, u
     assert upstream.requests[0].path == "/v1/chat/completions"
 
 
-@needs_data
 @pytest.mark.parametrize("file", recorded_files("wire"), ids=lambda file: file.stem)
 async def test_recorded_requests_pass_unchanged(file, client, upstream, start_proxy):
     """If the request of a recorded client fits the window, it reaches the upstream with the same hash."""

@@ -11,7 +11,7 @@ from support.dialects.oddities import NotConvertibleError
 from support.dialects.seals import is_seal, seal
 from support.dialects.to_messages import FIRST, to_messages
 from support.dialects.to_responses import to_responses
-from support.sessions import make_session, needs_data, read_rows, recorded_files
+from support.sessions import make_session, read_rows, recorded_files
 
 Wire = dict[str, Any]
 
@@ -126,7 +126,6 @@ def test_a_longer_transcript_begins_with_the_items_of_a_shorter_one() -> None:
         assert talks[0][: len(talks[1])] == talks[1]
 
 
-@needs_data
 @pytest.mark.recorded
 @pytest.mark.parametrize("file", recorded_files("conversations"), ids=lambda file: file.stem)
 def test_recorded_sessions_become_valid_bodies_with_all_their_texts(file) -> None:

@@ -7,7 +7,7 @@ import pytest
 from support.dialects.responses_checker import check_changes, check_request
 from support.dialects.responses_validity import ANSWERS, check_body
 from support.dialects.seals import seal
-from support.sessions import DATA, needs_data, read_rows
+from support.sessions import read_rows, recorded_files
 
 Wire = dict[str, Any]
 
@@ -184,14 +184,13 @@ def test_other_members_keep_their_bytes_and_order() -> None:
     assert check_changes(sent, sent.replace(b'"model":"m",', b""))[0].startswith("members were added, removed or moved")
 
 
-@needs_data
 def test_recorded_clients_send_what_the_provider_accepts() -> None:
     """Every recorded Responses request is valid, and equal to itself."""
     bodies = [
         orjson.dumps(row["body"])
-        for file in sorted((DATA / "wire").glob("*.jsonl"))
+        for file in recorded_files("wire")
         for row in read_rows(file)
         if row["path"].endswith("/responses")
     ]
-    assert len(bodies) > 20
+    assert len(bodies) > 2
     assert [problem for one in bodies for problem in check_request(one, one)] == []

@@ -12,7 +12,7 @@ from support.command_line import SMALL, run_trimtab
 from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
-from support.sessions import needs_data, read_rows, recorded_files
+from support.sessions import read_rows, recorded_files
 
 from proxy.cli.bodies import explain
 from proxy.compaction.compactor import Compactor
@@ -151,7 +151,6 @@ def test_what_is_no_rule_of_the_plan_is_told_once() -> None:
     assert told[1:] == ["drop_tools: 1 declarations of tools."]
 
 
-@needs_data
 @each_dialect
 def test_the_stories_of_recorded_sessions_are_true(dialect: Dialect) -> None:
     """Changes add up, and each rule is named at as many messages as its decision counts."""

@@ -10,7 +10,7 @@ from support.dialects.messages_checker import check_request
 from support.dialects.oddities import NotConvertibleError
 from support.dialects.to_messages import to_messages
 from support.odd_json import dump, odd_objects
-from support.sessions import make_session, needs_data, read_rows, recorded_files
+from support.sessions import make_session, read_rows, recorded_files
 
 from proxy.compaction.caches import make_known
 from proxy.compaction.compactor import Compactor
@@ -234,10 +234,10 @@ def test_counting_reads_and_writes_the_same_requests(counting: Counting) -> None
     assert COUNT_TOKENS.decode(request, counting) == MESSAGES.decode(MESSAGES.read(PRETTY), counting)
 
 
-@needs_data
 def test_recorded_requests_go_through_unchanged() -> None:
-    """Those of Claude Code, however they are spaced."""
-    bodies = [row["body"] for row in read_rows(_find_claude()) if isinstance(row["body"], dict)]
+    """Those to this endpoint, however they are spaced."""
+    rows = (row for file in recorded_files("wire") for row in read_rows(file))
+    bodies = [row["body"] for row in rows if row["path"].endswith("/messages")]
     assert bodies
     for body in bodies:
         for option in (0, orjson.OPT_INDENT_2):
@@ -246,11 +246,6 @@ def test_recorded_requests_go_through_unchanged() -> None:
             assert MESSAGES.counts_all(MESSAGES.read(raw))
 
 
-def _find_claude():
-    return next(file for file in recorded_files("wire") if file.stem == "claude")
-
-
-@needs_data
 @pytest.mark.recorded
 def test_compacted_recordings_are_valid() -> None:
     """Each body is what an independent checker of the API accepts, and keeps what a client relies on."""
@@ -267,7 +262,7 @@ def test_compacted_recordings_are_valid() -> None:
                 continue
             assert check_request(body, compacted.body, last_may_shrink=True) == [], session["id"]
             cuts += any(decision.rule == "digest" for decision in compacted.decisions)
-    assert cuts > 10
+    assert cuts > 0
 
 
 def test_a_long_session_is_valid_after_its_cuts() -> None:
