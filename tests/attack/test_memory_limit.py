@@ -22,7 +22,7 @@ BODY_BYTES = 3_000_000
 REQUESTS, TENANTS = 200, 8
 CONNECTION_BYTES = 1024 * 1024
 """Memory of the libraries for a body that is not read yet, per connection. The documentation names it."""
-SECONDS = 120.0
+SECONDS = 300.0
 REFUSED = "503 overloaded"
 CHAT = "/chat/completions"
 ANSWER = orjson.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}}]})

@@ -44,7 +44,7 @@ CHANGING = {
     r"\s+": " ",
 }
 """Patterns of what differs from run to run, and what is compared instead."""
-SECONDS = 120.0
+SECONDS = 300.0
 
 
 def read_blocks() -> list[Block]:
