@@ -4,7 +4,7 @@ Law: values only. This module decides nothing and imports no other module of the
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
@@ -67,11 +67,17 @@ def _make_origins(number: int) -> tuple[Origin, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call of an assistant message. `arguments` is the model's own text; no rule ever shortens it."""
+    """A tool call of an assistant message. `arguments` is the model's own text; no rule ever shortens it.
+
+    id_json: the id as the client wrote it, if that was no string; empty otherwise.
+    form: if the dialect has several forms of results, the one that answers this call.
+    """
 
     id: str
     name: str
     arguments: str
+    id_json: bytes = field(default=b"", compare=False)
+    form: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,8 @@ class Message:
     - `wire_role`: the role's name on the wire, if it differs from `role`.
     - `texts`, `media`: the text segments and the other content parts, each in wire order.
     - `answers`: the id of the call that a tool result answers. None if the dialect's results have only a tool's `name`.
+      `answers_json`: the same as the call has it, for a result that a rule made; empty if that is a string. `form`: the
+      form of the result, if the dialect has several.
     - `raw`: the client's own bytes, never altered; empty for a message that a rule made.
     - `edited`: `texts` or `media` differ from `raw`.
     - `digest`: the hash of what the client said (see prefix.py). Edits do not change it.
@@ -147,6 +155,8 @@ class Message:
     has_fixed_texts: bool = False
     stays: bool = False
     beside: tuple[tuple[str, bytes], ...] = ()
+    answers_json: bytes = b""
+    form: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:

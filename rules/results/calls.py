@@ -3,7 +3,8 @@
 Law: only earlier messages of the same step decide which call a result answers.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rules.conversation import Message, Role, ToolCall, count_leading
@@ -26,31 +27,62 @@ class Place(NamedTuple):
     treatment_name: str
 
 
+class Waiting:
+    """The calls of one message that have no result yet."""
+
+    __slots__ = ("_queues", "_taken", "calls")
+
+    def __init__(self, calls: Sequence[ToolCall]) -> None:
+        self.calls = calls
+        self._taken: set[int] = set()
+        self._queues: dict[tuple[str, str | None], deque[int]] = {}  # by id, and by id and name
+        for at, call in enumerate(calls):
+            for key in ((call.id, call.name), (call.id, None)):
+                self._queues.setdefault(key, deque()).append(at)
+
+    def take(self, call_id: str, name: str | None) -> int | None:
+        """The place of the call that a result answers, which then no longer waits; None if none is found.
+
+        That is the oldest call with this id, and of several such the oldest with this name.
+        """
+        for key in ((call_id, name), (call_id, None)):
+            queue = self._queues.get(key)
+            while queue:
+                at = queue.popleft()
+                if at not in self._taken:
+                    self._taken.add(at)
+                    return at
+        return None
+
+    def list(self) -> Iterator[int]:
+        """The places of the calls that still wait, in their order."""
+        return (at for at in range(len(self.calls)) if at not in self._taken)
+
+
+_NO_CALLS = Waiting(())
+
+
 class OpenCalls:
     """The unanswered calls of the newest message that is not a result. Expects a paired transcript (pairing.py).
 
-    If several calls have the same id, a result gets the oldest unanswered one. A result that names a tool instead of a
-    call gets the last call of that tool.
+    A result that names a tool instead of a call gets the last call of that tool.
     """
 
-    __slots__ = ("_calls", "_waiting")
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._calls: Sequence[ToolCall] = ()
-        self._waiting: dict[str, list[ToolCall]] = {}  # by id, the newest first
+        self._waiting = _NO_CALLS
 
     def answer(self, message: Message) -> ToolCall | None:
         """Add the next message; return the call that it answers, if any."""
         if message.role is not Role.TOOL:
-            self._calls = message.tool_calls
-            self._waiting = {}
-            for call in reversed(self._calls):
-                self._waiting.setdefault(call.id, []).append(call)
+            self._waiting = Waiting(message.tool_calls) if message.tool_calls else _NO_CALLS
             return None
+        calls = self._waiting.calls
         if message.answers is None:
-            return next((call for call in reversed(self._calls) if call.name == message.name), None)
-        alike = self._waiting.get(message.answers)
-        return alike.pop() if alike else None
+            return next((call for call in reversed(calls) if call.name == message.name), None)
+        at = self._waiting.take(message.answers, message.name)
+        return None if at is None else calls[at]
 
 
 def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[Place]:

@@ -1,15 +1,19 @@
 """Rung 0: every tool call has exactly one result right after it, and no result is without a call.
 
-Law: a valid transcript stays unchanged. An assistant message that does not follow another assistant message closes all
-earlier calls: a late result is dropped. So a longer transcript never changes anything before its last open calls.
+Law: a valid transcript stays unchanged. No text of a result is lost that can be placed, by its id, by the name of its
+tool or by its position. A result without an id keeps its bytes. An assistant message that does not follow another
+assistant message closes all earlier calls: a late result is dropped. So a longer transcript never changes anything
+before its last open calls and the results right behind them.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, ToolCall
+from rules.results.calls import Waiting
 from rules.text.markers import NO_RESULT
 from rules.tokens.messages import finish_message
 
@@ -25,9 +29,15 @@ class _Slot:
     result: int | None = None
 
 
-_OpenSlots = defaultdict[str, list[deque[_Slot]]]
-"""Calls without a result, by id: one queue for each assistant message, newest message last; in a queue, oldest call
-first."""
+_Form = tuple[str, str | None]
+"""The form of a result, and the name of its tool."""
+
+
+class _Asked(NamedTuple):
+    """The calls of one message: a slot for each, and those of them that wait."""
+
+    slots: list[_Slot]
+    waiting: Waiting
 
 
 @dataclass(slots=True)
@@ -49,11 +59,13 @@ class Unpaired:
     calls: of the message of each call without a result.
     results: of each result without a call.
     misplaced: of each result that is not right after the message of its call.
+    misnamed: of each result that has another id than its call.
     """
 
     calls: tuple[int, ...]
     results: tuple[int, ...]
     misplaced: tuple[int, ...]
+    misnamed: tuple[int, ...] = ()
 
 
 def find_unpaired(messages: Sequence[Message]) -> Unpaired | None:
@@ -67,14 +79,19 @@ def find_unpaired(messages: Sequence[Message]) -> Unpaired | None:
         else:
             start = index + 1
     slots = [(index, slot) for index, own in pairs.slots.items() for slot in own]
+    answered = sorted((slot.result, at, slot.call) for at, slot in slots if slot.result is not None)
     found = Unpaired(
         calls=tuple(index for index, slot in slots if slot.result is None),
         results=tuple(sorted(pairs.orphans)),
-        misplaced=tuple(
-            sorted(slot.result for at, slot in slots if slot.result is not None and run_starts[slot.result] != at + 1)
-        ),
+        misplaced=tuple(index for index, at, _ in answered if run_starts[index] != at + 1),
+        misnamed=tuple(index for index, _, call in answered if _is_misnamed(messages[index], call)),
     )
-    return found if found.calls or found.results or found.misplaced else None
+    return found if found.calls or found.results or found.misplaced or found.misnamed else None
+
+
+def _is_misnamed(message: Message, call: ToolCall) -> bool:
+    """Whether a result has the id of no call, and its call has one."""
+    return bool(message.answers and call.id) and message.answers != call.id
 
 
 def describe_unpaired(unpaired: Unpaired, origins: Sequence[Origin | None], member: str) -> str:
@@ -86,6 +103,7 @@ def describe_unpaired(unpaired: Unpaired, origins: Sequence[Origin | None], memb
         (unpaired.calls, "call has no result", "calls have no result"),
         (unpaired.results, "result has no call", "results have no call"),
         (unpaired.misplaced, "result is not right after its call", "results are not right after their calls"),
+        (unpaired.misnamed, "result has the id of no call", "results have the ids of no calls"),
     )
     found = [
         f"{len(indexes)} {one if len(indexes) == 1 else many} ({_name_elements(indexes, origins, member)})"
@@ -110,6 +128,7 @@ def _name_elements(indexes: Sequence[int], origins: Sequence[Origin | None], mem
 def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcome:
     """Answer open calls with `aborted`, drop results without a call, and move results right after their call.
 
+    A result with the id of no call gets that of its call, if it can be placed all the same.
     A transcript that consists only of results without calls stays unchanged.
     """
     messages = conversation.messages
@@ -117,17 +136,21 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
         return Outcome(conversation)
     pairs = _match(messages)
     order = _order(messages, pairs)
-    if order == list(range(len(messages))) or not order:
-        return Outcome(conversation)  # no order: only orphans; an empty transcript would be no better than these
-    paired = tuple(messages[item] if isinstance(item, int) else _answer(item, count) for item in order)
+    if not order:
+        return Outcome(conversation)  # only orphans; an empty transcript would be no better than these
+    named, misnamed = _name_calls(messages, pairs)
+    if order == list(range(len(messages))) and not misnamed:
+        return Outcome(conversation.edit(named))
+    paired = tuple(named[item] if isinstance(item, int) else _answer(item, count) for item in order)
     origins = tuple(conversation.origins[item] if isinstance(item, int) else None for item in order)
-    first = next((index for index, item in enumerate(order) if item != index), len(order))
     outcome = replace(conversation, messages=paired, origins=origins)
+    first = next((at for at, item in enumerate(order) if item != at or at in misnamed), len(order))
     answered = sum(1 for item in order if not isinstance(item, int))
     # The client's index decreases right after a result that was moved forward.
     moved = sum(right < left for left, right in pairwise(item for item in order if isinstance(item, int)))
     reason = f"{answered} calls answered, {len(pairs.orphans)} results dropped, {moved} results moved"
-    touched = answered + len(pairs.orphans) + moved
+    reason += f", {len(misnamed)} results renamed" if misnamed else ""
+    touched = answered + len(pairs.orphans) + moved + len(misnamed)
     decision = Decision("pairing", reason, conversation.tokens, outcome.tokens, touched, first)
     return Outcome(outcome, (decision,))
 
@@ -149,44 +172,88 @@ def _is_paired(messages: Sequence[Message]) -> bool:
 
 
 def _match(messages: Sequence[Message]) -> _Pairs:
-    """Give each result to an open call with its id: the nearest message's, and in that message the oldest such call."""
+    """Give each result to an open call with its id: the nearest message's, and in that message the oldest such call.
+
+    A result that has no id, or one that no call has, goes to a call of the messages right before it: to the oldest one
+    of the tool that it names, or else, if no fewer such results than calls are left, by its position. Forms must fit.
+    """
     pairs = _Pairs()
-    open_slots: _OpenSlots = defaultdict(list)
-    previous_role: Role | None = None
+    calling = _Calling(pairs, messages)
     for index, message in enumerate(messages):
-        if message.role is Role.ASSISTANT and previous_role is not Role.ASSISTANT:
-            open_slots.clear()
         if message.role is Role.TOOL and message.answers is not None:
-            slot = _take_slot(open_slots, message.answers)
-            if slot is None:
-                pairs.orphans.add(index)
-            else:
-                slot.result = index
-        elif message.tool_calls:
-            pairs.slots[index] = _open_slots(open_slots, message.tool_calls)
-        previous_role = message.role
+            calling.answer(index, message)
+        else:
+            calling.go_on(index, message)
+    calling.place_rest()
     return pairs
 
 
-def _open_slots(open_slots: _OpenSlots, calls: Sequence[ToolCall]) -> list[_Slot]:
-    """Make a slot for each call of one message. Results take these before the slots of earlier messages."""
-    slots = [_Slot(call) for call in calls]
-    own: defaultdict[str, deque[_Slot]] = defaultdict(deque)
-    for slot in slots:
-        own[slot.call.id].append(slot)
-    for call_id, queue in own.items():
-        open_slots[call_id].append(queue)
-    return slots
+class _Calling:
+    """The calls that results may answer, while a transcript is read from its first message on."""
 
+    def __init__(self, pairs: _Pairs, messages: Sequence[Message]) -> None:
+        self._pairs = pairs
+        self._messages = messages
+        self._open = defaultdict[str, list[_Asked]](list)  # by id, the newest message last
+        self._ids: set[str] = set()  # of all calls so far
+        self._newest: list[_Asked] = []  # the messages of the assistant right before the next result
+        self._rest: list[int] = []  # results right behind these whose ids no call has
+        self._is_answer = False  # whether the last message was one of the assistant
+        self._is_behind = False  # whether only results came since then
 
-def _take_slot(open_slots: _OpenSlots, call_id: str) -> _Slot | None:
-    queues = open_slots.get(call_id)
-    if not queues:
-        return None
-    slot = queues[-1].popleft()
-    if not queues[-1]:
-        queues.pop()
-    return slot
+    def go_on(self, index: int, message: Message) -> None:
+        """Add a message that is no result. After an answer of the model, no earlier call is answered any more."""
+        is_answer = message.role is Role.ASSISTANT
+        if is_answer and not self._is_answer:
+            self.place_rest()
+            self._newest = []
+            self._open.clear()
+        self._is_answer = self._is_behind = is_answer
+        if message.tool_calls:
+            slots = self._pairs.slots[index] = [_Slot(call) for call in message.tool_calls]
+            asked = _Asked(slots, Waiting(message.tool_calls))
+            self._newest.append(asked)
+            for call_id in dict.fromkeys(call.id for call in message.tool_calls):
+                self._open[call_id].append(asked)
+                self._ids.add(call_id)
+
+    def answer(self, index: int, message: Message) -> None:
+        """Add a result."""
+        call_id, queues = message.answers or "", self._open.get(message.answers or "")
+        self._is_answer = False
+        while queues:
+            if (at := queues[-1].waiting.take(call_id, message.name)) is not None:
+                queues[-1].slots[at].result = index
+                return
+            queues.pop()
+        self._pairs.orphans.add(index)
+        if self._is_behind and (not call_id or call_id not in self._ids):
+            self._rest.append(index)
+
+    def place_rest(self) -> None:
+        """Place the results whose ids no call has, as far as they can be placed. Nothing else will answer the calls."""
+        rest, self._rest = self._rest, []
+        if not (rest and self._newest):
+            return
+        open_slots = [one.slots[at] for one in self._newest for at in one.waiting.list()]
+        named, unnamed = defaultdict[_Form, deque[_Slot]](deque), defaultdict[str, list[int]](list)
+        for slot in open_slots:
+            named[slot.call.form, slot.call.name].append(slot)
+        for index in rest:
+            message = self._messages[index]
+            if alike := named.get((message.form, message.name)):
+                self._put(index, alike.popleft())
+            else:
+                unnamed[message.form].append(index)
+        for form, indexes in unnamed.items():
+            left = [slot for slot in open_slots if slot.call.form == form and slot.result is None]
+            if len(indexes) >= len(left):
+                for index, slot in zip(indexes, left, strict=False):
+                    self._put(index, slot)
+
+    def _put(self, index: int, slot: _Slot) -> None:
+        slot.result = index
+        self._pairs.orphans.discard(index)
 
 
 def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
@@ -203,5 +270,22 @@ def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
     return order
 
 
+def _name_calls(messages: Sequence[Message], pairs: _Pairs) -> tuple[list[Message], set[int]]:
+    """The messages with results that have the ids of their calls, and the indexes of those that had the id of no call.
+
+    Results without an id keep their bytes: only the other rules know which calls they answer.
+    """
+    named, misnamed = list(messages), set[int]()
+    for call, index in ((slot.call, slot.result) for slots in pairs.slots.values() for slot in slots):
+        if index is None or messages[index].answers == call.id:
+            continue
+        named[index] = replace(messages[index], answers=call.id)
+        if _is_misnamed(messages[index], call):
+            named[index] = replace(named[index], answers_json=call.id_json, edited=True)
+            misnamed.add(index)
+    return named, misnamed
+
+
 def _answer(call: ToolCall, count: CountTokens) -> Message:
-    return finish_message(Message(Role.TOOL, (NO_RESULT,), answers=call.id), count)
+    made = Message(Role.TOOL, (NO_RESULT,), answers=call.id, answers_json=call.id_json)
+    return finish_message(made, count)

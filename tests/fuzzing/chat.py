@@ -14,6 +14,7 @@ from support.checker import are_of_client, check_pairing, check_request
 from support.dialects.spoken.chat import CHAT
 
 from proxy.wire.codec import Request
+from proxy.wire.json.ids import read_id
 from proxy.wire.json.surrogates import replace_lone_surrogates
 from rules.policy import OnExceeded, SummaryRole
 
@@ -58,13 +59,13 @@ def _defies_pairing(outlines: Sequence[Mapping[str, Any]]) -> bool:
 
 def _outline(raw: bytes) -> Mapping[str, Any]:
     """Role, calls and call id of a message, as pairing reads them."""
-    message = json.loads(replace_lone_surrogates(raw), parse_int=str, parse_float=str)
+    message = json.loads(replace_lone_surrogates(raw))
     calls, answers = message.get("tool_calls"), message.get("tool_call_id")
     listed = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     return {
         "role": message["role"],
-        "tool_calls": [{"id": str(call.get("id") or "")} for call in listed],
-        "tool_call_id": answers if isinstance(answers, str) else "",
+        "tool_calls": [{"id": read_id(call.get("id"))} for call in listed],
+        "tool_call_id": read_id(answers),
     }
 
 

@@ -223,6 +223,8 @@ def write(message: Message) -> Wire:
     if not message.edited:
         return wire
     texts = [{"type": "text", "text": text} for text in message.texts]
+    if message.answers and wire.get("tool_call_id") not in {None, "", message.answers}:
+        wire["tool_call_id"] = message.answers
     in_parts = isinstance(wire["content"], list) or message.media
     wire["content"] = [*texts, *map(_write_media, message.media)] if in_parts else "\n\n".join(message.texts)
     return wire

@@ -60,19 +60,29 @@ def check_request(original: bytes, sent: bytes, *, last_may_shrink: bool = False
 
 
 def check_pairing(sent: Wires) -> list[str]:
-    """Every call has exactly one result directly after its message, and every result has its call."""
+    """Every call has exactly one result directly after its message, and every result has its call.
+
+    Results without an id may stand in for as many calls that are left, and any for calls without an id.
+    """
     problems = []
-    wanted: Counter[str] = Counter()
-    for index, message in enumerate(sent):
+    wanted, unnamed = Counter[str](), list[int]()
+    for index, message in enumerate([*sent, {"role": ""}]):
         if message["role"] == "tool":
             answers = message.get("tool_call_id") or ""
-            if not wanted[answers]:
+            if wanted[answers]:
+                wanted[answers] -= 1
+            elif answers and not wanted[""]:
                 problems.append(f"message {index}: a result for {answers!r} without its call right before it")
-            wanted[answers] -= 1
+            else:
+                unnamed.append(index)
             continue
-        problems += [f"before message {index}: call {key!r} has no result" for key in (+wanted).elements()]
-        wanted = Counter(call.get("id") or "" for call in message.get("tool_calls") or ())
-    return problems + [f"at the end: call {key!r} has no result" for key in (+wanted).elements()]
+        left = list(wanted.elements())
+        if len(left) != len(unnamed):
+            place = f"before message {index}" if message["role"] else "at the end"
+            problems += [f"{place}: call {key!r} has no result" for key in left]
+            problems += [f"message {at}: a result without an id and without a call right before it" for at in unnamed]
+        wanted, unnamed = Counter(call.get("id") or "" for call in message.get("tool_calls") or ()), []
+    return problems
 
 
 def check_calls(original: Wires, sent: Wires) -> list[str]:

@@ -11,9 +11,11 @@ import orjson
 
 from proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_wire_message
 from proxy.wire.codec import UndecodableError
+from proxy.wire.content.answered import rename, write_answered
 from proxy.wire.content.cache_markers import CACHE_MARKERS
 from proxy.wire.content.read import begins, read_content, read_media, write_canonical
 from proxy.wire.content.write import write_content
+from proxy.wire.json.ids import read_id, write_id
 from proxy.wire.json.members import decode_items, decode_members, read_members
 from proxy.wire.json.repair import decode_member
 from rules.conversation import CountTokens, Message, Role, ToolCall
@@ -60,7 +62,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         raise UndecodableError(problem)
     role = _ROLES.get(wire_role, Role.OTHER)
     texts, media = read_content(members.get("content"))
-    name = decode_member(members.get("name"))
+    name = decode_member(members.get("name", members.get("tool_name") if role is Role.TOOL else None))
     message = Message(
         role=role,
         texts=texts,
@@ -108,10 +110,8 @@ def _is_uncounted(members: dict[str, msgspec.Raw], counted: frozenset[str]) -> b
 
 def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | None:
     """The id of the call that a message answers. A result with the legacy role `function` names only the function."""
-    answered = None if wire_role == "function" else decode_member(members.get("tool_call_id"))
-    if isinstance(answered, str):
-        return answered
-    return "" if wire_role == "tool" else None
+    answered = "" if wire_role == "function" else read_id(decode_member(members.get("tool_call_id")))
+    return answered or ("" if wire_role == "tool" else None)
 
 
 def _is_error(members: dict[str, msgspec.Raw]) -> bool:
@@ -138,6 +138,7 @@ def encode_message(message: Message) -> bytes:
     message = message.as_said()
     members = read_members(message.raw) if message.raw else _begin_members(message)
     members["content"] = msgspec.Raw(write_content(message, members.get("content")))
+    rename(message, members, "tool_call_id")
     return msgspec.json.encode(members)
 
 
@@ -145,7 +146,7 @@ def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
     """The members of a message that a rule made; `content` is null."""
     members = {"role": msgspec.Raw(orjson.dumps(message.role_name)), "content": msgspec.Raw(b"null")}
     if message.answers is not None:
-        members["tool_call_id"] = msgspec.Raw(orjson.dumps(message.answers))
+        members["tool_call_id"] = write_answered(message)
     return {**members, **{name: msgspec.Raw(empty) for name, empty in message.beside}}
 
 
@@ -158,11 +159,12 @@ def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
 
 
 def _read_call(call: dict[str, Any]) -> ToolCall:
+    call_id, id_json = read_id(call.get("id")), write_id(call.get("id"))
     function = call.get("function") or call.get("custom")
     if not isinstance(function, dict):
         said = {name: value for name, value in call.items() if name not in CACHE_MARKERS}
-        return ToolCall(str(call.get("id") or ""), str(call.get("type") or ""), msgspec.json.encode(said).decode())
+        return ToolCall(call_id, str(call.get("type") or ""), msgspec.json.encode(said).decode(), id_json)
     arguments = function.get("arguments", function.get("input", ""))
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
-    return ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments)
+    return ToolCall(call_id, str(function.get("name") or ""), arguments, id_json)

@@ -13,6 +13,7 @@ from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.content.cache_markers import CACHE_MARKERS
 from proxy.wire.content.image import write_line
 from proxy.wire.content.read import begins, read_content, read_text, write_canonical
+from proxy.wire.json.ids import read_id, write_id
 from proxy.wire.json.members import decode_items, decode_members, read_members
 from proxy.wire.json.repair import decode_member
 from proxy.wire.messages.blocks import CALL, RESULT, Block, Part, split_blocks, split_parts, strip_markers
@@ -72,12 +73,11 @@ def _read_part(made: Message, part: Part, counting: Counting) -> Message:
     if not part.is_result:
         return _read_said(replace(made, raw=part.content), part.clean_content, counting)
     (block,) = part.blocks
-    answered = decode_member(block.members.get("tool_use_id"))
     message = replace(
         made,
         role=Role.TOOL,
         raw=block.raw,
-        answers=answered if isinstance(answered, str) else "",
+        answers=read_id(decode_member(block.members.get("tool_use_id"))),
         is_error=bytes(block.members.get("is_error", b"")) == b"true",
         has_uncounted=made.has_uncounted or _is_uncounted(block.members, _COUNTED_OF_BLOCK),
     )
@@ -132,7 +132,8 @@ def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) 
 
 def _read_call(members: dict[str, msgspec.Raw]) -> ToolCall:
     arguments = bytes(members.get("input", b"{}")).decode("utf-8", "replace")
-    return ToolCall(_as_text(members.get("id")), _as_text(members.get("name")), arguments)
+    call_id = decode_member(members.get("id"))
+    return ToolCall(read_id(call_id), _as_text(members.get("name")), arguments, write_id(call_id))
 
 
 def _read_media(part: bytes, before: str, counting: Counting) -> Media:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import msgspec
 import orjson
 
+from proxy.wire.content.answered import rename, write_answered
 from proxy.wire.content.cache_markers import find_markers, mark
 from proxy.wire.content.read import read_text
 from proxy.wire.content.write import replace_texts, write_content
@@ -122,12 +123,14 @@ def _write_result(message: Message, own: bytes) -> bytes:
     """The block of a result. A cache marker in `taken_in` is put on the block itself."""
     block = own
     if not own:
-        made = {"type": RESULT, "tool_use_id": message.answers, "content": "\n\n".join(message.texts)}
+        call_id = orjson.Fragment(bytes(write_answered(message)))
+        made = {"type": RESULT, "tool_use_id": call_id, "content": "\n\n".join(message.texts)}
         block = orjson.dumps({**made, "is_error": True})  # a rule makes a result only for a call without one
     elif message.edited:
         members = read_members(own)
         content = members.get("content", msgspec.Raw(b"null"))
         marked = _mark_media(replace(message, taken_in=()), bytes(content))
+        rename(message, members, "tool_use_id")
         block = msgspec.json.encode({**members, "content": msgspec.Raw(write_content(marked, content))})
     for taken in message.taken_in:
         block = mark(block, find_markers(taken))

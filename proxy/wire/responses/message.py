@@ -86,6 +86,7 @@ def _decode_result(raw: bytes, item_type: str, members: dict[str, msgspec.Raw], 
         raw=raw,
         is_error=output.is_error,
         has_uncounted=has_uncounted(members),
+        form=item_type,
     )
     return _finish(message, output.canonical, counting)
 
@@ -129,8 +130,7 @@ def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
         return _write_said(message)
     message = message.as_said()
     if not message.raw and message.role is Role.TOOL:
-        call_id = message.answers or ""
-        return write_missing_result(call_id, message.text, call_types.get(call_id, "function_call"))
+        return write_missing_result(message, call_types.get(message.answers or "", "function_call"))
     if message.role is Role.TOOL:
         members = read_members(message.raw)
         return msgspec.json.encode(write_result(message, members, str(decode_or_none(members.get("type")))))

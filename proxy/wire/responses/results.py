@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
+from proxy.wire.content.answered import rename, write_answered
 from proxy.wire.content.read import begins, read_content, read_media, write_canonical
 from proxy.wire.content.schemas import decode_or_none, write_compact
 from proxy.wire.content.write import write_content
+from proxy.wire.json.ids import read_id, write_id
 from proxy.wire.json.members import decode_items, read_members
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import CountTokens, Media, Message, ToolCall
@@ -55,25 +57,31 @@ def read_call(item_type: str, members: dict[str, msgspec.Raw]) -> ToolCall:
         said = decode_or_none(members.get("actions"))
     name = tool or decode_or_none(members.get("name"))
     arguments = said if isinstance(said, str) else "" if said is None else write_compact(said)
-    return ToolCall(read_call_id(item_type, members), name if isinstance(name, str) else "", arguments)
+    call_id = _find_call_id(item_type, members)
+    form = RESULT_TYPES[item_type]
+    return ToolCall(read_id(call_id), name if isinstance(name, str) else "", arguments, write_id(call_id), form)
 
 
 def read_call_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
     """The id by which a result names its call."""
-    keys = ("id",) if item_type == "mcp_approval_request" else ("call_id", "id")
-    return _read_id(members, keys)
+    return read_id(_find_call_id(item_type, members))
+
+
+def _find_call_id(item_type: str, members: dict[str, msgspec.Raw]) -> Any:
+    return _find_id(members, ("id",) if item_type == "mcp_approval_request" else ("call_id", "id"))
 
 
 def read_answered_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
     """The id of the call that a result answers. A local shell's result may have it as its own `id`."""
     if item_type == _APPROVAL:
-        return _read_id(members, ("approval_request_id",))
-    return _read_id(members, ("call_id", "id") if item_type == _LOCAL_SHELL else ("call_id",))
+        return read_id(_find_id(members, ("approval_request_id",)))
+    return read_id(_find_id(members, ("call_id", "id") if item_type == _LOCAL_SHELL else ("call_id",)))
 
 
-def _read_id(members: dict[str, msgspec.Raw], keys: Sequence[str]) -> str:
+def _find_id(members: dict[str, msgspec.Raw], keys: Sequence[str]) -> Any:
+    """The first of these members that is an id; None if none is."""
     found = (decode_or_none(members.get(key)) for key in keys)
-    return next((one for one in found if isinstance(one, str)), "")
+    return next((one for one in found if isinstance(one, str) or read_id(one)), None)
 
 
 def read_output(item_type: str, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> Output:
@@ -133,6 +141,7 @@ def _has_failed(outcome: Any) -> bool:
 def write_result(message: Message, members: dict[str, msgspec.Raw], item_type: str) -> dict[str, msgspec.Raw]:
     """The members of an edited result with its new texts and media. Raises one of DECODE_ERRORS."""
     output = members.get("output")
+    rename(message, members, "approval_request_id" if item_type == _APPROVAL else "call_id")
     if item_type == _APPROVAL:
         return {**members, "reason": _raw(message.text)}
     if item_type == _COMPUTER and (output is None or begins(output, b"{")):
@@ -161,8 +170,9 @@ def _write_chunk(text: str, *, failed: bool) -> bytes:
     return orjson.dumps({"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": int(failed)}})
 
 
-def write_missing_result(call_id: str, text: str, call_type: str) -> bytes:
+def write_missing_result(message: Message, call_type: str) -> bytes:
     """The result of a call of this type for which the client sent none. It approves nothing and reports a failure."""
+    call_id, text = orjson.Fragment(bytes(write_answered(message))), message.text
     item_type = RESULT_TYPES.get(call_type, "function_call_output")
     if item_type == _APPROVAL:
         said = {"approval_request_id": call_id, "approve": False, "reason": text}

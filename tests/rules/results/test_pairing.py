@@ -1,9 +1,11 @@
 """Calls and their results."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from support.builders import (
     assistant,
     call,
@@ -17,6 +19,7 @@ from support.builders import (
     valid_transcripts,
     write_all,
 )
+from support.checker import check_pairing
 
 from rules.conversation import Decision, Message, Origin
 from rules.results.pairing import MAX_NAMED, Unpaired, describe_unpaired, find_unpaired, pair_tool_calls
@@ -101,6 +104,86 @@ def test_an_assistant_message_behind_another_closes_nothing() -> None:
     assert pair(user(), ask, words, answer) == (user(), ask, answer, words)
 
 
+def test_results_without_an_id_stay_in_place() -> None:
+    """If as many stand right behind the calls as are left. They have their own bytes, and answer these calls."""
+    ask = assistant(None, call("1"), call("2"), call("3"))
+    messages = (user(), ask, result("", "a"), result("2", "b"), result(None, "c"), assistant("so"))
+    outcome = pair_tool_calls(conversation(*messages), count=count)
+    assert outcome.decisions == ()
+    assert write_all(outcome.conversation.messages) == write_all(messages)
+    assert [message.answers for message in outcome.conversation.messages[2:5]] == ["1", "2", "3"]
+    assert find_unpaired(messages) is None
+
+
+def test_a_result_with_the_id_of_no_call_gets_that_of_its_call() -> None:
+    """Its text and all else stay. A call without an id has none to give."""
+    ask, foreign = assistant(None, call("1"), call("2")), result("x", "a")
+    outcome = pair_tool_calls(conversation(user(), ask, result("2", "b"), foreign), count=count)
+    assert write_all(outcome.conversation.messages[3:]) == [{"role": "tool", "content": "a", "tool_call_id": "1"}]
+    tokens = conversation(user(), ask, result("2", "b"), foreign).tokens
+    reason = "0 calls answered, 0 results dropped, 0 results moved, 1 results renamed"
+    assert outcome.decisions == (Decision("pairing", reason, tokens, tokens, 1, 3),)
+    assert write_all(pair(user(), assistant(None, call("")), foreign)[2:]) == write_all([foreign])
+
+
+def test_a_result_that_names_only_its_tool_answers_the_oldest_call_of_that_tool() -> None:
+    """In the client's order, whatever the order of the calls. A call that is left gets an answer."""
+    ask = assistant(None, call("1", "read"), call("2", "grep"), call("3", "grep"))
+    found, other, text = result(None, "a", name="grep"), result("", "b", name="grep"), result(None, "c", name="read")
+    outcome = pair_tool_calls(conversation(user(), ask, found, other, text), count=count)
+    assert outcome.decisions == ()
+    assert [message.answers for message in outcome.conversation.messages[2:]] == ["2", "3", "1"]
+    sent = pair(user(), ask, found, text)
+    assert [(message.answers, message.text) for message in sent[2:]] == [("2", "a"), ("1", "c"), ("3", NO_RESULT)]
+
+
+def test_what_is_left_of_too_few_results_without_an_id_is_dropped() -> None:
+    """One result for two calls could be that of either."""
+    ask = assistant(None, call("1"), call("2"))
+    assert [message.text for message in pair(user(), ask, result("x", "a"))[2:]] == [NO_RESULT, NO_RESULT]
+
+
+def test_a_result_of_another_call_is_not_taken_for_this_one() -> None:
+    """A second or late result, and one that is not right behind the calls, places nothing."""
+    ask, later = assistant(None, call("1"), call("2")), assistant(None, call("3"))
+    assert pair(user(), ask, result("1"), result("1", "again"))[3].text == NO_RESULT
+    assert pair(user(), ask, result("1"), result("2"), later, result("2", "late"))[5].text == NO_RESULT
+    assert pair(user(), later, user("wait"), result("x"))[2].text == NO_RESULT
+    known = result("3", "known")
+    assert pair(user(), later, result("x"), user("wait"), known) == (user(), later, known, user("wait"))
+
+
+IDS = st.one_of(st.sampled_from(["a", "b", "", "c0", "c1"]), st.none())
+STEPS = st.lists(st.lists(st.tuples(st.sampled_from(["a", "b", ""]), IDS, st.booleans()), min_size=1, max_size=4))
+
+
+@given(steps=STEPS)
+def test_no_text_is_lost_if_each_step_has_as_many_results_as_calls(
+    steps: list[list[tuple[str, str | None, bool]]],
+) -> None:
+    """Unless an id says that a result is another call's. They keep their order, and those without an id their bytes."""
+    messages = [user()]
+    for number, step in enumerate(steps):
+        calls = [call(f"{own}{number}", f"tool{at}") for at, (own, _, _) in enumerate(step)]
+        messages.append(assistant("so", *calls))
+        for at, (own, answers, is_own) in enumerate(step):
+            answered = f"{own}{number}" if is_own else None if answers is None else f"?{answers}"
+            messages.append(result(answered, f"{number} {at}", name=None if is_own else f"tool{at}"))
+    before = conversation(*messages)
+    outcome = pair_tool_calls(before, count=count)
+    sent = outcome.conversation.messages
+    assert [(message.text, message.raw) for message in sent] == [(message.text, message.raw) for message in messages]
+    assert all(not message.edited or before.answers for message, before in zip(sent, messages, strict=True))
+    assert check_pairing(write_all(sent)) == []
+
+
+def test_an_answer_of_ours_has_the_id_as_the_call_has_it() -> None:
+    """Also if that is a number."""
+    ask = replace(assistant(), tool_calls=(replace(call("1"), id_json=b"1"),))
+    (made,) = pair(user(), ask)[2:]
+    assert (made.answers, made.answers_json) == ("1", b"1")
+
+
 @pytest.mark.parametrize("messages", [(), (result("1"),), (result("1"), result(None))])
 def test_nothing_is_not_made_of_something(messages: tuple[Message, ...]) -> None:
     """A transcript of results alone stays. An empty one would be no better; the upstream decides."""
@@ -147,7 +230,7 @@ def test_what_is_unpaired_is_what_a_repair_would_change(messages: tuple[Message,
     assert unpaired is not None
     reason = outcome.decisions[0].reason
     assert reason.startswith(f"{len(unpaired.calls)} calls answered, {len(unpaired.results)} results dropped, ")
-    assert unpaired.calls or unpaired.results or unpaired.misplaced
+    assert unpaired.calls or unpaired.results or unpaired.misplaced or unpaired.misnamed
     repaired = find_unpaired(outcome.conversation.messages)
     assert repaired is None
 

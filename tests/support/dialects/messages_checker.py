@@ -44,7 +44,8 @@ def check_changes(original: bytes, sent: bytes, *, last_may_shrink: bool = False
         *check_user_blocks(raws, messages),
         *check_marker_kept(messages),
         *_allow(
-            is_thinking, check_talk(*(list(_read_chats(part)) for part in messages), last_may_shrink=last_may_shrink)
+            is_thinking or b'"thinking"' in before["messages"],
+            check_talk(*(list(_read_chats(part)) for part in messages), last_may_shrink=last_may_shrink),
         ),
     ]
 

@@ -43,7 +43,7 @@ CALLS: list[tuple[dict[str, Any], ToolCall]] = [
         {"type": "mcp_approval_request", "id": "1", "name": "rm", "arguments": "{}", "server_label": "s"},
         ToolCall("1", "rm", "{}"),
     ),
-    ({"type": "function_call", "call_id": 7, "name": 7, "arguments": [7]}, ToolCall("", "", "[7]")),
+    ({"type": "function_call", "call_id": 7, "name": 7, "arguments": [7]}, ToolCall("7", "", "[7]", b"7")),
 ]
 MISSING = {
     "function_call": {"type": "function_call_output", "call_id": "1", "output": "aborted"},

@@ -1,0 +1,131 @@
+"""Ids of calls that are no strings, in each dialect."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from proxy.compaction.caches import make_known
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Codec, Counting
+from proxy.wire.json.ids import read_id, write_id
+from proxy.wire.messages.codec import MESSAGES
+from proxy.wire.responses.codec import RESPONSES
+from rules.results.pairing import pair_tool_calls
+
+Wire = dict[str, Any]
+
+
+def _chat(call_id: Wire, answered: Wire | None) -> list[Wire]:
+    asked = {**call_id, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    said = [{"role": "assistant", "content": None, "tool_calls": [asked]}]
+    named = {"tool_call_id": answered["id"]} if answered else {"tool_name": "read"}
+    return said if answered is None else [*said, {"role": "tool", **named, "content": "found"}]
+
+
+def _responses(call_id: Wire, answered: Wire | None) -> list[Wire]:
+    said = [{"type": "function_call", "call_id": call_id["id"], "name": "read", "arguments": "{}"}]
+    named = {"call_id": answered["id"]} if answered else {}
+    return said if answered is None else [*said, {"type": "function_call_output", **named, "output": "found"}]
+
+
+def _messages(call_id: Wire, answered: Wire | None) -> list[Wire]:
+    said = [{"role": "assistant", "content": [{"type": "tool_use", **call_id, "name": "read", "input": {}}]}]
+    named = {"tool_use_id": answered["id"]} if answered else {}
+    block = {"type": "tool_result", **named, "content": "found"}
+    return said if answered is None else [*said, {"role": "user", "content": [block]}]
+
+
+DIALECTS = pytest.mark.parametrize(
+    ("codec", "key", "write"),
+    [(CHAT, "messages", _chat), (RESPONSES, "input", _responses), (MESSAGES, "messages", _messages)],
+)
+
+
+def _pair(codec: Codec, key: str, elements: list[Wire]) -> list[Wire]:
+    """The elements after pairing."""
+    body = orjson.dumps({"model": "m", key: [{"role": "user", "content": "go"}, *elements]})
+    request = codec.read(body)
+    before = codec.decode(request, Counting(count_by_heuristic, make_known()))
+    outcome = pair_tool_calls(before, count=count_by_heuristic)
+    after = outcome.conversation if outcome.decisions else before
+    return list(orjson.loads(b"".join(codec.encode(request, before, after)))[key][1:])
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    "ids", [(1, 1), (1, "1"), ("1", 1), (1.0, 1), (0, 0), (0, "0"), (1697377797897, 1697377797897.0)]
+)
+def test_ids_are_compared_by_value(
+    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]], ids: tuple[Any, Any]
+) -> None:
+    """A number is the same id as its text, on both sides."""
+    elements = write({"id": ids[0]}, {"id": ids[1]})
+    assert _pair(codec, key, elements) == elements
+
+
+@DIALECTS
+@pytest.mark.parametrize("call_id", [{"id": 1}, {"id": "call_1"}, {"id": None}])
+@pytest.mark.parametrize("answered", [{}, {"id": None}, {"id": ""}])
+def test_a_result_without_an_id_passes_as_it_is(
+    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]], call_id: Wire, answered: Wire
+) -> None:
+    """If it is the only one behind the only call."""
+    elements = write(call_id, answered)
+    assert _pair(codec, key, elements) == elements
+
+
+@DIALECTS
+@pytest.mark.parametrize("call_id", [{"id": 1}, {"id": "call_1"}])
+@pytest.mark.parametrize("answered", [{"id": "other"}, {"id": 7}])
+def test_a_result_with_the_id_of_no_call_gets_that_of_its_call(
+    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]], call_id: Wire, answered: Wire
+) -> None:
+    """As the call has it, and nothing else changes."""
+    assert _pair(codec, key, write(call_id, answered)) == write(call_id, call_id)
+
+
+@DIALECTS
+def test_a_missing_result_has_the_id_that_its_call_has(
+    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]]
+) -> None:
+    """A number stays a number."""
+    (said,) = write({"id": 7}, None)
+    (given,) = write({"id": 7}, {"id": 7})[1:]
+    sent, made = _pair(codec, key, [said])
+    assert sent == said
+    assert _find_id(made) == _find_id(given) == 7
+
+
+def _find_id(element: Wire) -> Any:
+    held = element["content"][0] if isinstance(element.get("content"), list) else element
+    return next(held[name] for name in ("tool_call_id", "call_id", "tool_use_id") if name in held)
+
+
+def test_a_result_may_name_its_tool_as_ollama_does() -> None:
+    """It has `tool_name` and no id."""
+    elements = [*_chat({}, {}), *_chat({}, {})]
+    for at in (1, 3):
+        elements[at] = {"role": "tool", "tool_name": "read", "content": "found"}
+    assert _pair(CHAT, "messages", elements) == elements
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "json"),
+    [
+        ("a", "a", b""),
+        (1, "1", b"1"),
+        (-1.5, "-1.5", b"-1.5"),
+        (1e300, str(int(1e300)), b"1e300"),
+        (float("inf"), "inf", b"null"),
+        (True, "", b""),
+        (None, "", b""),
+        ([1], "", b""),
+        ({"id": 1}, "", b""),
+    ],
+)
+def test_what_is_no_id_has_none(value: object, text: str, json: bytes) -> None:
+    """Nothing is raised whatever the value is."""
+    assert (read_id(value), write_id(value)) == (text, json)
