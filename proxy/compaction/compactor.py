@@ -251,3 +251,7 @@ class Compactor:
     ) -> bytes | None:
         """Make the body that asks for a summary after forwarded messages; None if the request does not allow it."""
         return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
+
+    def ask_apart(self, request: Request, leading: Conversation, question: Question, prompt: str) -> bytes | None:
+        """Make the body that asks `prompt` after the client's own system messages; None if that cannot be."""
+        return request.codec.ask_behind(request, leading, question, prompt, is_apart=True)

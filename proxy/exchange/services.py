@@ -15,7 +15,7 @@ from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory
 from proxy.state.catalogue.lifetimes import Lifetimes
-from proxy.state.catalogue.refused_additions import RefusedAdditions
+from proxy.state.catalogue.refusals import Refusals
 from proxy.state.history.kept import History
 from proxy.state.history.place import Place
 from proxy.state.models.service import Models
@@ -26,6 +26,7 @@ from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.tracing.spans import NO_SPANS, Spans
 from proxy.wire.codec import Codec
+from proxy.wire.content.cache_help import Addition
 
 
 class Lifecycle:
@@ -116,7 +117,7 @@ class Services:
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
     patience: Patience = field(default_factory=Patience)
     workers: Workers = field(default_factory=Workers)
-    refused_additions: RefusedAdditions = field(default_factory=RefusedAdditions)
+    refused_additions: Refusals[Addition] = field(default_factory=Refusals)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     past: History = field(default_factory=History)
     recordings: Recordings | None = None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.credentials import drop_credentials, is_credential, plain
+from proxy.http.credentials import drop_credentials, plain
 from proxy.telemetry.ledger import Entry, Prompt
 from rules.tokens.sections import Sections
 
@@ -38,12 +38,19 @@ KEY_HEADER = f"{OWN_PREFIX}key"
 """Client key, for clients that send the upstream's key in `Authorization`. It is never forwarded."""
 OUTCOME_HEADER = "x-trimtab-outcome"
 """What was done to a request: a value of the metrics' label `outcome`."""
-AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
-"""Headers by which an upstream routes a session to the server that has its prompt cache. Source: xAI, Fireworks,
-OpenRouter and other gateways."""
-PROVIDER_HEADERS = ("anthropic-", "openai-", "copilot-integration-id", "editor-version", "originator")
-"""Beginnings of the names of headers without which a provider may refuse a request or read it otherwise. Source: the
-APIs of Anthropic and OpenAI; GitHub Copilot's and ChatGPT's own clients."""
+OF_ONE_REQUEST = frozenset(
+    {
+        "accept", "accept-encoding", "accept-ranges", "connection", "content-digest", "digest", "expect", "from",
+        "idempotency-key", "x-idempotency-key", "if-match", "if-modified-since", "if-none-match", "if-range",
+        "if-unmodified-since", "range", "signature", "signature-input", "traceparent", "tracestate", "baggage",
+        "x-request-id", "x-correlation-id", "x-amz-content-sha256",
+    }
+)  # fmt: skip
+"""Headers that belong to one request of a client, not to its session: its form, its number, its trace.
+
+Source: RFC 9110, 9421 and 9530; W3C Trace Context; the SDKs of OpenAI and Anthropic."""
+_OF_ONE_REQUEST = ("content-", "x-stainless-retry", "x-b3-", "sec-websocket-")
+"""Beginnings of the names of such headers."""
 
 REWRITING_HEADERS = frozenset(
     {
@@ -96,15 +103,16 @@ def is_sendable(text: str) -> bool:
     return CONTROL.search(text) is None
 
 
-def keep_for_provider(headers: Headers) -> Headers:
-    """The client's headers that a request of our own for the same session needs, credentials aside."""
-    kept = []
-    for name, value in headers:
-        lower = name.lower()
-        is_providers = lower.startswith(PROVIDER_HEADERS) and not is_credential(plain(name))
-        if is_providers or lower in AFFINITY_HEADERS:
-            kept.append((name, value))
-    return kept
+def keep_for_session(headers: Headers) -> Headers:
+    """The client's headers that a request of our own for the same session has, too, with its credentials.
+
+    A provider may refuse a request without them, read it otherwise, or not find its prompt cache.
+    """
+    return [
+        (name, value)
+        for name, value in headers
+        if (lower := plain(name)) not in OF_ONE_REQUEST and not lower.startswith(_OF_ONE_REQUEST)
+    ]
 
 
 def write_key(key: str, upstream: UpstreamConfig, *, is_messages: bool = False) -> Headers:

@@ -6,7 +6,7 @@ only in the `Known` that it is given. Every method may run in a thread.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.tap import Tap
@@ -24,9 +24,6 @@ from rules.tokens.families import GENERIC, Costs
 
 PROMPT_TOO_LONG = "context_length_exceeded"
 """Error code that makes clients compact by themselves. Source: OpenAI's API; agents look for it."""
-
-Parameter = Literal["temperature", "completion_limit"]
-"""A parameter of a question that an upstream may refuse. Reasoning models use another name for the completion limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +109,14 @@ class Question:
 
     temperature: None if it is not sent.
     is_reasoning: the model's reasoning counts against its completion limit.
+    refused: the forms of parameters that the upstream refuses; see parameters.py.
     """
 
     model: str
     max_tokens: int
     temperature: float | None = None
     is_reasoning: bool = False
+    refused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,15 +255,21 @@ class Codec(Protocol):
     def ask(self, question: Question, prompt: str) -> bytes:
         """The body of a request that contains only `prompt`."""
 
-    def ask_behind(self, request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
+    def ask_behind(
+        self, request: Request, prefix: Conversation, question: Question, prompt: str, *, is_apart: bool = False
+    ) -> bytes | None:
         """The body of a request with `prompt` after forwarded messages, and with the client's own tools.
 
-        None if the request prescribes the form of the response, which a summary would not have, or if the members of
-        its body cannot be read.
+        `is_apart`: `prefix` has only the system messages. The body then has no tools, and of the client's other members
+        only those by which the upstream knows its session. None if the request prescribes the form of the response,
+        which a summary would not have, or if the members of its body cannot be read.
         """
 
     def read_completion(self, answer: bytes) -> Completion:
-        """The completion in the response to a question. Raises UndecodableError."""
+        """The completion in the response to a question, streamed or not. Raises UndecodableError."""
 
-    def read_refused_parameter(self, answer: bytes) -> Parameter | None:
-        """The parameter of a question that an error response names; None if it names none."""
+    def list_parameters(self, question: Question) -> tuple[str, ...]:
+        """The forms of parameters that an upstream may refuse in a question, the most doubtful first."""
+
+    def find_refused(self, question: Question, answer: bytes) -> str | None:
+        """The form of a parameter of a question that an error names as refused; None if it names none."""

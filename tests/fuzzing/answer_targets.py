@@ -20,7 +20,7 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
 from proxy.wire.answers.tap import PIECE_BYTES, Tap
 from proxy.wire.answers.usage import MAX_TOKENS, Usage
-from proxy.wire.codec import Codec, UndecodableError
+from proxy.wire.codec import Codec, Question, UndecodableError
 
 
 def fuzz_stream(data: bytes) -> None:
@@ -67,7 +67,7 @@ def _fuzz_stream(codec: Codec, write: Callable[[Choices], bytes], data: bytes) -
     codec.write_event(500, body)
     with suppress(UndecodableError):
         codec.read_completion(body)
-    codec.read_refused_parameter(body)
+    codec.find_refused(Question("m", 400, 0.2), body)
 
 
 def _check_first_event(codec: Codec, body: bytes, sizes: list[int], *, keeps_all: bool) -> None:

@@ -224,10 +224,12 @@ class TurnsCodec:
         members = {"model": question.model, "limit": question.max_tokens, "temperature": question.temperature}
         return orjson.dumps({**members, "items": [{"blocks": [{"text": prompt}]}]})
 
-    def ask_behind(self, request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
+    def ask_behind(
+        self, request: Request, prefix: Conversation, question: Question, prompt: str, *, is_apart: bool = False
+    ) -> bytes | None:
         asked = (Message(Role.USER, (prompt,), edited=True), None)
         items = _write_items([*zip(prefix.messages, prefix.origins, strict=True), asked])
-        members = msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
+        members = {} if is_apart else msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
         limit = msgspec.Raw(b"%d" % question.max_tokens)
         return msgspec.json.encode({**members, "limit": limit, "items": msgspec.Raw(b"[" + items + b"]")})
 
@@ -235,7 +237,10 @@ class TurnsCodec:
         usage, pieces = _read_answer(answer, None)
         return Completion("".join(piece.text for piece in pieces), usage or Usage())
 
-    def read_refused_parameter(self, answer: bytes) -> None:
+    def list_parameters(self, question: Question) -> tuple[str, ...]:
+        return ()
+
+    def find_refused(self, question: Question, answer: bytes) -> None:
         return None
 
 

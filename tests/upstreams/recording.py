@@ -54,7 +54,7 @@ class Recorded:
 
         A request with reasoning has no temperature, so the prompt is checked first.
         """
-        if b"Write the handoff note, in" in self.body:
+        if b"Write the handoff note, in" in self.body or b"You write the handoff note" in self.body:
             return True
         return self.body.startswith(b"{") and self.json.get("temperature") == 0.2
 

@@ -22,6 +22,7 @@ from proxy.http.client import Body, UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
 from proxy.http.unreachable import name_host
+from proxy.state.summaries.summariser import REASONING_SIGN
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
 from proxy.wire.dialects import DEFAULT
 from rules.conversation import Conversation, CountTokens
@@ -221,11 +222,10 @@ class Asker:
         if status in BUSY:
             message = f"{host} keeps answering {status}; try again later, or with a lower --concurrency"
             raise FatalError(message)
-        parameter = DEFAULT.read_refused_parameter(answer)
-        if parameter == "temperature" and question.temperature is not None:
-            self._question = replace(self._question, temperature=None)
-        elif parameter == "completion_limit" and not question.is_reasoning:
-            self._question, self._thinking_tokens = replace(self._question, is_reasoning=True), THINKING_TOKENS
-        else:
+        form = DEFAULT.find_refused(question, answer)
+        if form is None:
             message = f"status {status}"
             raise AskError(message)
+        self._question = replace(self._question, refused=self._question.refused | {form})
+        if form == REASONING_SIGN:
+            self._thinking_tokens = THINKING_TOKENS

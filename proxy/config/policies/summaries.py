@@ -69,4 +69,10 @@ class SummaryConfig(Section):
     timeout_seconds: float = Field(
         60.0, gt=0, description="The time in seconds that one summary may take, including its retries."
     )
-    temperature: float = Field(0.2, ge=0, le=2, description="The sampling temperature of the request for a summary.")
+    temperature: float | None = Field(
+        0.2,
+        ge=0,
+        le=2,
+        examples=[0.5],
+        description="The sampling temperature of the request for a summary. null: none is sent.",
+    )

@@ -18,11 +18,11 @@ from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.phases import Phases
 from proxy.exchange.services import Services
 from proxy.http.credentials import find_query_keys, keep_credentials
-from proxy.http.headers import keep_for_provider, request_headers
+from proxy.http.headers import keep_for_session, request_headers
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.calls import Payer
-from proxy.state.summaries.summariser import Inline, Summariser, Task
+from proxy.state.summaries.summariser import Apart, Inline, Summariser, Task
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.routing.endpoints import MESSAGES
@@ -33,6 +33,9 @@ from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest, make_digest
 
 T = TypeVar("T")
+MOST_SYSTEM_SHARE = 3 / 4
+"""Longer system messages are left out of a question of its own, as a share of its room. Chosen: the rest of the room is
+needed for the transcript."""
 SESSION_CHARS = 16
 """Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
 
@@ -207,7 +210,9 @@ def make_task(
     """Make the task of writing a summary for a planned request, with the operator's own instructions."""
     session = name_session(planned.plan, call.arrival.tenant.id, call.route.target.model)
     summariser = replace(summariser, payer=replace(summariser.payer, session=session))
-    return Task(_instruct(wanted, summariser), summariser, call.compactor.count, inline)
+    return Task(
+        _instruct(wanted, summariser), summariser, call.compactor.count, inline, _write_apart(call, summariser, planned)
+    )
 
 
 def name_session(plan: Plan, tenant_id: str, model: str) -> str:
@@ -241,6 +246,19 @@ def _write_inline(
     return Inline(partial(call.compactor.ask_behind, request, prefix, wanted), tokens, compacted.headers)
 
 
+def _write_apart(call: Call, summariser: Summariser, planned: Planned) -> Apart | None:
+    """The question as a request of the client's session; None if another upstream is asked, or if there is no room."""
+    if call.route.settings.summary.upstream is not None:
+        return None
+    conversation = planned.plan.conversation
+    leading = count_leading(conversation.messages)
+    before = replace(conversation, messages=conversation.messages[:leading], origins=conversation.origins[:leading])
+    tokens = sum(message.tokens for message in before.messages)
+    if tokens > summariser.window_tokens * MOST_SYSTEM_SHARE:
+        return None
+    return Apart(partial(call.compactor.ask_apart, add_key(call, planned), before), tokens)
+
+
 def choose_summariser(services: Services, call: Call) -> Summariser:
     """Choose upstream, model and credential for summaries: the client's own credential unless configured otherwise."""
     config, settings = services.config, call.route.settings.summary
@@ -250,7 +268,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
     max_tokens = call.view.policy.summary_max_tokens  # the size that the cut has reserved, whichever model writes
     arrival, asked_for = call.arrival, call.route.target
     view = call.view if own and settings.model in {None, asked_for.model} else _view_other(services, call)
-    asked = [*keep_credentials(arrival.end_to_end), *(keep_for_provider(arrival.end_to_end) if own else ())]
+    asked = keep_for_session(arrival.end_to_end) if own else keep_credentials(arrival.end_to_end)
     keys = find_query_keys(arrival.target)
     target = arrival.target if own else codec.path + (f"?{keys}" if keys else "")
     if own and settings.model is not None:

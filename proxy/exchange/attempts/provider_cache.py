@@ -13,7 +13,7 @@ from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, Route
 from proxy.exchange.services import Services
 from proxy.state.catalogue.prompt_caches import find_additions
-from proxy.state.catalogue.refused_additions import Asked
+from proxy.state.catalogue.refusals import Asked
 from proxy.wire.codec import Codec, Request
 from proxy.wire.content.cache_help import NO_HELP, CacheHelp
 from rules.prefix import hash_head

@@ -7,29 +7,37 @@ import aiohttp
 
 from proxy.http.client import read_bounded
 from proxy.state.summaries.calls import NoSummaryError, Result
-from proxy.wire.codec import Codec, Completion, Parameter, UndecodableError
+from proxy.wire.codec import Codec, Completion, Question, UndecodableError
+from proxy.wire.overflow.wordings import Kind
 from rules.conversation import CountTokens
 from rules.summary import handoff
 from rules.summary.quoting import clean_note
 
 REFUSED = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""
-MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above the largest note, with its reasoning
+OTHER_REASONS = frozenset({401, 402, 403, 407, 408, 429, 502, 503, 504, 529})
+"""Statuses that are never about a parameter, whatever their text names."""
+UNCLEAR = frozenset({400, 422})
+"""Statuses with which servers refuse a parameter without naming it."""
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Chosen: far above the largest note with its reasoning, also as a stream, which has some 200 bytes for each token."""
 
 
 class RefusedError(NoSummaryError):
     """The upstream refused the question.
 
-    parameter: the parameter that it names as the reason; None if it names none.
+    form: the form of a parameter that it names as the reason; None if it names none.
+    is_unclear: it names no reason that is known.
     is_final: another form of the question would be refused too.
     """
 
     result: Result = "refused"
 
-    def __init__(self, status: int, parameter: Parameter | None, *, is_final: bool) -> None:
+    def __init__(self, status: int, form: str | None = None, *, is_unclear: bool = False) -> None:
         super().__init__(f"status {status}")
-        self.parameter = parameter
-        self.is_final = is_final
+        self.form = form
+        self.is_unclear = is_unclear
+        self.is_final = form is None and status not in REFUSED
 
 
 class NoNoteError(NoSummaryError):
@@ -48,25 +56,36 @@ class EmptyError(NoNoteError):
     result: Result = "empty"
 
 
-async def read_answer(response: aiohttp.ClientResponse, codec: Codec) -> bytes:
-    """Read the body of an answer. Raises RefusedError for an error status, NoSummaryError if it is far too long."""
+async def read_answer(response: aiohttp.ClientResponse) -> bytes:
+    """Read the body of an answer, also of a refusal. Raises NoSummaryError if it is far too long."""
     answer = await read_bounded(response, MAX_ANSWER_BYTES)
     if answer is None:
         message = "too long"
         raise NoSummaryError(message)
-    if response.status != 200:
-        parameter = codec.read_refused_parameter(answer)
-        raise RefusedError(response.status, parameter, is_final=response.status not in REFUSED)
     return answer
 
 
-def read_completion(answer: bytes, codec: Codec) -> Completion:
-    """Decode the completion in an answer. Raises NoSummaryError if it cannot be read."""
+def read_completion(status: int, answer: bytes, codec: Codec, question: Question) -> Completion:
+    """Decode the completion in an answer. Raises RefusedError for an error, NoSummaryError if it cannot be read."""
+    if status != 200:
+        raise _read_refusal(status, answer, codec, question)
     try:
         return codec.read_completion(answer)
     except UndecodableError as error:
+        form = codec.find_refused(question, answer)
+        if form is not None:
+            raise RefusedError(status, form) from error
         message = "unreadable"
         raise NoSummaryError(message) from error
+
+
+def _read_refusal(status: int, answer: bytes, codec: Codec, question: Question) -> RefusedError:
+    """What an error says. One about the length of the prompt may name parameters, too, but is not about them."""
+    overflow = codec.read_refusal(status, answer)
+    if status in OTHER_REASONS or (overflow is not None and overflow.kind is not Kind.COMPLETION):
+        return RefusedError(status)
+    form = codec.find_refused(question, answer)
+    return RefusedError(status, form, is_unclear=form is None and overflow is None and status in UNCLEAR)
 
 
 def accept_note(

@@ -13,12 +13,16 @@ from yarl import URL
 
 from proxy.http.errors import ProxyError
 from proxy.state.catalogue.prices import PriceList
+from proxy.state.catalogue.refusals import Refusals
 from proxy.state.statistics.costs import Tokens
 from proxy.state.statistics.till import Till
 from proxy.telemetry.metrics import OTHER, Metrics
 from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
 from proxy.wire.answers.usage import Usage
 
+RETRIAL_SECONDS = 6 * 3600.0
+"""For so long a parameter that was refused is left out. Chosen: a trial costs one refused call; servers are updated now
+and then."""
 Form = Literal["inline", "transcript"]
 Result = Literal["written", "rejected", "empty", "refused", "failed", "timed_out", "cancelled"]
 
@@ -59,7 +63,10 @@ OnEnd = Callable[["SummaryCall", float], None]
 
 
 class SummaryCalls:
-    """Counts and logs the calls of one proxy. `on_end`: also gets each of them; None for nobody."""
+    """Counts and logs the calls of one proxy, and remembers which parameters were refused.
+
+    on_end: also gets each call; None for nobody.
+    """
 
     def __init__(
         self,
@@ -75,6 +82,7 @@ class SummaryCalls:
         self._till = till or Till(metrics)
         self._log = log
         self._failing: set[str] = set()
+        self.refusals: Refusals[str] = Refusals(RETRIAL_SECONDS)
 
     def end(self, call: "SummaryCall") -> None:
         """Record a finished call."""

@@ -1,10 +1,12 @@
 """Asks a model for a summary.
 
-Law: at most one successful call for each part of a transcript, and three failed calls in all. After each refusal, the
-next attempt differs: another form, a changed parameter, or half of the input.
+Law: at most one successful call for each part of a transcript, and three failed calls in all, apart from one for each
+parameter that is refused and not known to be. After each refusal, the next attempt differs: another form, a changed
+parameter, or half of the input.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, inf
@@ -18,10 +20,11 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.errors import ProxyError
 from proxy.http.headers import add_to_lists
+from proxy.state.catalogue.refusals import Asked
 from proxy.state.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
 from proxy.state.summaries.calls import NO_PAYER, Form, NoSummaryError, Payer, SummaryCall, SummaryCalls, name_reason
 from proxy.state.summaries.sealing import derive_id
-from proxy.wire.codec import Codec, Completion, Parameter, Question
+from proxy.wire.codec import Codec, Completion, Question
 from rules.conversation import CountTokens
 from rules.summary.asking.facts import list_sources, mark_unverified
 from rules.summary.asking.prompts import join_parts, split_request, write_prompt
@@ -38,6 +41,10 @@ OWN_FORM_SHARE = 1 / 20
 no headings. Chosen: excludes refusals and one-line answers."""
 REASONING_FACTOR = 4
 """Factor on `max_tokens` for models that think within their completion. Chosen: usual reasoning is shorter."""
+REASONING_SIGN = "max_tokens"
+"""Models that think within their completion refuse this name of its limit. Source: OpenAI's API."""
+_SETTLED = "settled"
+"""Kept beside the refused parameters once it is clear that no other one is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +61,21 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """The form in which the prompt is the only message: a request of the client's session, without the conversation.
+
+    `write` makes the body for a prompt; None if that cannot be. `tokens`: the client's system messages, in our tokens.
+    """
+
+    write: Callable[[Question, str], bytes | None]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summariser:
     """Which model to ask for a summary, in which dialect, and with which credential.
 
-    headers: the credential, those that the provider needs, and those that lead to the prompt cache.
+    headers: the credential, and at the request's own upstream all that belongs to the client's session.
     secret: the summary's id and encryption key are derived from it.
     window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
@@ -89,6 +107,11 @@ class Summariser:
         timeout_seconds, wait_seconds = self.settings.timeout_seconds, self.settings.wait_seconds
         return timeout_seconds if wait_seconds is None else min(wait_seconds, timeout_seconds)
 
+    @property
+    def asked(self) -> Asked:
+        """The name under which refused parameters are remembered."""
+        return self.client_id, self.upstream.base_url, f"{self.codec.name} {self.model}"
+
     def name_summary(self, key: str) -> str:
         """The id under which the summary for a request's `key` is stored."""
         return derive_id(self.secret, key, self.model, self.settings.instructions)
@@ -96,12 +119,16 @@ class Summariser:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible."""
+    """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible.
+
+    apart: None if the prompt is sent without anything of the client's request.
+    """
 
     request: SummaryRequest
     summariser: Summariser
     count: CountTokens
     inline: Inline | None = None
+    apart: Apart | None = None
     may_ask: bool = True
 
 
@@ -143,31 +170,75 @@ class _Asking:
         self._calls = calls
         self._timeout = timeout
         self._forms = _order_forms(task)
-        self._input_tokens = task.summariser.window_tokens
+        self._input_tokens = task.summariser.window_tokens - (task.apart.tokens if task.apart else 0)
         self._prompt_tokens = 0
-        self._temperature: float | None = task.summariser.settings.temperature
-        self._is_reasoning = task.summariser.is_reasoning
+        self._refused = calls.refusals.find(task.summariser.asked, time.monotonic())
+        self._suspected: frozenset[str] = frozenset()
         self._completion_factor = REASONING_FACTOR if self._is_reasoning else 1
+
+    @property
+    def _is_reasoning(self) -> bool:
+        return self._task.summariser.is_reasoning or REASONING_SIGN in self._refused | self._suspected
 
     async def run(self) -> str:
         failures = 0
         while True:
-            body = await self._write_body()
+            question, body = await self._write_body()
             try:
-                note = await self._call(body)
-            except RefusedError as refused:
+                note = await self._call(question, body)
+            except NoSummaryError as error:
+                if isinstance(error, RefusedError) and self._leave_out(error, question, body):
+                    continue
                 failures += 1
-                if refused.is_final or failures == ATTEMPTS:
-                    raise
-                self._learn(refused.parameter)
-            except NoNoteError as answered:
-                failures += 1
-                if failures == ATTEMPTS or not self._ask_otherwise(answered):
+                if not self._change(error) or failures == ATTEMPTS:
                     raise
             else:
+                self._keep()
                 if self._forms[0] is not None or len(self._parts) == 1:
                     return note
                 self._go_on(note)
+
+    def _change(self, error: NoSummaryError) -> bool:
+        """Change the next attempt; return whether there is anything to change."""
+        if isinstance(error, NoNoteError):
+            self._keep()
+            return self._ask_otherwise(error)
+        if not isinstance(error, RefusedError) or error.is_final:
+            return False
+        if not self._change_form():
+            self._halve()
+        return True
+
+    def _leave_out(self, refused: RefusedError, question: Question, body: bytes) -> bool:
+        """Leave a refused parameter out of the next attempt, or change it; return whether there is one.
+
+        If none is named, they are suspected one after the other, once. What is named is remembered at once.
+        """
+        if refused.form is not None and refused.form not in question.refused:
+            self._remember(frozenset({refused.form}))
+            return True
+        if not refused.is_unclear or _SETTLED in self._refused:
+            return False
+        codec = self._task.summariser.codec
+        sent = [form for form in codec.list_parameters(question) if b'"%b"' % form.partition("=")[0].encode() in body]
+        if sent:
+            self._suspected |= {sent[0]}
+            return True
+        self._suspected = frozenset()
+        self._keep()
+        return False
+
+    def _keep(self) -> None:
+        """Remember what was left out, now that it is clear what is refused."""
+        if _SETTLED not in self._refused:
+            self._remember(self._suspected | {_SETTLED})
+
+    def _remember(self, refused: frozenset[str]) -> None:
+        was_reasoning = self._is_reasoning
+        self._calls.refusals.keep(self._task.summariser.asked, refused, time.monotonic())
+        self._refused |= refused
+        if self._is_reasoning and not was_reasoning:
+            self._completion_factor = REASONING_FACTOR
 
     def _go_on(self, note: str) -> None:
         """Go on to the next part, with the note on the parts before it; to all the rest at once if time is short."""
@@ -191,16 +262,11 @@ class _Asking:
             return True
         return self._change_form() or self._join()
 
-    def _learn(self, parameter: Parameter | None) -> None:
-        """Change the next attempt after a refusal."""
-        if parameter == "temperature" and self._temperature is not None:
-            self._temperature = None
-        elif parameter == "completion_limit" and not self._is_reasoning:
-            self._is_reasoning, self._completion_factor = True, REASONING_FACTOR
-        elif not self._change_form():
-            self._forms = [None]
-            self._input_tokens //= 2
-            self._is_split = False
+    def _halve(self) -> None:
+        """Ask for half as much, since the prompt may be too long."""
+        self._forms = [None]
+        self._input_tokens //= 2
+        self._is_split = False
 
     def _change_form(self) -> bool:
         """Change to the form that was not tried yet; return whether there is one."""
@@ -209,24 +275,28 @@ class _Asking:
         del self._forms[0]
         return True
 
-    async def _write_body(self) -> bytes:
-        summariser = self._task.summariser
+    async def _write_body(self) -> tuple[Question, bytes]:
+        summariser, apart = self._task.summariser, self._task.apart
         inline = self._forms[0]
         if inline is not None:
-            body = await asyncio.to_thread(inline.write, self._make_question(self._parts[-1]))
+            question = self._make_question(self._parts[-1])
+            body = await asyncio.to_thread(inline.write, question)
             if body is not None:
                 self._prompt_tokens = inline.tokens
-                return body
+                return question, body
             if not self._change_form():
                 message = "no other form"
                 raise NoSummaryError(message)
         prompt = await asyncio.to_thread(self._write_prompt)
-        return summariser.codec.ask(self._make_question(self._parts[0]), prompt)
+        question = self._make_question(self._parts[0])
+        body = None if apart is None else await asyncio.to_thread(apart.write, question, prompt)
+        return question, summariser.codec.ask(question, prompt) if body is None else body
 
     def _make_question(self, asked: SummaryRequest) -> Question:
         summariser = self._task.summariser
         max_tokens = ceil(asked.max_tokens * summariser.token_ratio) * self._completion_factor
-        return Question(summariser.model, max_tokens, self._temperature, self._is_reasoning)
+        refused, temperature = self._refused | self._suspected, summariser.settings.temperature
+        return Question(summariser.model, max_tokens, temperature, self._is_reasoning, refused)
 
     def _write_prompt(self) -> str:
         """Write the question for the first remaining part; split the rest again if questions must be shorter."""
@@ -236,10 +306,10 @@ class _Asking:
             self._parts = split_request(left, base_text=base_text, max_tokens=tokens, most=most, count=count)
             self._is_split = True
         prompt = write_prompt(self._parts[0], base_text=base_text, max_tokens=tokens, count=count)
-        self._prompt_tokens = count(prompt)
+        self._prompt_tokens = count(prompt) + (self._task.apart.tokens if self._task.apart else 0)
         return prompt
 
-    async def _call(self, body: bytes) -> str:
+    async def _call(self, question: Question, body: bytes) -> str:
         """Make one call. Raises NoSummaryError, or an error of the connection."""
         summariser = self._task.summariser
         tokens = round(summariser.token_ratio * self._prompt_tokens)
@@ -249,7 +319,7 @@ class _Asking:
         with SummaryCall(self._calls, summariser.payer.label, form, tokens, place) as call:
             try:
                 answer = await self._send(body, call)
-                return await asyncio.to_thread(self._read_note, answer, call)
+                return await asyncio.to_thread(self._read_note, question, answer, call)
             except asyncio.CancelledError:
                 if self._timeout.expired():
                     call.result = "timed_out"
@@ -260,17 +330,17 @@ class _Asking:
     async def _send(self, body: bytes, call: SummaryCall) -> bytes:
         summariser, headers = self._task.summariser, CIMultiDict(self._task.summariser.headers)
         headers["Content-Type"] = "application/json"
-        headers["Accept"] = "application/json"
+        headers["Accept"] = "application/json, text/event-stream"
         if self._forms[0] is not None:
             add_to_lists(headers, self._forms[0].headers)
         call.span.write_into(headers)
         async with self._client.send("POST", summariser.url, headers, body, summariser.upstream) as response:
             call.status = response.status
-            return await read_answer(response, summariser.codec)
+            return await read_answer(response)
 
-    def _read_note(self, answer: bytes, call: SummaryCall) -> str:
+    def _read_note(self, question: Question, answer: bytes, call: SummaryCall) -> str:
         """Read the note in an answer, and count its cost. Raises NoSummaryError if there is none."""
-        completion = read_completion(answer, self._task.summariser.codec)
+        completion = read_completion(call.status or 0, answer, self._task.summariser.codec, question)
         self._record_cost(completion, call)
         request = self._task.request
         covered_tokens = sum(message.tokens for message in (*request.earlier, *request.span))

@@ -3,6 +3,7 @@
 Law: no I/O. Whatever the input is, nothing is raised and no more is kept than the bounds allow.
 """
 
+import re
 from collections.abc import Callable
 from typing import Protocol
 
@@ -15,6 +16,17 @@ MAX_FIRST_EVENT_BYTES = 64 * 1024
 def write_event(data: bytes) -> bytes:
     """JSON as one event. Line breaks are dropped: JSON may have them only between its values."""
     return b"data: " + data.translate(None, b"\r\n") + b"\n\n"
+
+
+_STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")
+
+
+def read_events(body: bytes) -> list[bytes] | None:
+    """The data of each event of a whole stream; None if the body is no stream. `[DONE]` is left out."""
+    if not _STREAM.match(body):
+        return None
+    reader = EventReader()
+    return [data for data in (*reader.feed(body), *reader.finish()) if data.strip() != b"[DONE]"]
 
 
 class PassOver(Protocol):

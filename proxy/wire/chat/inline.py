@@ -33,11 +33,18 @@ _CACHED = frozenset(
         "model", "models", "route", "provider", "session_id", "service_tier", "user", "safety_identifier",
         "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "prompt_cache_isolation_key",
         "cache_control", "cache_prompt", "cache_salt", "id_slot", "lora", "lora_path", "store",
-        "cached_content", "data_parallel_rank",
+        "cached_content", "data_parallel_rank", "metadata",
     }
 )  # fmt: skip
 """Members that name the model, the account and the prompt cache, or say what the upstream may store."""
 _TAKEN_OVER = _RENDERED | _CACHED
+_OF_SESSION = frozenset(
+    {
+        "route", "provider", "session_id", "service_tier", "user", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "prompt_cache_isolation_key", "cache_salt", "store", "metadata", "transforms",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked."""
 _FREE_CHOICES = (None, "auto", "none")
 _BUDGETS = frozenset({"budget_tokens", "thinking_budget"})
 _THINKING = frozenset({"thinking", "reasoning", "thinking_budget", "extra_body"})
@@ -45,14 +52,17 @@ _THINKING = frozenset({"thinking", "reasoning", "thinking_budget", "extra_body"}
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def write_members(body: bytes) -> dict[str, msgspec.Raw] | None:
+def write_members(body: bytes, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
     """The members of a request's body that the body of a summary request begins with; its messages are not among them.
+
+    is_apart: the summary request does not continue the conversation; only the session is the same.
 
     None if the request prescribes the form of the response, which a summary would not have, or if the members cannot
     be decoded.
     """
     try:
-        members = {name: value for name, value in _decode_members(body).items() if name in _TAKEN_OVER}
+        taken = _OF_SESSION if is_apart else _TAKEN_OVER
+        members = {name: value for name, value in _decode_members(body).items() if name in taken}
         if _prescribes_form(members):
             return None
         return {name: value for name, value in members.items() if not _forces_call(name, value)}

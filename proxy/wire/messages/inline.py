@@ -23,18 +23,30 @@ _TAKEN_OVER = frozenset(
     }
 )  # fmt: skip
 """Members that are part of the prompt or of hidden instructions in it, or name the account and the cache."""
+_OF_SESSION = frozenset(
+    {
+        "system", "metadata", "service_tier", "speed", "inference_geo", "anthropic_version", "anthropic_beta",
+        "user_profile_id", "billing_policy",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked. Anthropic accepts the login of
+Claude Code only with its system prompt."""
 _FREE_CHOICES = (None, "auto", "none")
 _THINKS = ("enabled", "adaptive")
 
 
-def write_members(request: Request) -> dict[str, msgspec.Raw] | None:
+def write_members(request: Request, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
     """The members of a request's body that the body of a summary request begins with; its messages are not among them.
+
+    is_apart: the summary request does not continue the conversation; only the session is the same.
 
     None if the request prescribes the form of the response or asks the server to summarise, or if the members cannot be
     decoded.
     """
     try:
         everything = read_outside(request)
+        if is_apart:
+            return {name: value for name, value in everything.items() if name in _OF_SESSION}
         members = {name: value for name, value in everything.items() if name in _TAKEN_OVER}
         if _prescribes_form(everything):
             return None

@@ -11,20 +11,25 @@ from typing import Any
 import msgspec
 import orjson
 
+from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
-from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
+from proxy.wire.codec import Completion, Question, Request, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.messages.binding import allow_drops, drop_thinking, is_bound, is_off
 from proxy.wire.messages.cache import mark_end
 from proxy.wire.messages.inline import read_thinking, write_members
 from proxy.wire.messages.request import find_markers, place_marker, take_off_system, write_system
 from proxy.wire.messages.write import shares_element, write_element
+from proxy.wire.parameters import bound_limit, list_forms, write_parameters
+from proxy.wire.parameters import find_refused as find_named
 from proxy.wire.transcript.elements import Placed
 from rules.conversation import Conversation, Message, Role
 
 SURE_FACTOR = 2
 """If the client's own limit is this many times that of the summary, it is not exceeded: a model refuses a larger limit
 than it has, and Claude Code allows thinking nearly all of its limit. Chosen: this leaves room to think."""
+LIMIT = "max_tokens"
+_NULL = msgspec.Raw(b"null")
 _USER_SIDE = frozenset({Role.USER, Role.TOOL})
 
 
@@ -36,29 +41,42 @@ class _Block(msgspec.Struct):
 class _Completion(msgspec.Struct):
     content: list[_Block]
     stop_reason: str | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = _NULL
 
 
-class _Error(msgspec.Struct):
-    message: str = ""
+class _Delta(msgspec.Struct):
+    type: str | None = None
+    text: str | None = None
+    stop_reason: str | None = None
 
 
-class _ErrorAnswer(msgspec.Struct):
-    error: _Error
+class _Event(msgspec.Struct):
+    type: str | None = None
+    index: int = 0
+    content_block: _Block | None = None
+    delta: _Delta | None = None
+    message: msgspec.Raw = _NULL
+    usage: msgspec.Raw = _NULL
+
+
+class _Started(msgspec.Struct):
+    usage: msgspec.Raw = _NULL
 
 
 def write_question(question: Question, prompt: str) -> bytes:
     """The body of a request that contains only `prompt`."""
     messages = [{"role": "user", "content": prompt}]
-    return orjson.dumps({"model": question.model, "messages": messages, **_write_parameters(question, None)})
+    return orjson.dumps({"model": question.model, "messages": messages, **_write(question, None)})
 
 
-def write_question_behind(request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
+def write_question_behind(
+    request: Request, prefix: Conversation, question: Question, prompt: str, *, is_apart: bool = False
+) -> bytes | None:
     """The body of a request with `prompt` after the messages of `prefix`, and with the request's tools.
 
     None if the request prescribes the form of the response, or if the members of its body cannot be decoded.
     """
-    members = write_members(request)
+    members = write_members(request, is_apart=is_apart)
     if members is None:
         return None
     marked = place_marker(request, take_off_system(prefix))
@@ -71,10 +89,11 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
     members["messages"] = msgspec.Raw(b"[" + elements + b"]")
     if (system := write_system(prefix)) is not None:
         members["system"] = msgspec.Raw(system)
-    parameters = _write_parameters(question, read_thinking(members))
+    parameters = _write(question, read_thinking(members))
     if request.max_tokens is not None and request.max_tokens >= SURE_FACTOR * question.max_tokens:
-        parameters["max_tokens"] = min(parameters["max_tokens"], request.max_tokens)
-    return msgspec.json.encode({**members, **parameters})
+        parameters[LIMIT] = min(parameters[LIMIT], request.max_tokens)
+    own = {"model": question.model} if is_apart else {}
+    return msgspec.json.encode({**members, **own, **parameters})
 
 
 def _bind(request: Request, prefix: Conversation, members: dict[str, msgspec.Raw]) -> Sequence[bytes]:
@@ -104,23 +123,38 @@ def _group(placed: list[Placed]) -> list[list[Placed]]:
     return groups
 
 
-def _write_parameters(question: Question, thinking_tokens: int | None) -> dict[str, Any]:
-    """If the request turns thinking on, the completion limit must include it, and no temperature is accepted."""
-    how: dict[str, Any] = {"max_tokens": question.max_tokens + (thinking_tokens or 0), "stream": False}
-    if question.temperature is not None and thinking_tokens is None:
-        how["temperature"] = question.temperature
-    return how
+def _write(question: Question, thinking_tokens: int | None) -> dict[str, Any]:
+    """The parameters; the limit is required. If the request turns thinking on, the limit must include it."""
+    limit = bound_limit(question, question.max_tokens + (thinking_tokens or 0))
+    return {LIMIT: limit, **write_parameters(question, (), thinking_tokens=thinking_tokens)}
+
+
+def list_parameters(question: Question) -> tuple[str, ...]:
+    """The forms that an upstream may refuse in a question, the most doubtful first."""
+    return list_forms(question, ())
+
+
+def find_refused(question: Question, answer: bytes) -> str | None:
+    """The form of a parameter that an error names; None if it names none."""
+    return find_named(question, list_parameters(question), answer, (LIMIT,))
 
 
 def read_completion(answer: bytes) -> Completion:
-    """The completion in the response to a question. Raises UndecodableError."""
+    """The completion in the response to a question, streamed or not. Raises UndecodableError."""
     try:
+        events = read_events(answer)
+        if events is not None:
+            return _join(events)
         decoded = msgspec.json.decode(answer, type=_Completion)
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     usage: Usage | None = None
     with suppress(*DECODE_ERRORS):
         usage = read_usage(decoded.usage)
+    return _tell(decoded, usage)
+
+
+def _tell(decoded: _Completion, usage: Usage | None) -> Completion:
     return Completion(
         "".join(block.text or "" for block in decoded.content if block.type == "text"),
         usage or Usage(),
@@ -130,9 +164,27 @@ def read_completion(answer: bytes) -> Completion:
     )
 
 
-def read_refused_parameter(answer: bytes) -> Parameter | None:
-    """The parameter of a question that an error names; None if it names none."""
-    with suppress(*DECODE_ERRORS):
-        message = msgspec.json.decode(answer, type=_ErrorAnswer).error.message
-        return "temperature" if "temperature" in message else None
-    return None
+def _join(events: list[bytes]) -> Completion:
+    """The completion in a stream. Raises UndecodableError without a beginning, or for an error."""
+    decoded = [msgspec.json.decode(data, type=_Event) for data in events]
+    blocks: dict[int, _Block] = {}
+    stop_reason, usage, is_begun = None, None, False
+    for event in decoded:
+        if event.type == "error":
+            is_begun = False
+            break
+        is_begun |= event.type == "message_start"
+        with suppress(*DECODE_ERRORS):
+            usage = read_usage(msgspec.json.decode(event.message, type=_Started).usage, usage)
+        with suppress(*DECODE_ERRORS):
+            usage = read_usage(event.usage, usage)
+        if event.content_block is not None:
+            blocks[event.index] = event.content_block
+        if event.delta is not None:
+            stop_reason = event.delta.stop_reason or stop_reason
+            block = blocks.setdefault(event.index, _Block("text"))
+            block.text = (block.text or "") + (event.delta.text or "")
+    if not is_begun:
+        message = "no completion in the stream"
+        raise UndecodableError(message)
+    return _tell(_Completion([*blocks.values()], stop_reason), usage)

@@ -35,7 +35,8 @@ class ResponsesCodec:
     ask = staticmethod(question.write_question)
     ask_behind = staticmethod(question.write_question_behind)
     read_completion = staticmethod(question.read_completion)
-    read_refused_parameter = staticmethod(question.read_refused_parameter)
+    list_parameters = staticmethod(question.list_parameters)
+    find_refused = staticmethod(question.find_refused)
 
 
 RESPONSES = ResponsesCodec()

@@ -21,23 +21,35 @@ _RENDERED = frozenset(
 _CACHED = frozenset(
     {
         "model", "service_tier", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-        "prompt_cache_options", "store", "client_metadata", "cache_salt", "cache_prompt", "id_slot",
+        "prompt_cache_options", "store", "client_metadata", "cache_salt", "cache_prompt", "id_slot", "metadata",
     }
 )  # fmt: skip
 """Members that name the model, the account and the prompt cache, or say what the upstream may store."""
 _TAKEN_OVER = _RENDERED | _CACHED
+_OF_SESSION = frozenset(
+    {
+        "instructions", "include", "service_tier", "user", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "store", "client_metadata", "cache_salt", "metadata",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked. ChatGPT's own backend accepts a
+login only with `instructions` and without `store`."""
 _FREE_CHOICES = (None, "auto", "none")
 _HELD = ("previous_response_id", "conversation")
 
 
-def write_members(body: bytes) -> dict[str, msgspec.Raw] | None:
+def write_members(body: bytes, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
     """The members of a request's body that the body of a summary request begins with; its items are not among them.
+
+    is_apart: the summary request does not continue the conversation; only the session is the same.
 
     None if the request prescribes the form of the response, which a summary would not have, if it continues what the
     upstream holds, or if the members cannot be decoded.
     """
     try:
         members = decode_members(body)
+        if is_apart:
+            return {name: value for name, value in members.items() if name in _OF_SESSION}
         if any(decode_member(members.get(name)) for name in _HELD) or _prescribes_form(members):
             return None
         taken = {name: value for name, value in members.items() if name in _TAKEN_OVER}

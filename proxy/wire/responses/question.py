@@ -9,14 +9,22 @@ from typing import Any
 import msgspec
 import orjson
 
+from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
-from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
-from proxy.wire.json.repair import DECODE_ERRORS, try_decode
-from proxy.wire.responses.answer import find_error
+from proxy.wire.codec import Completion, Question, Request, UndecodableError
+from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.parameters import find_refused as find_named
+from proxy.wire.parameters import list_forms, write_parameters
 from proxy.wire.responses.inline import write_members
 from proxy.wire.responses.request import mark_messages, strip_system, write_instructions, write_items
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import Conversation, Message, Role
+
+LIMITS = ("max_output_tokens",)
+STORE, CACHE_KEY = "store", "prompt_cache_key"
+_NULL = msgspec.Raw(b"null")
+_ENDS = frozenset({"response.completed", "response.incomplete"})
+_DONE, _TEXT = "response.output_item.done", "response.output_text.delta"
 
 
 class _Part(msgspec.Struct):
@@ -35,50 +43,83 @@ class _Details(msgspec.Struct):
 class _Completion(msgspec.Struct):
     output: list[_Item]
     incomplete_details: _Details | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = _NULL
+
+
+class _Event(msgspec.Struct):
+    type: str | None = None
+    response: msgspec.Raw = _NULL
+    item: msgspec.Raw = _NULL
+    delta: Any = None
+
+
+class _Ended(msgspec.Struct):
+    """The response at the end of a stream. Its items may be missing: ChatGPT's own backend sends them once, as done."""
+
+    output: list[_Item] | None = None
+    incomplete_details: _Details | None = None
+    usage: msgspec.Raw = _NULL
 
 
 def write_question(question: Question, prompt: str) -> bytes:
     """The body of a request that contains only `prompt`. The upstream is asked to keep nothing of it."""
     asked = write_items([_make_message(prompt)])[0]
-    members = {"model": question.model, "input": [orjson.Fragment(asked)], "store": False}
-    return orjson.dumps({**members, **_write_parameters(question, thinks=False)})
+    members = {"model": question.model, "input": [orjson.Fragment(asked)], **_keep_nothing(question)}
+    return orjson.dumps({**members, **_write(question, thinks=False)})
 
 
-def write_question_behind(request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
+def write_question_behind(
+    request: Request, prefix: Conversation, question: Question, prompt: str, *, is_apart: bool = False
+) -> bytes | None:
     """The body of a request with `prompt` after the items of `prefix`, and with the request's tools.
 
     None if the request prescribes the form of the response, if the upstream holds what is before it, or if the members
     of its body cannot be decoded.
     """
-    members = write_members(request.body)
+    members = write_members(request.body, is_apart=is_apart)
     if members is None or prefix.continues:
         return None
     said = strip_system(prefix)
-    marked = mark_messages(request, said, at_end=True)
+    marked = {} if is_apart else mark_messages(request, said, at_end=True)
     items = write_items([*(marked.get(at, one) for at, one in enumerate(said.messages)), _make_message(prompt)])
-    if request.cache.key:
-        members.setdefault("prompt_cache_key", msgspec.Raw(orjson.dumps(request.cache.key)))
+    if request.cache.key and CACHE_KEY not in question.refused:
+        members.setdefault(CACHE_KEY, msgspec.Raw(orjson.dumps(request.cache.key)))
     members["input"] = msgspec.Raw(b"[" + b",".join(items) + b"]")
     if (instructions := write_instructions(prefix)) is not None:
         members["instructions"] = msgspec.Raw(instructions)
-    return msgspec.json.encode({**members, **_write_parameters(question, thinks=request.is_reasoning)})
+    own = {"model": question.model} if is_apart else {}
+    kept = {**_keep_nothing(question), **members} if is_apart else members
+    return msgspec.json.encode({**kept, **own, **_write(question, thinks=request.is_reasoning and not is_apart)})
 
 
 def _make_message(prompt: str) -> Message:
     return Message(Role.USER, (prompt,), edited=True)
 
 
-def _write_parameters(question: Question, *, thinks: bool) -> dict[str, Any]:
+def _keep_nothing(question: Question) -> dict[str, Any]:
+    return {} if STORE in question.refused else {STORE: False}
+
+
+def _write(question: Question, *, thinks: bool) -> dict[str, Any]:
     """`thinks`: the request sets how the model reasons. Such models accept no temperature."""
-    how = {} if question.temperature is None or thinks else {"temperature": question.temperature}
-    return {**how, "max_output_tokens": question.max_tokens, "stream": False}
+    return write_parameters(question, LIMITS, thinking_tokens=0 if thinks else None)
+
+
+def list_parameters(question: Question) -> tuple[str, ...]:
+    """The forms that an upstream may refuse in a question, the most doubtful first."""
+    return list_forms(question, LIMITS, (STORE, CACHE_KEY))
+
+
+def find_refused(question: Question, answer: bytes) -> str | None:
+    """The form of a parameter that an error names; None if it names none."""
+    return find_named(question, list_parameters(question), answer, LIMITS)
 
 
 def read_completion(answer: bytes) -> Completion:
-    """The completion in the response to a question. Raises UndecodableError."""
+    """The completion in the response to a question, streamed or not. Raises UndecodableError."""
     try:
-        decoded = msgspec.json.decode(answer, type=_Completion)
+        events = read_events(answer)
+        decoded = msgspec.json.decode(answer, type=_Completion) if events is None else _join(events)
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     usage: Usage | None = None
@@ -95,7 +136,20 @@ def read_completion(answer: bytes) -> Completion:
     )
 
 
-def read_refused_parameter(answer: bytes) -> Parameter | None:
-    """The parameter of a question that an error in OpenAI's form names; None if it names none."""
-    error = find_error(try_decode(answer))
-    return "temperature" if error is not None and error.get("param") == "temperature" else None
+def _join(events: list[bytes]) -> _Completion:
+    """The response at the end of a stream. Raises UndecodableError if there is none, or for an error."""
+    decoded = [msgspec.json.decode(data, type=_Event) for data in events]
+    ended = next((event.response for event in reversed(decoded) if event.type in _ENDS), None)
+    if ended is None:
+        message = "no response in the stream"
+        raise UndecodableError(message)
+    response, output = msgspec.json.decode(ended, type=_Ended), list[_Item]()
+    for event in decoded if not response.output else ():
+        if event.type == _DONE:
+            with suppress(*DECODE_ERRORS):
+                output.append(msgspec.json.decode(event.item, type=_Item))
+    output = response.output or output
+    if not output:
+        text = "".join(event.delta for event in decoded if event.type == _TEXT and isinstance(event.delta, str))
+        output = [_Item("message", [_Part(text)])]
+    return _Completion(output, response.incomplete_details, response.usage)

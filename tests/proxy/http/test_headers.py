@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.headers import drop_hop_by_hop, keep_for_provider, read_headers, request_headers, write_key
+from proxy.http.headers import drop_hop_by_hop, keep_for_session, read_headers, request_headers, write_key
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
@@ -115,9 +115,16 @@ def test_a_clients_own_credential_stays_in_its_own_header() -> None:
         assert list(request_headers(headers, PLAIN, identity=False, is_messages=True).items()) == headers
 
 
-def test_a_request_of_our_own_has_what_the_provider_needs() -> None:
-    """Versions and betas, and what leads to the session's cache; nothing else of the client's."""
-    kept = _headers("Anthropic-Version: 2023-06-01", "anthropic-beta: a,b", "OpenAI-Beta: c", "X-Session-Id: s")
-    others = _headers("User-Agent: me", "Content-Type: text/plain", "x-api-key: theirs", "OpenAI-Organization: o")
+def test_a_request_of_our_own_is_one_of_the_clients_session() -> None:
+    """It has all that says who asks, with what and for which session; not what belongs to one request."""
+    kept = _headers(
+        "Anthropic-Version: 2023-06-01", "anthropic-beta: a,b", "OpenAI-Beta: c", "X-Session-Id: s", "User-Agent: me",
+        "x-api-key: theirs", "OpenAI-Organization: o", "x-app: cli", "originator: codex", "x-client: 1",
+    )  # fmt: skip
+    others = _headers(
+        "Content-Type: text/plain", "Content-Length: 7", "Accept: text/html", "Accept-Encoding: br",
+        "Idempotency-Key: k",
+        "traceparent: 00", "X-Request-Id: r", "If-None-Match: e", "Range: bytes=0-", "X-Stainless-Retry-Count: 1",
+    )  # fmt: skip
 
-    assert keep_for_provider([*kept, *others]) == kept
+    assert keep_for_session([*kept, *others]) == kept

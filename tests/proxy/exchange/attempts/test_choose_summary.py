@@ -132,7 +132,7 @@ async def test_a_model_that_calls_a_tool_is_asked_again_with_the_transcript(clie
     await ask_all(client, proxy, bodies())
     forms = ["tools" in asked.json for asked in upstream.summaries]
     assert forms[:2] == [True, False]
-    assert [message["role"] for message in upstream.summaries[1].json["messages"]] == ["user"]
+    assert [message["role"] for message in upstream.summaries[1].json["messages"]] == ["system", "user"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,8 @@ async def test_where_it_cannot_be_asked_inline_the_transcript_is_written_out(mor
     proxy = await start_proxy(*SETTINGS, f"defaults.summary.request={form}")
     await ask_all(client, proxy, bodies(**more))
     assert upstream.summaries
-    assert all(len(asked.json["messages"]) == 1 for asked in upstream.summaries)
+    for asked in upstream.summaries:
+        assert [message["role"] for message in asked.json["messages"]] == ["system", "user"]
     assert all("response_format" not in asked.json for asked in upstream.summaries)
 
 
@@ -495,7 +496,8 @@ async def test_a_question_is_asked_by_itself_if_no_cache_would_be_read(
     stages = await make_stages(*SETTINGS, *settings)
     await write(stages, await choose(stages, 33))
     (asked,) = stages.client.asked
-    assert len(asked["messages"]) == 1
+    assert [message["role"] for message in asked["messages"] if message["role"] != "system"] == ["user"]
+    assert "tools" not in asked
 
 
 async def test_a_client_that_slides_has_nothing_written(make_stages: MakeStages) -> None:
@@ -515,7 +517,7 @@ async def test_a_client_that_slides_has_nothing_written(make_stages: MakeStages)
 
 
 async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_account(make_stages: MakeStages) -> None:
-    """The question has its credential and the headers that its session or its provider needs, and no other header."""
+    """The question has its credential and the headers of its session, known or not."""
     stages = await make_stages(*SETTINGS)
     call = await stages.prepare(replace(read_session(3), model="qwen3-8b"), **ARRIVED)
     summariser = choose_summariser(stages.services, call)
@@ -523,7 +525,7 @@ async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_accoun
     assert str(summariser.url) == "http://127.0.0.1:9/v1/chat/completions"
     assert summariser.headers == (
         ("Authorization", "Bearer sk-of-the-client"),
-        *tuple(ARRIVED.items())[:-1],
+        *ARRIVED.items(),
         PLAINLY,
     )
     assert summariser.secret == call.arrival.tenant.secret

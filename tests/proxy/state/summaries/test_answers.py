@@ -22,6 +22,7 @@ from proxy.state.summaries.answers import (
 from proxy.state.summaries.calls import NoSummaryError
 from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Question
 
 NOTE = write_note("All went well so far.")
 
@@ -42,20 +43,9 @@ class Response:
 
 
 async def test_an_answer_is_read_to_its_end_if_that_is_not_too_far() -> None:
-    assert await read_answer(Response(b"x" * MAX_ANSWER_BYTES), CHAT) == b"x" * MAX_ANSWER_BYTES
+    assert await read_answer(Response(b"x" * MAX_ANSWER_BYTES)) == b"x" * MAX_ANSWER_BYTES
     with pytest.raises(NoSummaryError, match=r"^too long$"):
-        await read_answer(Response(b"x" * (MAX_ANSWER_BYTES + 1)), CHAT)
-
-
-@pytest.mark.parametrize(
-    ("status", "is_final"), [(400, False), (413, False), (422, False), (500, False), (401, True), (201, True)]
-)
-async def test_a_refusal_says_whether_another_question_may_help(status: int, *, is_final: bool) -> None:
-    """And which parameter the upstream names, but nothing else of its words."""
-    body = b'{"error":{"message":"Unsupported parameter: temperature","param":"temperature"}}'
-    with pytest.raises(RefusedError, match=f"^status {status}$") as raised:
-        await read_answer(Response(body, status), CHAT)
-    assert (raised.value.is_final, raised.value.parameter) == (is_final, "temperature")
+        await read_answer(Response(b"x" * (MAX_ANSWER_BYTES + 1)))
 
 
 def answer(content: object, finish_reason: str | None = "stop", **message: object) -> bytes:
@@ -66,13 +56,13 @@ def answer(content: object, finish_reason: str | None = "stop", **message: objec
 
 def judge(body: bytes, covered_tokens: int = 10_000) -> str:
     """The note in an answer, with tokens counted as characters."""
-    return accept_note(read_completion(body, CHAT), covered_tokens, len)
+    return accept_note(read_completion(200, body, CHAT, Question("m", 400)), covered_tokens, len)
 
 
 def test_a_note_is_accepted_as_it_was_written() -> None:
     """The thinking before it is left out. The cost of the note is the reported one."""
     assert judge(answer(NOTE)) == judge(answer(f"<think>So.</think>\n{NOTE}\n")) == NOTE
-    assert read_completion(answer(NOTE), CHAT).usage == Usage(9, 3)
+    assert read_completion(200, answer(NOTE), CHAT, Question("m", 400)).usage == Usage(9, 3)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +97,7 @@ def test_what_is_no_note_says_what_it_is(body: bytes, result: str, reason: str, 
 )  # fmt: skip
 def test_a_form_of_the_operators_own_needs_no_headings(text: str, reason: str | None) -> None:
     """The note must have a minimum of tokens. Every other flaw still counts."""
-    completion = read_completion(answer(text), CHAT)
+    completion = read_completion(200, answer(text), CHAT, Question("m", 400))
     if reason is None:
         assert accept_note(completion, 10_000, len, enough_tokens=40) == text
     else:
@@ -127,3 +117,27 @@ def test_anything_else_is_an_error_of_ours(body: bytes) -> None:
     """For any bytes, the result is a note or an error that says that there is none."""
     with pytest.raises(NoSummaryError):
         judge(body)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "form", "is_unclear", "is_final"),
+    [
+        (400, "Unsupported parameter: temperature", "temperature", False, False),
+        (200, "Unsupported parameter: temperature", "temperature", False, False),
+        (404, "no such parameter: temperature", "temperature", False, False),
+        (400, "Bad request", None, True, False),
+        *((status, "Oops", None, False, False) for status in (413, 500)),
+        (422, "Oops", None, True, False),
+        (201, "Oops", None, False, True),
+        (429, "temperature", None, False, True),
+        (401, "temperature", None, False, True),
+        (400, "maximum context length is 8192 tokens, you requested 9000 tokens, lower max_tokens", None, False, False),
+    ],
+)
+def test_a_refusal_says_what_to_change(
+    status: int, message: str, form: str | None, *, is_unclear: bool, is_final: bool
+) -> None:
+    """Its length, its credential and its rate are no parameters, whatever the text names."""
+    with pytest.raises(RefusedError) as caught:
+        read_completion(status, orjson.dumps({"error": {"message": message}}), CHAT, Question("m", 400, 0.2))
+    assert (caught.value.form, caught.value.is_unclear, caught.value.is_final) == (form, is_unclear, is_final)

@@ -183,7 +183,7 @@ async def test_a_list_is_no_base_for_a_summary(client, upstream, start_proxy):
     proxy.services.summaries._pauses.pop(next(iter(proxy.services.summaries._pauses._entries)))
     await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": session[:140]})
     await settle(proxy)
-    told = upstream.summaries[1].json["messages"][0]["content"]
+    told = upstream.summaries[1].json["messages"][-1]["content"]
     assert "SUMMARY OF WHAT CAME BEFORE" not in told
     assert "part_3.py" in told
 

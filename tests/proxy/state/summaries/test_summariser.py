@@ -29,7 +29,7 @@ async def test_long_session_is_summarised_with_the_clients_own_credential(client
     assert len(upstream.summaries) == 1
     asked = upstream.summaries[0]
     assert asked.header("authorization") == ["Bearer sk-test"]
-    assert [message["role"] for message in asked.json["messages"]] == ["user"]
+    assert [message["role"] for message in asked.json["messages"]] == ["system", "user"]
     first, second = upstream.chats
     assert first.body == second.body
     system, memo, *tail = first.json["messages"]
@@ -96,7 +96,7 @@ async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(cl
     sizes = [len(recorded.body) for recorded in upstream.summaries]
     assert 3 < len(sizes) <= 10
     assert sizes[0] > sizes[1] > max(sizes[2:])
-    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries[2:]]
+    told = [recorded.json["messages"][-1]["content"] for recorded in upstream.summaries[2:]]
     assert ["SUMMARY OF WHAT CAME BEFORE]" in question for question in told] == [False] + [True] * (len(told) - 1)
     assert not any("LIST OF WHAT CAME BEFORE]" in question for question in told[1:])
     assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
@@ -129,7 +129,7 @@ async def test_a_model_with_a_small_window_reads_the_session_in_parts(client, up
     upstream.answer = count_notes
     proxy = await start_proxy(*small_model(12_000))
     await post(client, proxy.url + "/v1/chat/completions", WIDE)
-    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
+    told = [recorded.json["messages"][-1]["content"] for recorded in upstream.summaries]
     assert 2 <= len(told) <= 8
     assert {recorded.json["model"] for recorded in upstream.summaries} == {"small"}
     for index, question in enumerate(told):
@@ -144,7 +144,7 @@ async def test_of_too_many_parts_the_oldest_are_listed(client, upstream, start_p
     """No summary costs more calls than the maximum."""
     proxy = await start_proxy(*small_model(3000))
     await post(client, proxy.url + "/v1/chat/completions", WIDE)
-    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
+    told = [recorded.json["messages"][-1]["content"] for recorded in upstream.summaries]
     assert len(told) == MOST_PARTS
     assert ["LIST OF WHAT CAME BEFORE]" in question for question in told] == [True] + [False] * (MOST_PARTS - 1)
 
@@ -163,7 +163,7 @@ async def test_a_part_that_is_not_answered_is_told_with_the_rest(client, upstrea
     upstream.answer = fail_second
     proxy = await start_proxy(*small_model(8000))
     await post(client, proxy.url + "/v1/chat/completions", WIDE)
-    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
+    told = [recorded.json["messages"][-1]["content"] for recorded in upstream.summaries]
     assert len(told) == 3
     assert "NOTE 1." in told[1]
     assert "NOTE 1." in told[2]
@@ -205,7 +205,7 @@ async def test_a_note_is_clean_before_anything_is_asked_with_it(client, upstream
     upstream.answer = inject
     proxy = await start_proxy(*small_model(12_000))
     await post(client, proxy.url + "/v1/chat/completions", WIDE)
-    questions = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
+    questions = [recorded.json["messages"][-1]["content"] for recorded in upstream.summaries]
     texts = [*questions[1:], upstream.chats[0].json["messages"][1]["content"]]
     assert len(texts) > 1
     assert all("Mended (im_start)system[quoted trimtab: x]" in text for text in texts)
@@ -260,7 +260,7 @@ async def test_refused_parameters_are_changed(client, upstream, start_proxy):
 
     async def picky(recorded, request):
         body = recorded.json
-        if not body["messages"][0]["content"].startswith("You write the handoff note"):
+        if not body["messages"][-1]["content"].startswith("You write the handoff note"):
             return await plain(recorded, request)
         asked.append(body)
         for key in ("max_tokens", "temperature"):
@@ -391,12 +391,13 @@ async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy,
 
     upstream.answer = answer
     proxy = await start_proxy(*SETTINGS)
-    await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "claude-opus-4-7"})
+    body = LONG | {"model": "claude-opus-4-7", "messages": LONG["messages"][1:]}
+    await post(client, proxy.url + "/v1/chat/completions", body)
     metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
     costs = [float(line.split()[-1]) for line in metrics if line.startswith("trimtab_summary_tokens_total{")]
 
     count = compactors.choose(PolicyConfig(), "claude-opus-4-7").count
-    prompts = [asked.json["messages"][0]["content"] for asked in upstream.summaries]
+    prompts = [asked.json["messages"][-1]["content"] for asked in upstream.summaries]
     assert sorted(costs) == [
         len(prompts) * round(1.5 * count(note)),
         sum(round(1.5 * count(prompt)) for prompt in prompts),

@@ -18,11 +18,13 @@ QUESTION = Question("m", 400, 0.2)
 MESSAGES = b'[{"role": "system","content":"Be brief."} , {"role":"user","content":"hi"}]'
 
 
-def _ask_behind(question: Question = QUESTION, **members: object) -> dict[str, object] | None:
+def _ask_behind(
+    question: Question = QUESTION, *, is_apart: bool = False, **members: object
+) -> dict[str, object] | None:
     body = b'{"messages":' + MESSAGES + b"," + orjson.dumps({"model": "client", **members})[1:]
     request = CHAT.read(body)
     prefix = CHAT.decode(request, Counting(count_by_heuristic, make_known()))
-    asked = CHAT.ask_behind(request, prefix, question, "WRITE")
+    asked = CHAT.ask_behind(request, prefix, question, "WRITE", is_apart=is_apart)
     return None if asked is None else orjson.loads(asked)
 
 
@@ -83,18 +85,56 @@ def test_a_completion_says_what_was_written_and_why_it_ended(choice: object, exp
     assert CHAT.read_completion(body) == expected
 
 
+def test_a_streamed_answer_is_the_same_answer() -> None:
+    """Also without its content type, and with comments before it. Only the first choice counts."""
+    chunks = (
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]},
+        {"choices": [{"index": 1, "delta": {"content": "other"}}]},
+        {"choices": [{"index": 0, "delta": {"content": "b"}, "finish_reason": "length"}]},
+        {"choices": [], "usage": {"prompt_tokens": 9}},
+    )
+    events = b"".join(b"data: %b\n\n" % orjson.dumps(chunk) for chunk in chunks)
+    assert CHAT.read_completion(b": hello\n\n" + events + b"data: [DONE]\n\n") == Completion(
+        "ab", Usage(9), was_cut=True
+    )
+    calls = b'data: {"choices":[{"delta":{"tool_calls":[{}]}}]}\n\n'
+    assert CHAT.read_completion(calls).calls_tool
+
+
 @pytest.mark.parametrize(
-    ("param", "expected"),
-    [("temperature", "temperature"), ("max_tokens", "completion_limit"), ("messages", None), (None, None)],
+    "body", [b"data: [DONE]\n\n", b'data: {"error":{"message":"no"}}\n\n', b"data: {}\n\n", b": x\n\n"]
 )
-def test_a_refused_parameter_is_told(param: str | None, expected: str | None) -> None:
-    """Only parameters that a question has."""
-    assert CHAT.read_refused_parameter(orjson.dumps({"error": {"message": "no", "param": param}})) == expected
+def test_a_stream_without_an_answer_is_no_completion(body: bytes) -> None:
+    with pytest.raises(UndecodableError):
+        CHAT.read_completion(body)
+
+
+def test_what_is_refused_is_not_sent() -> None:
+    """The limit has a second name; a streamed question asks for its usage."""
+    refused = frozenset({"temperature", "max_tokens", "stream"})
+    asked = orjson.loads(CHAT.ask(Question("m", 400, 0.2, refused=refused), "WRITE"))
+    assert asked.keys() == {"model", "messages", "max_completion_tokens", "stream", "stream_options"}
+    assert asked["stream"] is True
+    more = refused | {"max_completion_tokens", "stream=true"}
+    assert orjson.loads(CHAT.ask(Question("m", 400, 0.2, refused=more), "WRITE")).keys() == {"model", "messages"}
+
+
+def test_a_question_of_its_own_is_of_the_clients_session() -> None:
+    """It has the client's system messages, account and session, but neither its tools nor how it wants its answer."""
+    own = {"user": "u", "store": False, "metadata": {"a": 1}, "prompt_cache_key": "k", "service_tier": "flex"}
+    asked = _ask_behind(
+        Question("other", 400), is_apart=True, **own, tools=[], tool_choice="auto", parallel_tool_calls=True,
+        response_format={"type": "json_object"}, temperature=1, max_tokens=7, stream=True, n=2, stop="x",
+    )  # fmt: skip
+    assert asked is not None
+    assert {name: asked.pop(name) for name in own} == own
+    assert asked.pop("messages") == [*orjson.loads(MESSAGES), {"role": "user", "content": "WRITE"}]
+    assert asked == {"model": "other", "max_tokens": 400, "stream": False}
 
 
 @given(st.binary(max_size=40) | st.builds(lambda odd: dump({"choices": odd, "usage": odd, "error": odd}), ODD))
 def test_whatever_comes_is_an_answer_or_undecodable(body: bytes) -> None:
     """Nothing else is raised."""
-    assert CHAT.read_refused_parameter(body) in {None, "temperature", "completion_limit"}
+    assert CHAT.find_refused(QUESTION, body) is None
     with suppress(UndecodableError):
         assert isinstance(CHAT.read_completion(body), Completion)

@@ -129,18 +129,70 @@ def test_an_odd_usage_is_no_usage() -> None:
 def test_what_is_no_completion_is_refused(answer: object) -> None:
     with pytest.raises(UndecodableError):
         MESSAGES.read_completion(dump({"content": {"x": answer}}))
-    MESSAGES.read_refused_parameter(dump(answer))
+    MESSAGES.find_refused(QUESTION, dump(answer))
+
+
+def _stream(*events: dict) -> bytes:
+    return b"".join(b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event)) for event in events)
+
+
+def test_a_streamed_answer_is_the_same_answer() -> None:
+    """Thinking is no part of it; the usage is in two events."""
+    body = _stream(
+        {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+        {"type": "ping"},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "a"}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "b"}},
+        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+    )
+    assert MESSAGES.read_completion(body) == Completion("ab", Usage(5, 2), was_cut=True)
+
+
+def test_a_stream_without_an_answer_is_no_completion() -> None:
+    """Also one that fails after its beginning."""
+    failed = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    for body in (_stream(failed), _stream({"type": "message_start", "message": {}}, failed), _stream({"type": "ping"})):
+        with pytest.raises(UndecodableError):
+            MESSAGES.read_completion(body)
 
 
 @pytest.mark.parametrize(
-    ("message", "parameter"),
+    ("message", "form"),
     [
         ("`temperature` may only be set to 1 when thinking is enabled.", "temperature"),
         ("`temperature` is deprecated for this model.", "temperature"),
-        ("max_tokens: 9 > 8", None),
+        ("max_tokens: 900 > 128, which is the maximum allowed number of output tokens", "limit>128"),
+        ("max_tokens: Field required", None),
     ],
 )
-def test_a_refused_parameter_is_named_in_the_message(message: str, parameter: str | None) -> None:
+def test_a_refused_parameter_is_named_in_the_message(message: str, form: str | None) -> None:
+    """The limit is required, so only a smaller one can be tried."""
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
-    assert MESSAGES.read_refused_parameter(orjson.dumps(body)) == parameter
-    assert MESSAGES.read_refused_parameter(b"<html>") is None
+    assert MESSAGES.find_refused(QUESTION, orjson.dumps(body)) == form
+    assert MESSAGES.find_refused(QUESTION, b"<html>") is None
+    limited = Question("m", 400, refused=frozenset({"limit>128", "stream"}))
+    asked = orjson.loads(MESSAGES.ask(limited, "x"))
+    assert (asked["max_tokens"], asked["stream"]) == (128, True)
+
+
+def test_a_question_of_its_own_is_of_the_clients_session() -> None:
+    """It has the system prompt and the account, but neither tools nor thinking: Claude Code's login needs the first."""
+    system = [{"type": "text", "text": "You are Claude Code.", "cache_control": MARKER}]
+    own = {"system": system, "metadata": {"user_id": "u"}, "service_tier": "auto"}
+    request = MESSAGES.read(orjson.dumps({
+        "model": "m", "messages": TALK, **own, "max_tokens": 9, "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "tools": TOOLS, "tool_choice": {"type": "any"}, "context_management": {"edits": []}, "stream": True,
+        "output_config": {"format": {"type": "json_schema"}}, "stop_sequences": ["x"],
+    }))  # fmt: skip
+    prefix = MESSAGES.decode(request, Counting(count_by_heuristic, make_known()))
+    leading = replace(prefix, messages=prefix.messages[:1], origins=prefix.origins[:1])
+    body = MESSAGES.ask_behind(request, leading, Question("other", 400), "WRITE", is_apart=True)
+    assert body is not None
+    asked = orjson.loads(body)
+    assert {name: asked.pop(name) for name in own} == own
+    assert asked.pop("messages") == [{"role": "user", "content": "WRITE"}]
+    assert asked == {"model": "other", "max_tokens": 400, "stream": False}

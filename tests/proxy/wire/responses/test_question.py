@@ -21,11 +21,11 @@ ITEMS = [
 ]
 
 
-def _ask_behind(question: Question = QUESTION, **members: object) -> Any:
+def _ask_behind(question: Question = QUESTION, *, is_apart: bool = False, **members: object) -> Any:
     body = orjson.dumps({"model": "m", "input": ITEMS, **members})
     request = RESPONSES.read(body)
     prefix = RESPONSES.decode(request, Counting(count_by_heuristic, make_known()))
-    asked = RESPONSES.ask_behind(request, prefix, question, "Summarise.")
+    asked = RESPONSES.ask_behind(request, prefix, question, "Summarise.", is_apart=is_apart)
     return None if asked is None else orjson.loads(asked)
 
 
@@ -109,15 +109,48 @@ def test_anything_else_is_no_completion(answer: bytes) -> None:
         RESPONSES.read_completion(answer)
 
 
+ITEM = {"type": "message", "content": [{"type": "output_text", "text": "ab"}]}
+
+
+@pytest.mark.parametrize("output", [[ITEM], []], ids=["at the end", "as it is done"])
+@pytest.mark.parametrize("has_item", [True, False])
+def test_a_streamed_answer_is_the_same_answer(output: list[Any], *, has_item: bool) -> None:
+    """ChatGPT's backend sends the items only as they are done; others might send only their text."""
+    events = [
+        {"type": "response.created", "response": {"status": "in_progress"}},
+        {"type": "response.output_text.delta", "delta": "a"},
+        {"type": "response.output_text.delta", "delta": "b"},
+        {"type": "response.output_item.done", "item": ITEM if has_item else "odd"},
+        {"type": "response.completed", "response": {"output": output, "usage": {"input_tokens": 7}}},
+    ]
+    body = b"".join(b"event: x\ndata: %b\n\n" % orjson.dumps(event) for event in events)
+    assert RESPONSES.read_completion(body) == Completion("ab", Usage(7))
+
+
 @pytest.mark.parametrize(
-    ("answer", "parameter"),
-    [
-        ({"error": {"param": "temperature"}}, "temperature"),
-        ({"error": {"param": "max_output_tokens"}}, None),
-        ({"error": {}}, None),
-        ({"error": "x"}, None),
-        ([], None),
-    ],
+    "event", [{"type": "response.failed", "response": {"error": {}}}, {"type": "error", "message": "no"}, {}]
 )
-def test_a_refused_parameter_is_named(answer: object, parameter: str | None) -> None:
-    assert RESPONSES.read_refused_parameter(orjson.dumps(answer)) == parameter
+def test_a_stream_without_an_answer_is_no_completion(event: dict[str, Any]) -> None:
+    with pytest.raises(UndecodableError):
+        RESPONSES.read_completion(b"data: %b\n\n" % orjson.dumps(event))
+
+
+def test_what_is_refused_is_not_sent() -> None:
+    """ChatGPT's backend takes neither a limit nor a temperature, and only streams."""
+    refused = frozenset({"temperature", "max_output_tokens", "stream", "store"})
+    asked = orjson.loads(RESPONSES.ask(Question("m", 5, 0.2, refused=refused), "x"))
+    assert asked.keys() == {"model", "input", "stream"}
+    assert asked["stream"] is True
+
+
+def test_a_question_of_its_own_is_of_the_clients_session() -> None:
+    """It has the client's instructions, account and session, but neither its tools nor how it wants its answer."""
+    own = {"instructions": "Be brief.", "include": ["x"], "prompt_cache_key": "k", "client_metadata": {"a": "b"}}
+    asked = _ask_behind(
+        Question("other", 5), is_apart=True, **own, tools=[], tool_choice="required", parallel_tool_calls=True,
+        text={"format": {"type": "json_schema"}}, reasoning={"effort": "low"}, stream=True, top_p=1,
+    )  # fmt: skip
+    assert {name: asked.pop(name) for name in own} == own
+    assert asked.pop("input")[-1] == PROMPT
+    assert asked == {"model": "other", "store": False, "max_output_tokens": 5, "stream": False}
+    assert _ask_behind(is_apart=True, store=True)["store"] is True
