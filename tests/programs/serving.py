@@ -40,7 +40,7 @@ async def serving(*arguments: str, shell: str = "", command: str = "serve") -> A
         env=own_environment(),
     )
     try:
-        line = (await read_log(process, "listening", patience_seconds=30))[-1]
+        line = (await read_log(process, "listening", patience_seconds=60))[-1]
         yield process, line["url"]
     finally:
         if process.returncode is None:
@@ -48,7 +48,7 @@ async def serving(*arguments: str, shell: str = "", command: str = "serve") -> A
         await process.communicate()
 
 
-async def read_log(process: Process, *events: str, patience_seconds: float = 10) -> list[dict[str, Any]]:
+async def read_log(process: Process, *events: str, patience_seconds: float = 30) -> list[dict[str, Any]]:
     """Read log lines up to and including the first one with one of these events."""
     lines: list[dict[str, Any]] = []
     while not lines or lines[-1]["event"] not in events:

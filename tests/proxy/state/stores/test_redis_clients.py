@@ -7,7 +7,7 @@ import redis
 from programs import redis_server
 from programs.redis_groups import run_cluster, run_watched
 
-from proxy.state.stores import StoreError
+from proxy.state.stores import StoreError, redis_clients
 from proxy.state.stores.redis import RedisStore
 from proxy.state.stores.redis_clients import MAX_CONNECTIONS, make_client
 
@@ -91,8 +91,9 @@ async def test_a_cluster_that_is_not_there_is_an_error_of_the_store() -> None:
 
 
 @pytest.mark.parametrize("kind", ["redis_at", "watched", "cluster"])
-async def test_who_finds_no_connection_free_waits(kind, request) -> None:
+async def test_who_finds_no_connection_free_waits(kind, request, monkeypatch) -> None:
     """Many callers at once are no fault of the store."""
+    monkeypatch.setattr(redis_clients, "OPERATION_SECONDS", WAIT_SECONDS)
     store = RedisStore(request.getfixturevalue(kind).url, ttl_seconds=1000)
     puts = (store.put(f"id{number}", b"sealed") for number in range(4 * MAX_CONNECTIONS))
     assert set(await asyncio.gather(*puts)) == {b"sealed"}
