@@ -104,6 +104,21 @@ class Media:
         return replace(self, tokens=self.line_tokens, is_removed=True)
 
 
+class Served(NamedTuple):
+    """Calls that a server answers itself, by their ids, if the result is in another message than the call.
+
+    opens: calls that are made in this message.
+    closes: calls that are answered in it.
+    goes_on: calls that wait for the calls of this message.
+    """
+
+    opens: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
+    goes_on: tuple[str, ...] = ()
+
+
+NOT_SERVED = Served()
+
 WRITTEN_ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER}
 """The roles on the wire in which clients write a tool result as text, and what each of them means."""
 
@@ -130,6 +145,7 @@ class Message:
     - `has_fixed_texts`: some texts cannot be written back with other words, so none may be shortened by a rule on
       messages of this role.
     - `stays`: a system message that no cut removes, because what comes after it depends on it.
+    - `served`: calls of the server that connect this message with others.
     - `beside`: members that hold an assistant's reasoning, each with the JSON of an empty value. Some upstreams want
       them in every message of an assistant, so one that a rule writes gets those of an earlier message.
     """
@@ -154,6 +170,7 @@ class Message:
     header: str = ""
     has_fixed_texts: bool = False
     stays: bool = False
+    served: Served = NOT_SERVED
     beside: tuple[tuple[str, bytes], ...] = ()
     answers_json: bytes = b""
     form: str = field(default="", compare=False)

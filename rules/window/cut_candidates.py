@@ -140,7 +140,8 @@ class Cuts:
         users, floor = self._sums.users, self.floor(window)
         turns = len(users) - bisect_left(users, floor)
         turns -= window.task is not None and window.task >= floor
-        at = min(users[-((number + 1) // 2)], self._sums.open_step) if turns > number else floor
+        newest = users[-((number + 1) // 2)] if turns > number else floor
+        at = self._sums.find_start(min(newest, self._sums.open_step)) if turns > number else floor
         if self._sums.between(floor, at) <= 0:
             return None
         kind = self.cut_at(window, at).cuts[-1].kind
@@ -249,7 +250,7 @@ class Cuts:
         if spares:
             number = self._policy.keep_recent_steps
             at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
-        at = min(at, making.find_reminded_turns())
+        at = self._sums.find_start(min(at, making.find_reminded_turns()))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
     def cut_at(self, window: Window, at: int) -> Window:

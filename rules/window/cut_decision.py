@@ -40,7 +40,8 @@ class Fold:
         self._open = OpenStep()
         self._room = room
         self._policy = policy
-        self._sums = Sums(room.leading, keeps_systems=policy.preserve_system is PreserveSystem.ALL)
+        keeps_systems = policy.preserve_system is PreserveSystem.ALL
+        self._sums = Sums(room.leading, keeps_systems=keeps_systems, longest=room.tokens)
         self._cuts, self._economics = Cuts(room, policy, self._sums), Economics(policy.prices)
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
 
@@ -91,13 +92,13 @@ class Fold:
             self.window = self._economics.look_cold(self._cuts, self.window, self._policy)
             self._answer()
             self._economics.send(self._room.limit - self._cuts.room_tokens + self._forwarded)
-        if message.tool_calls:
-            self._sums.repeats.add(len(self), message, self.window.was_just_removed)
-        elif message.role is Role.TOOL:
+        if message.role is Role.TOOL:
             self._sums.repeats.answer(message)
         elif message.role is Role.USER and self._sums.ends_with_answer:
             self._economics.note_turn(self.window)
         self._forwarded += self._sums.add(message, memory_tokens)
+        if message.tool_calls:
+            self._sums.repeats.add(self._sums.find_start(len(self) - 1), message, self.window.was_just_removed)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
         if is_task:

@@ -5,13 +5,14 @@ added so far and costs at most O(log n).
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from rules.conversation import Message, Role, starts_step
 from rules.text.client_summaries import is_client_summary
 from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
 from rules.window.kept.reminders import Reminders
 from rules.window.kept.repeats import Repeats
+from rules.window.kept.spans import Spans
 from rules.window.memory import MemorySums
 from rules.window.prune import PLACEHOLDER_TOKENS
 
@@ -28,9 +29,12 @@ def _tokens(*values: int) -> "array[int]":
 class Sums:
     """Token sums of the messages after the head. The head's own messages (leading ones, task statement) count as 0.
 
-    A tool result belongs to the step of its call. Of results that are written as text right behind an answer, the first
-    belongs to the step of the answer, and each of the others is a step. Elsewhere a written result is a step, and shows
-    that the model has answered before it: the client only left that answer out.
+    A tool result belongs to the step of its call. So does everything up to the result of a call that a server answers
+    in a later message, unless that is more than `longest` tokens: then it could not be forwarded.
+
+    Of results that are written as text right behind an answer, the first belongs to the step of the answer, and each of
+    the others is a step. Elsewhere a written result is a step, and shows that the model has answered before it: the
+    client only left that answer out.
 
     memory: the retrieved memory of all messages, the task statement's too. No other sum counts memory.
     open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
@@ -50,7 +54,9 @@ class Sums:
         "_is_answer",
         "_keeps_systems",
         "_leading",
+        "_longest",
         "_pruned",
+        "_spans",
         "_start_sums",
         "_starts",
         "_systems",
@@ -67,8 +73,10 @@ class Sums:
         "users",
     )
 
-    def __init__(self, leading: int, *, keeps_systems: bool = False) -> None:
+    def __init__(self, leading: int, *, keeps_systems: bool = False, longest: int | None = None) -> None:
         self._leading = leading
+        self._longest = longest
+        self._spans = Spans()
         self._keeps_systems = keeps_systems
         self.task: int | None = None
         self.open_step = 0
@@ -106,11 +114,15 @@ class Sums:
         tokens = 0 if is_task or index < self._leading else message.tokens
         saving = self.images.add(index, message) if tokens and message.media else 0
         stays = starts_step(message) or index == 0
-        opens = stays or (message.is_written and not self._is_answer)
+        is_bound = self._is_bound(message, tokens)
+        opens = not is_bound and (stays or (message.is_written and not self._is_answer))
         if opens:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
         self._follow(message, index, opens=opens)
+        if is_bound:
+            self._words = 0
+            self.open_step = self._starts[-1]
         if is_task:
             self.task = index
         elif self.opening < 0 and not self._has_calls and index >= self._leading:
@@ -133,6 +145,16 @@ class Sums:
         if not message.is_written:
             return message.role is Role.ASSISTANT
         return not (self._is_answer or self._in_row or self._has_results)
+
+    def _is_bound(self, message: Message, tokens: int) -> bool:
+        """Whether the next message belongs to the unit of those before it."""
+        if not self._spans.add(message):
+            return False
+        start = self._starts[-1] if self._starts else 0
+        if self._longest is None or self._pruned[-1] - self._pruned[start] + tokens <= self._longest:
+            return bool(self._starts)
+        self._spans.give_up()
+        return False
 
     def _look_for_opening(self, message: Message, index: int) -> None:
         self._has_calls = bool(message.tool_calls) or message.role is Role.TOOL
@@ -185,6 +207,11 @@ class Sums:
         if start <= images.spared < middle:
             tokens += self.images.saved(images.spared, images.spared + 1)
         return tokens - self.images.saved_by(middle, images) if images.at else tokens
+
+    def find_start(self, at: int) -> int:
+        """The beginning of the step that this message belongs to."""
+        rank = bisect_right(self._starts, at)
+        return self._starts[rank - 1] if rank else at
 
     def find_stop(self, start: int) -> int:
         """The end of the step that begins at this message."""

@@ -13,12 +13,13 @@ from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.content.cache_markers import CACHE_MARKERS
 from proxy.wire.content.image import write_line
 from proxy.wire.content.read import begins, read_content, read_text, write_canonical
+from proxy.wire.content.served import find_served
 from proxy.wire.json.ids import read_id, write_id
 from proxy.wire.json.members import decode_items, decode_members, read_members
 from proxy.wire.json.repair import decode_member
 from proxy.wire.messages.blocks import CALL, RESULT, Block, Part, split_blocks, split_parts, strip_markers
 from proxy.wire.messages.cost import THINKING, count_block, count_said
-from rules.conversation import Media, Message, Role, ToolCall
+from rules.conversation import NOT_SERVED, Media, Message, Role, ToolCall
 from rules.prefix import digest_message
 
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
@@ -95,6 +96,7 @@ def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Messa
         media=tuple([_read_media(part, before, counting) for part, before in parts]),
         has_uncounted=made.has_uncounted or any(map(_has_uncounted, blocks)),
         keeps_before=any(map(_is_compaction, blocks)),
+        served=NOT_SERVED if made.role is Role.TOOL else find_served(made.raw, blocks),
     )
     tokens = count_said(message, (), counting.count, counting.costs)
     digest = digest_message(message, (write_canonical(part) for part, _ in parts))
@@ -125,6 +127,7 @@ def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) 
         has_fixed_texts=_thinks_behind_text(blocks),
         has_uncounted=made.has_uncounted or any(_has_uncounted(block.members) for block in blocks),
         keeps_before=any(_is_compaction(block.members) for block in blocks),
+        served=find_served(made.raw, (block.members for block in blocks)),
     )
     tokens = count_said(message, thinking, counting.count, counting.costs)
     return replace(message, tokens=tokens, digest=digest_message(message, map(write_canonical, others)))

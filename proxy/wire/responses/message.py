@@ -25,6 +25,7 @@ from proxy.wire.responses.results import (
     write_result,
 )
 from proxy.wire.responses.said import LOCAL_TYPES, Said
+from proxy.wire.responses.served import find_served
 from proxy.wire.responses.units import COMPACTIONS, REFERENCE, RESULT_TYPES, Kind, read_head, read_type, tell_kind
 from rules.conversation import Media, Message, Role
 from rules.prefix import digest_message
@@ -87,6 +88,7 @@ def _decode_result(raw: bytes, item_type: str, members: dict[str, msgspec.Raw], 
         is_error=output.is_error,
         has_uncounted=has_uncounted(members),
         form=item_type,
+        served=find_served(item_type, members),
     )
     return _finish(message, output.canonical, counting)
 
@@ -111,6 +113,7 @@ def _decode_alone(raw: bytes, members: dict[str, msgspec.Raw], counting: Countin
         message = replace(message, texts=(text,), has_fixed_texts=True, stays=True)
     else:
         message = replace(message, media=(Media(raw, counting.count(text)),), has_uncounted=item_type == REFERENCE)
+        message = replace(message, served=find_served(item_type, members))
     return _finish(message, (write_canonical(raw),), counting)
 
 

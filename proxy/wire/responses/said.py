@@ -14,6 +14,7 @@ from proxy.wire.content.read import read_content, read_media, write_canonical
 from proxy.wire.content.schemas import decode_or_none, write_compact
 from proxy.wire.responses.cost import count_sealed, has_uncounted
 from proxy.wire.responses.results import read_call, read_output
+from proxy.wire.responses.served import ServedItems
 from proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, read_type, tell_kind
 from rules.conversation import CountTokens, Media, Message, Role, ToolCall
 from rules.tokens.families import Costs
@@ -60,6 +61,7 @@ class Said:
         self._has_uncounted = False
         self._has_reasoning = False
         self._has_fixed_texts = False
+        self._served = ServedItems()
         self.canonical: list[bytes] = []
         self.extra_texts: list[str] = []
         self.sealed_tokens = 0
@@ -76,6 +78,7 @@ class Said:
             has_uncounted=self._has_uncounted,
             keeps_before=self._is_compacted,
             has_fixed_texts=self._has_fixed_texts,
+            served=self._served.find(),
         )
 
     def add(self, raw: bytes, members: dict[str, msgspec.Raw]) -> None:
@@ -83,6 +86,7 @@ class Said:
         item_type = read_type(decode_or_none(members.get("type")))
         kind = tell_kind(item_type, decode_or_none(members.get("role")))
         name = item_type or ""
+        self._served.add(name, members)
         self._has_uncounted = self._has_uncounted or has_uncounted(members)
         self._in_program = (self._in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
         if kind is Kind.SPEECH:

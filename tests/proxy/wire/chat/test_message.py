@@ -328,3 +328,10 @@ def test_a_message_of_ours_has_beside_it_what_the_clients_has(beside: bytes, exp
     made = encode_message(Message(Role.ASSISTANT, ("ours",), edited=True, beside=found))
     assert orjson.loads(made) == {"role": "assistant", "content": "ours", **expected}
     assert _decode(b'{"role":"user","content":"a",' + beside + b"}").beside == ()
+
+
+def test_calls_of_the_server_connect_messages() -> None:
+    """Gateways pass blocks of other APIs as content parts."""
+    called = b'{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"server_tool_use","id":"s"}]}'
+    answered = b'{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s"}]}'
+    assert (_decode(called).served.opens, _decode(answered).served.closes) == (("s",), ("s",))

@@ -9,7 +9,7 @@ from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.messages.message import decode_element, decode_system
-from rules.conversation import Media, Message, Role, ToolCall
+from rules.conversation import Media, Message, Role, Served, ToolCall
 
 COUNTING = Counting(count_by_heuristic, make_known())
 THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}
@@ -139,3 +139,32 @@ def test_a_system_prompt_is_one_message() -> None:
     (two,) = decode_system(COUNTING, orjson.dumps([block, {**block, "cache_control": {"type": "ephemeral"}}]))
     assert (one.role, one.texts, two.texts) == (Role.SYSTEM, ("Be brief.",), ("Be brief.", "Be brief."))
     assert two.tokens == one.tokens + count_by_heuristic("Be brief.")
+
+
+CODE = {"type": "server_tool_use", "id": "s1", "name": "code_execution", "input": {}}
+SEARCH = {"type": "mcp_tool_use", "id": "s2", "name": "find", "input": {}}
+DONE = {"type": "code_execution_tool_result", "tool_use_id": "s1", "content": {}}
+FOUND = {"type": "mcp_tool_result", "tool_use_id": "s2", "content": []}
+
+
+@pytest.mark.parametrize(
+    ("role", "blocks", "served"),
+    [
+        ("assistant", [CODE], Served(opens=("s1",))),
+        ("assistant", [DONE], Served(closes=("s1",))),
+        ("assistant", [CODE, SEARCH, DONE], Served(opens=("s2",))),
+        ("assistant", [FOUND, CODE, {"type": "text", "text": "a"}], Served(("s1",), ("s2",))),
+        ("assistant", [CODE, DONE], Served()),
+        ("user", [FOUND], Served(closes=("s2",))),
+        (
+            "assistant",
+            [{**orjson.loads(USE), "caller": {"type": "code_execution_20260120", "tool_id": "s1"}}],
+            Served(goes_on=("s1",)),
+        ),
+        ("assistant", [{**orjson.loads(USE), "caller": {"type": "direct"}}], Served()),
+    ],
+)
+def test_calls_of_the_server_connect_messages(role: str, blocks: list[object], served: Served) -> None:
+    """If the result is in another message than the call. A call of the client's may belong to one of the server's."""
+    (message,) = _decode({"role": role, "content": blocks})
+    assert message.served == served
