@@ -84,6 +84,7 @@ class ToolCall:
 class Media:
     """A content part that is not text: its JSON and its tokens.
 
+    `guessed_tokens` are those of `tokens` that are a low guess: only the upstream knows what the part costs.
     `line` is the text that may replace an image, and `line_tokens` is its size. `line` is empty if the part is not an
     image. If `is_removed`, the line is forwarded instead of the part, and `tokens` is the size of the line.
     """
@@ -93,6 +94,7 @@ class Media:
     line: str = ""
     line_tokens: int = 0
     is_removed: bool = False
+    guessed_tokens: int = 0
 
     @property
     def saving_tokens(self) -> int:
@@ -101,7 +103,7 @@ class Media:
 
     def remove(self) -> "Media":
         """The same part, replaced by its one-line marker."""
-        return replace(self, tokens=self.line_tokens, is_removed=True)
+        return replace(self, tokens=self.line_tokens, is_removed=True, guessed_tokens=0)
 
 
 class Served(NamedTuple):
@@ -245,6 +247,11 @@ class Conversation:
         """Estimated prompt tokens of the whole request."""
         tokens: int = sum(map(_tell_tokens, self.messages))
         return self.fixed_tokens + tokens
+
+    @property
+    def guessed_tokens(self) -> int:
+        """Those of `tokens` that are a guess."""
+        return sum(part.guessed_tokens for message in self.messages if message.media for part in message.media)
 
     def edit(self, messages: Sequence[Message]) -> Self:
         """The same transcript with edited messages: as many as before, in the same order."""

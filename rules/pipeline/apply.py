@@ -97,7 +97,9 @@ def _check(plan: Plan, current: Conversation, decisions: tuple[Decision, ...], p
     """Raise LimitExceededError if the request does not fit and the policy refuses it."""
     # Between limit and window the request may still fit with a shorter completion: the upstream decides.
     refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off and not plan.original.continues
-    if current.tokens > plan.hard_limit and refuses and current.messages:
+    # A guess about a file, too, is for the upstream to correct.
+    tokens = current.tokens - current.guessed_tokens if current.tokens > plan.hard_limit else 0
+    if tokens > plan.hard_limit and refuses and current.messages:
         sizes = plan.original.tokens, current.tokens, plan.limit
         window = policy.context_window
         error = LimitExceededError(*sizes, window=window, decisions=decisions, conversation=current)

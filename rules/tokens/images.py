@@ -31,6 +31,11 @@ class Size:
     height: int
 
 
+UNSEEN_IMAGE = Size(512, 512)
+"""An image whose size is not in the request. A low guess, because only the upstream knows: no request is refused, and
+nothing else is cut, for an image that may be small."""
+
+
 @dataclass(frozen=True, slots=True)
 class TileCost:
     """A base and a price for each tile of 512 x 512, after the image is shrunk to 2048 and its short side to 768."""
@@ -38,11 +43,11 @@ class TileCost:
     base_tokens: int
     tile_tokens: int
 
-    def count(self, size: Size | None, *, low_detail: bool) -> int:
-        """Tokens of one image; those of the largest image if its size is unknown."""
+    def count(self, size: Size, *, low_detail: bool) -> int:
+        """Tokens of one image."""
         if low_detail:
             return self.base_tokens
-        width, height = (size.width, size.height) if size else (MAX_SIDE, SHORT_SIDE)
+        width, height = size.width, size.height
         scale = min(1.0, MAX_SIDE / max(width, height))
         scale = min(scale, SHORT_SIDE / min(width, height))
         tiles = math.ceil(round(width * scale, 6) / TILE_SIDE) * math.ceil(round(height * scale, 6) / TILE_SIDE)
@@ -55,9 +60,9 @@ class PatchCost:
 
     factor: float
 
-    def count(self, size: Size | None, *, low_detail: bool) -> int:
-        """Tokens of one image; those of the largest image if its size is unknown."""
-        patches = _count_patches(size) if size else MAX_PATCHES
+    def count(self, size: Size, *, low_detail: bool) -> int:
+        """Tokens of one image."""
+        patches = _count_patches(size)
         if low_detail:
             patches = min(patches, (LOW_DETAIL_SIDE // PATCH_SIDE) ** 2)
         return math.ceil(patches * self.factor) + 1
@@ -67,10 +72,10 @@ class PatchCost:
 class AreaCost:
     """One token for 750 pixels, at most 1600."""
 
-    def count(self, size: Size | None, *, low_detail: bool) -> int:
-        """Tokens of one image; those of the largest image if its size is unknown."""
+    def count(self, size: Size, *, low_detail: bool) -> int:
+        """Tokens of one image."""
         del low_detail
-        return min(math.ceil(size.width * size.height / PIXELS_PER_TOKEN), MAX_AREA_TOKENS) if size else MAX_AREA_TOKENS
+        return min(math.ceil(size.width * size.height / PIXELS_PER_TOKEN), MAX_AREA_TOKENS)
 
 
 ImageCost = TileCost | PatchCost | AreaCost

@@ -41,16 +41,6 @@ OTHER_TOOL_TOKENS = 50
 """Added to the JSON of a tool that is not a function. Source: one recorded request with a grammar."""
 FORMAT_TOKENS = 10
 """Added to the name and schema of a response format. Source: residuals of 78 recorded requests, mean error 3 %."""
-MEDIA_TOKENS = 3
-WAVE_CHARS_PER_TOKEN = 1066
-AUDIO_CHARS_PER_TOKEN = 133
-"""Characters of base64 text. Bounds: ten tokens a second, for 8 kHz at 16 bits (wave) or 8 kbit/s (compressed)."""
-FILE_CHARS_PER_TOKEN = 24
-"""Characters of base64 text. An upper bound: recorded requests with PDF files had 26 to 80."""
-TEXT_CHARS_PER_TOKEN = 4
-"""Characters of base64 text that encodes text: three bytes a token. An upper bound for prose, code and JSON."""
-UNSEEN_FILE_TOKENS = 2000
-"""Tokens of a file of which only the name is known. A guess: a few pages."""
 RENDERED_SHARE = 2
 RENDERED_CHARS = 2048
 """The TypeScript of tools has at most RENDERED_SHARE times the characters of their JSON, and RENDERED_CHARS more.
@@ -147,15 +137,3 @@ def count_shared_frame(first: Message, count: CountTokens, costs: Costs) -> int:
     tail = first.texts[0][-TAIL_CHARS:] if first.texts else ""
     with_break = count(tail + "\n") - count(tail) if tail and not tail.endswith("\n") else 0
     return SYSTEM_TOKENS + with_break
-
-
-def count_audio(base64_chars: int, *, is_wave: bool) -> int:
-    """Upper bound of the tokens of audio, by the length of its base64 text."""
-    return MEDIA_TOKENS + base64_chars // (WAVE_CHARS_PER_TOKEN if is_wave else AUDIO_CHARS_PER_TOKEN)
-
-
-def count_file(base64_chars: int | None, *, is_text: bool = False) -> int:
-    """Upper bound of the tokens of a file, by the length of its base64 text; a guess if only its name is known."""
-    if base64_chars is None:
-        return MEDIA_TOKENS + UNSEEN_FILE_TOKENS
-    return MEDIA_TOKENS + base64_chars // (TEXT_CHARS_PER_TOKEN if is_text else FILE_CHARS_PER_TOKEN)

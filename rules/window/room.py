@@ -18,6 +18,9 @@ LEAST_ROOM_SHARE = 1 / 16
 """Share of the limit. With less room nothing is cut. Chosen: less room cannot hold a summary and one step."""
 HEAD_STEPS = 16
 """The head's size is rounded up to a multiple of limit / 16. Chosen: larger than a timestamp or one small tool."""
+GUESSED_SHARE = 0.25
+"""Share of the limit. Guesses about the head's files count no more than that together. Chosen: as MIN_ROOM_SHARE. A
+guess must not leave the conversation without room."""
 PROTECTED_SHARE = 0.8
 """Share of high water. If the protected user turns are longer than this, they are pruned too. Chosen: an agent's
 session is often a single user turn, which must not be protected whole."""
@@ -62,17 +65,25 @@ class Room:
         """
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
+        head -= _find_over(messages[:leading], limit)
         task = next((message for message in messages[leading:] if message.role is Role.USER), None)
         early = leave_room(limit, head)
         if task is None:
             return cls(limit, leading, early, early, spare)
         cap = _cap_task(task, head, limit) if shortens else None
         capped = None if cap is None or cap >= task.tokens else cls(limit, leading, early, early - cap, spare, cap)
-        if capped is not None and head + task.tokens > limit + spare:
+        whole = head + task.tokens - _find_over((task,), limit)
+        if capped is not None and whole > limit + spare:
             return capped
-        room = leave_room(limit, head + task.tokens)
+        room = leave_room(limit, whole)
         late = capped if room < limit * LEAST_ROOM_SHARE else None
-        return cls(limit, leading, early, room, spare, late=late, soft=_leave_soft(soft_limit, head + task.tokens))
+        return cls(limit, leading, early, room, spare, late=late, soft=_leave_soft(soft_limit, whole))
+
+
+def _find_over(messages: Sequence[Message], limit: int) -> int:
+    """The tokens by which guesses about the files of these messages exceed their share."""
+    guessed = sum(part.guessed_tokens for message in messages for part in message.media)
+    return max(guessed - int(limit * GUESSED_SHARE), 0)
 
 
 def _leave_soft(soft_limit: int | None, head: int) -> int | None:

@@ -129,7 +129,7 @@ def describe_target(
 
 
 def is_text_only(conversation: Conversation) -> bool:
-    """Whether there is no media, whose tokens are an upper bound."""
+    """Whether there is no media, whose tokens are an estimate."""
     return not any(_has_media(message) for message in conversation.messages if message.media)
 
 

@@ -4,16 +4,18 @@ Law: never raises. A part of an unexpected form is counted by its JSON.
 """
 
 import binascii
+import re
 from base64 import b64decode
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import msgspec
 
-from proxy.wire.content.schemas import decode_or_none
+from proxy.wire.content.schemas import decode_or_none, write_compact
 from rules.conversation import CountTokens
 from rules.tokens.families import Costs
-from rules.tokens.images import Size, read_size
-from rules.tokens.messages import count_audio, count_file
+from rules.tokens.files import Piece, guess_file
+from rules.tokens.images import UNSEEN_IMAGE, Size, read_size
 from rules.tokens.tool_schemas import as_schema
 
 HEAD_CHARS = 64
@@ -21,41 +23,115 @@ HEAD_CHARS = 64
 JPEG_HEAD_CHARS = 256 * 1024
 """Base64 characters of a JPEG that are searched for its size, which comes after its metadata. Chosen: room for three
 segments of metadata of the largest size (64 KiB)."""
-_WAVES = ("wav", "pcm16")
-_TEXTS = ("data:text/", "data:application/json")
+FILE_HEAD_CHARS = 128 * 1024
+"""Base64 characters of a file's beginning, and of its end, that are read. Chosen: lists of pages and headers of movies
+are there; decoding them takes less than a millisecond."""
+PAYLOAD_CHARS = 1024
+"""A string of this length that looks like base64 is taken for a file. Chosen: longer than ids, hashes and keys."""
+_SAMPLE_CHARS = 512
 _FILES = frozenset({"file", "input_file", "document"})
+_BASE64 = re.compile(r"[A-Za-z0-9+/_=\s-]*")
+_NAMED = ("audio", "video", "file", "document")
 
 
-def count_part(raw: bytes, count: CountTokens, costs: Costs) -> int:
-    """Tokens of a content part that is not text: images by their size, audio and files by an upper bound."""
+class PartCost(NamedTuple):
+    """Tokens of a part, and those of them that are a low guess."""
+
+    tokens: int
+    guessed: int = 0
+
+
+def guess(tokens: int) -> PartCost:
+    """The cost of a part that is guessed whole."""
+    return PartCost(tokens, tokens)
+
+
+def count_part(raw: bytes, count: CountTokens, costs: Costs) -> PartCost:
+    """Tokens of a content part that is not text: images by their size, audio, videos and files by a guess."""
     part = as_schema(decode_or_none(msgspec.Raw(raw)))
     kind = part.get("type")
     if not isinstance(kind, str):
-        return count(raw.decode("utf-8", "replace"))
+        return count_json(raw, part, count)
     if "image" in kind:
         return _count_image(part, costs)
-    inner = as_schema(part.get(kind)) or part
-    if "audio" in kind and isinstance(inner.get("data"), str):
-        return count_audio(len(inner["data"]), is_wave=inner.get("format") in _WAVES)
-    if kind in _FILES:
-        data = inner.get("file_data") or as_schema(part.get("source")).get("data")
-        text = data if isinstance(data, str) else ""
-        return count_file(len(text) or None, is_text=text.startswith(_TEXTS))
-    url = inner.get("url")
-    if isinstance(url, str) and url.startswith("data:"):
-        return count_file(len(url))
-    return count(raw.decode("utf-8", "replace"))
+    inner, source = as_schema(part.get(kind)) or part, as_schema(part.get("source"))
+    urls = [value for key, value in part.items() if key.endswith("_url")]
+    found = (inner.get("file_data"), source.get("data"), inner.get("data"), inner.get("url"), *urls)
+    data = next((one for one in found if isinstance(one, str)), None)
+    if kind in _FILES or (data is not None and any(name in kind for name in _NAMED)):
+        hint = next((one for one in (source.get("media_type"), inner.get("format")) if isinstance(one, str)), "")
+        return guess(guess_data(data, f"{hint} {kind}"))
+    return count_json(raw, part, count)
 
 
-def _count_image(part: Any, costs: Costs) -> int:
-    """Tokens of an image by its size; the most that an image can cost if its bytes are not in the request."""
+def guess_data(data: str | None, hint: str = "") -> int:
+    """A low guess for a file by its base64 text or its data URL; None, and any other URL, if it is not here."""
+    start = 0
+    if data is not None and data.startswith("data:"):
+        start = data.find(",", 0, PAYLOAD_CHARS) + 1
+        hint = f"{data[5:start]} {hint}"
+    elif data is not None and "://" in data[:PAYLOAD_CHARS]:
+        data = None
+    if not data or start == len(data):
+        return guess_file(None)
+    tail = max(start + (len(data) - start - FILE_HEAD_CHARS) // 4 * 4, start + FILE_HEAD_CHARS)
+    head = _decode(data[start : start + FILE_HEAD_CHARS])
+    return guess_file(Piece(head, _decode(data[tail:]), len(data) - start), hint)
+
+
+def _decode(data: str) -> bytes:
+    try:
+        return b64decode(data + "=" * (-len(data) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def count_json(raw: bytes, value: Any, count: CountTokens) -> PartCost:
+    """Tokens of a part of an unknown type: its JSON, and a guess for each file in it."""
+    if len(raw) > PAYLOAD_CHARS:
+        with suppress(RecursionError):
+            rest, guessed = take_payloads(value)
+            if guessed:
+                return PartCost(count(write_compact(rest)) + guessed, guessed)
+    return PartCost(count(raw.decode("utf-8", "replace")))
+
+
+def take_payloads(value: Any) -> tuple[Any, int]:
+    """A value without the files that are in it, and a guess for them. Raises RecursionError."""
+    if isinstance(value, str) and is_payload(value):
+        return "", guess_data(value)
+    if isinstance(value, list):
+        parts = [take_payloads(item) for item in value]
+        return [part for part, _ in parts], sum(guessed for _, guessed in parts)
+    if isinstance(value, dict):
+        members = {key: take_payloads(item) for key, item in value.items()}
+        left = {key: part for key, (part, _) in members.items()}
+        return left, sum(guessed for _, guessed in members.values())
+    return value, 0
+
+
+def is_payload(text: str) -> bool:
+    """Whether a string looks like base64 wherever it is sampled, or is a data URL."""
+    if len(text) < PAYLOAD_CHARS:
+        return False
+    at = text.find(",", 0, _SAMPLE_CHARS) + 1 if text.startswith("data:") else 0
+    step = max((len(text) - at) // 8, 1)
+    places = (*range(at, len(text) - _SAMPLE_CHARS, step), len(text) - _SAMPLE_CHARS)
+    samples = [text[place : place + _SAMPLE_CHARS] for place in places]
+    return all(_BASE64.fullmatch(sample) and len(sample.split()) < len(sample) // 32 for sample in samples)
+
+
+def _count_image(part: Any, costs: Costs) -> PartCost:
+    """Tokens of an image by its size; a guess if its bytes are not in the request."""
     image = part.get("image_url")
     inner = as_schema(image) or {"url": image}
     detail = inner.get("detail") or part.get("detail")
     address, data = inner.get("url"), as_schema(part.get("source")).get("data")
     if isinstance(address, str) and address.startswith("data:"):
         data = address[address.find(",") + 1 : address.find(",") + 1 + JPEG_HEAD_CHARS]
-    return costs.images.count(read_image_size(data) if isinstance(data, str) else None, low_detail=detail == "low")
+    size = read_image_size(data) if isinstance(data, str) else None
+    tokens = costs.images.count(size or UNSEEN_IMAGE, low_detail=detail == "low")
+    return PartCost(tokens) if size else guess(tokens)
 
 
 def read_image_size(data: str) -> Size | None:

@@ -51,7 +51,8 @@ def read_media(part: bytes, before: str, count: CountTokens, costs: Costs) -> Me
     """A part that is not text, with its token count and the line that may replace it. `before`: the text before it."""
     unmarked = unmark(part)
     line = write_line(unmarked, before)
-    return Media(part, count_part(unmarked, count, costs), line, count(line) if line else 0)
+    cost = count_part(unmarked, count, costs)
+    return Media(part, cost.tokens, line, count(line) if line else 0, guessed_tokens=cost.guessed)
 
 
 def read_text(part: bytes, types: AbstractSet[str] = TEXT_PARTS) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.media import count_part
+from proxy.wire.content.media import PartCost, count_part, guess_data, take_payloads
 from proxy.wire.content.schemas import (
     as_counted,
     as_list,
@@ -28,7 +28,7 @@ from proxy.wire.content.schemas import (
 from proxy.wire.json.repair import DECODE_ERRORS, decode_any
 from rules.conversation import CountTokens, Message
 from rules.tokens.families import Costs
-from rules.tokens.messages import NO_CHOICE, Surroundings, count_file, count_message
+from rules.tokens.messages import NO_CHOICE, Surroundings, count_message
 from rules.tokens.tool_schemas import as_schema
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -56,7 +56,7 @@ def _count_thinking(block: Mapping[str, msgspec.Raw], count: CountTokens) -> int
     return max(shown, sealed // SEALED_CHARS_PER_TOKEN)
 
 
-def count_block(raw: bytes, count: CountTokens, costs: Costs) -> int:
+def count_block(raw: bytes, count: CountTokens, costs: Costs) -> PartCost:
     """Tokens of a block that is neither text, thinking nor a client's tool call or result."""
     block = decode_or_none(msgspec.Raw(raw))
     kind = as_schema(block).get("type")
@@ -66,26 +66,30 @@ def count_block(raw: bytes, count: CountTokens, costs: Costs) -> int:
         return count_part(raw, count, costs)
     try:
         open_part, sealed_chars = _unseal(block)
+        open_part, guessed = take_payloads(open_part)
     except RecursionError:
-        return count(raw.decode("utf-8", "replace"))
-    return count(write_compact(open_part)) + sealed_chars // SEALED_CHARS_PER_TOKEN
+        return PartCost(count(raw.decode("utf-8", "replace")))
+    return PartCost(count(write_compact(open_part)) + sealed_chars // SEALED_CHARS_PER_TOKEN + guessed, guessed)
 
 
-def _count_document(block: dict[str, Any], count: CountTokens, costs: Costs) -> int:
-    """Tokens of a document: its title and context, and its text, its own blocks, or an upper bound by its bytes."""
+def _count_document(block: dict[str, Any], count: CountTokens, costs: Costs) -> PartCost:
+    """Tokens of a document: its title and context, and its text, its own blocks, or a guess by its bytes."""
     source = as_schema(block.get("source"))
     tokens = sum(count(text) for key in ("title", "context") if isinstance(text := block.get(key), str))
-    data, kind = source.get("data"), source.get("type")
+    data, kind, media_type = source.get("data"), source.get("type"), source.get("media_type")
     if kind == "text" and isinstance(data, str):
-        return tokens + count(data)
+        return PartCost(tokens + count(data))
     if kind == "content":
-        return tokens + sum(_count_inner(part, count, costs) for part in as_list(source.get("content")))
-    return tokens + count_file(len(data) if isinstance(data, str) else None)
+        inner = [_count_inner(part, count, costs) for part in as_list(source.get("content"))]
+        return PartCost(tokens + sum(cost.tokens for cost in inner), sum(cost.guessed for cost in inner))
+    hint = media_type if isinstance(media_type, str) else ""
+    guessed = guess_data(data if isinstance(data, str) else None, hint)
+    return PartCost(tokens + guessed, guessed)
 
 
-def _count_inner(part: Any, count: CountTokens, costs: Costs) -> int:
+def _count_inner(part: Any, count: CountTokens, costs: Costs) -> PartCost:
     text = part if isinstance(part, str) else as_schema(part).get("text")
-    return count(text) if isinstance(text, str) else count_part(msgspec.json.encode(part), count, costs)
+    return PartCost(count(text)) if isinstance(text, str) else count_part(msgspec.json.encode(part), count, costs)
 
 
 def _unseal(value: Any) -> tuple[Any, int]:

@@ -142,8 +142,8 @@ def _read_call(members: dict[str, msgspec.Raw]) -> ToolCall:
 def _read_media(part: bytes, before: str, counting: Counting) -> Media:
     """A block that is not text, with its token count and the line that may replace it. `before`: the text before it."""
     line = write_line(part, before)
-    tokens = count_block(part, counting.count, counting.costs)
-    return Media(part, tokens, line, counting.count(line) if line else 0)
+    cost = count_block(part, counting.count, counting.costs)
+    return Media(part, cost.tokens, line, counting.count(line) if line else 0, guessed_tokens=cost.guessed)
 
 
 def _is_compaction(members: dict[str, msgspec.Raw]) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from proxy.wire.codec import Counting
+from proxy.wire.content.media import count_json
 from proxy.wire.content.read import read_content, read_media, write_canonical
 from proxy.wire.content.schemas import as_counted, decode_or_none
 from proxy.wire.content.write import replace_texts, write_content
@@ -108,11 +109,12 @@ def _decode_alone(raw: bytes, members: dict[str, msgspec.Raw], counting: Countin
     message = Message(role, raw=raw, wire_role=item_type)
     if item_type in LOCAL_TYPES:
         return replace(message, digest=digest_message(message, (write_canonical(raw),)))
-    text = raw.decode("utf-8", "replace")
     if role is Role.SYSTEM:
-        message = replace(message, texts=(text,), has_fixed_texts=True, stays=True)
+        message = replace(message, texts=(raw.decode("utf-8", "replace"),), has_fixed_texts=True, stays=True)
     else:
-        message = replace(message, media=(Media(raw, counting.count(text)),), has_uncounted=item_type == REFERENCE)
+        cost = count_json(raw, decode_or_none(msgspec.Raw(raw)), counting.count)
+        part = Media(raw, cost.tokens, guessed_tokens=cost.guessed)
+        message = replace(message, media=(part,), has_uncounted=item_type == REFERENCE)
         message = replace(message, served=find_served(item_type, members))
     return _finish(message, (write_canonical(raw),), counting)
 

@@ -110,7 +110,7 @@ def _is_error(members: dict[str, msgspec.Raw]) -> bool:
 def _read_screenshot(output: bytes, count: CountTokens, costs: Costs) -> Output:
     shot = read_media(_as_image(output), "", count, costs)
     blank = read_media(_as_image(BLANK_SCREENSHOT), "", count, costs)
-    media = Media(output, shot.tokens, shot.line, min(blank.tokens, shot.tokens))
+    media = Media(output, shot.tokens, shot.line, min(blank.tokens, shot.tokens), guessed_tokens=shot.guessed_tokens)
     return Output((), (media,), (write_canonical(output),))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.media import count_part
+from proxy.wire.content.media import PartCost, count_json, count_part
 from proxy.wire.content.read import read_content, read_media, write_canonical
 from proxy.wire.content.schemas import decode_or_none, write_compact
 from proxy.wire.responses.cost import count_sealed, has_uncounted
@@ -144,7 +144,7 @@ class Said:
     def _add_unknown(self, raw: bytes, item_type: str) -> None:
         if item_type in LOCAL_TYPES:
             return
-        self._media.append(Media(raw, self._count(raw.decode("utf-8", "replace"))))
+        self._add_media(raw, count_json(raw, decode_or_none(msgspec.Raw(raw)), self._count))
         self.canonical.append(write_canonical(raw))
 
     def _add_served(self, raw: bytes, item_type: str, members: dict[str, msgspec.Raw]) -> None:
@@ -159,10 +159,13 @@ class Said:
             self._texts += _find_texts(decode_or_none(members.get(name)))
         if item_type == "image_generation_call":
             source = {"type": "image", "source": {"data": decode_or_none(members.get("result"))}}
-            self._media.append(Media(raw, count_part(msgspec.json.encode(source), self._count, self._costs)))
+            self._add_media(raw, count_part(msgspec.json.encode(source), self._count, self._costs))
         elif item_type == "code_interpreter_call":
             for part in _find_images(decode_or_none(members.get("outputs"))):
-                self._media.append(Media(part, count_part(part, self._count, self._costs)))
+                self._add_media(part, count_part(part, self._count, self._costs))
+
+    def _add_media(self, raw: bytes, cost: PartCost) -> None:
+        self._media.append(Media(raw, cost.tokens, guessed_tokens=cost.guessed))
 
 
 def _count_sealed(members: dict[str, msgspec.Raw]) -> int:

@@ -6,7 +6,7 @@ import pytest
 from support.builders import KeptStates, assistant, conversation, count, fill, session, system, user
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Outcome
+from rules.conversation import Conversation, Media, Outcome
 from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
@@ -53,6 +53,20 @@ def test_what_no_truncation_brings_down_is_refused(before: Conversation) -> None
     """If another message than the last one is too large, `truncate` refuses like `error`."""
     with pytest.raises(LimitExceededError):
         run(before, replace(POLICY, on_exceeded=OnExceeded.TRUNCATE))
+
+
+@pytest.mark.parametrize("on_exceeded", OnExceeded)
+def test_a_guess_about_a_file_refuses_nothing(on_exceeded: OnExceeded) -> None:
+    """Only what was counted does. The upstream decides about the rest, and nothing else is cut for it."""
+    files = tuple(Media(b"{}", 1500, guessed_tokens=1500) for _ in range(3))
+    task = replace(user("task"), media=files, tokens=user("task").tokens + 4500)
+    before = conversation(task, *session(2, result_tokens=100)[2:])
+    policy = replace(POLICY, on_exceeded=on_exceeded)
+    assert run(before, policy) == Outcome(before)
+    counted = replace(task, media=tuple(replace(part, guessed_tokens=0) for part in files))
+    if on_exceeded is OnExceeded.ERROR:
+        with pytest.raises(LimitExceededError):
+            run(conversation(counted, *session(2, result_tokens=100)[2:]), policy)
 
 
 @pytest.mark.parametrize("on_exceeded", OnExceeded)

@@ -36,8 +36,6 @@ from rules.tokens.messages import (
     SYSTEM_TOKENS,
     TAIL_CHARS,
     Surroundings,
-    count_audio,
-    count_file,
     count_format,
     count_message,
     count_shared_frame,
@@ -191,16 +189,6 @@ def test_only_the_end_of_a_system_message_is_counted_for_its_line_break() -> Non
     counted: CountTokens = spy
     count_shared_frame(system("x" * 100_000), counted, GPT)
     assert max(seen) <= TAIL_CHARS + 1
-
-
-def test_audio_and_files_cost_by_their_size() -> None:
-    """They cost far less than their base64 as text, and more the longer they are. Waves cost less than packed audio."""
-    for length in (6_400, 640_000):
-        assert count_audio(length, is_wave=True) < count_audio(length, is_wave=False) < length // 50
-        assert count_file(length) < length // 10
-    assert count_audio(64_000, is_wave=True) < count_audio(640_000, is_wave=True)
-    assert count_file(64_000) < count_file(640_000)
-    assert count_file(0) < count_file(None)
 
 
 def test_results_cost_their_frame_and_their_texts() -> None:

@@ -1,11 +1,13 @@
 """The room that the head leaves."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, fill, system, transcripts, user
 
-from rules.conversation import Message
+from rules.conversation import Media, Message
 from rules.policy import Policy
 from rules.window.room import HEAD_STEPS, Marks, Room
 
@@ -54,3 +56,13 @@ def test_a_soft_limit_lowers_the_marks_in_proportion() -> None:
     assert Room.measure(messages, 0, 10_000, soft_limit=3200).soft == 2600
     assert Room.measure(messages, 0, 10_000, soft_limit=600).soft is None
     assert Room.measure(messages, 0, 10_000).soft is None
+
+
+def test_guesses_about_files_leave_room() -> None:
+    """However many files the head has: only the upstream knows what they cost."""
+    task = user("task")
+    files = tuple(Media(b"{}", 4000, guessed_tokens=4000) for _ in range(20))
+    task = replace(task, media=files, tokens=task.tokens + 80_000)
+    assert Room.measure((task,), 0, 32_000, shortens=True).tokens >= 22_000
+    counted = replace(task, media=tuple(replace(part, guessed_tokens=0) for part in files))
+    assert Room.measure((counted,), 0, 32_000, shortens=True).tokens < 0

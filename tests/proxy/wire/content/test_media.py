@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.content.media import JPEG_HEAD_CHARS, count_part, read_image_size
+from proxy.wire.content.media import JPEG_HEAD_CHARS, count_part, is_payload, read_image_size
 from rules.tokens.families import find_family
+from rules.tokens.files import FRAME_TOKENS, PAGE_TOKENS, UNSEEN_FILE_TOKENS
 from rules.tokens.images import Size
-from rules.tokens.messages import UNSEEN_FILE_TOKENS, count_audio, count_file
 
 GPT, MINI = find_family("gpt-4o").costs, find_family("gpt-4o-mini").costs
 DEEP = b"[" * 900 + b"]" * 900
@@ -42,53 +42,77 @@ LONGEST_SEGMENT = b"\xff\xe1\xff\xff" + bytes(0xFFFF - 2)
         ({"type": "image_url", "image_url": URL}, 255),
         ({"type": "image_url", "image_url": URL, "detail": "low"}, 85),
         ({"type": "input_image", "image_url": URL}, 255),
-        ({"type": "input_image", "file_id": "file-1"}, 1445),
+        ({"type": "input_image", "file_id": "file-1"}, 255),
         ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}}, 255),
-        ({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}, 1445),
-        ({"type": "image_url", "image_url": {"url": "https://x/low.png", "detail": "high"}}, 1445),
+        ({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}, 255),
+        ({"type": "image_url", "image_url": {"url": "https://x/low.png", "detail": "high"}}, 255),
         ({"type": "image_url", "image_url": {"url": "https://x/low.png", "detail": "low"}}, 85),
         ({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64," + b64encode(JPEG).decode()}}, 255),
-        ({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64," + b64encode(JPEG[:-4]).decode()}}, 1445),
-        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}, 1445),
-        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,é"}}, 1445),
-        ({"type": "image_url", "image_url": {"url": "data:"}}, 1445),
-        ({"type": "image_url", "image_url": None}, 1445),
-        ({"type": "image_url", "image_url": [{"url": URL}]}, 1445),
-        ({"type": "image_url"}, 1445),
-        ({"type": "image", "source": [BASE64]}, 1445),
+        ({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64," + b64encode(JPEG[:-4]).decode()}}, 255),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}, 255),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,é"}}, 255),
+        ({"type": "image_url", "image_url": {"url": "data:"}}, 255),
+        ({"type": "image_url", "image_url": None}, 255),
+        ({"type": "image_url", "image_url": [{"url": URL}]}, 255),
+        ({"type": "image_url"}, 255),
+        ({"type": "image", "source": [BASE64]}, 255),
     ],
 )
 def test_an_image_costs_by_its_size(part: dict[str, Any], tokens: int) -> None:
-    """In whatever form it is sent; as the largest image if its size is not in the request. Never by its base64 text."""
-    assert count_part(orjson.dumps(part), len, GPT) == tokens
-    low, mini = tokens == 85, 2833 + 5667 * (tokens - 85) // 170
-    assert count_part(orjson.dumps(part), len, MINI) == (2833 if low else mini)
+    """In whatever form it is sent; as a small image if its size is not in the request. Never by its base64 text."""
+    assert count_part(orjson.dumps(part), len, GPT).tokens == tokens
+    assert count_part(orjson.dumps(part), len, MINI).tokens == (2833 if tokens == 85 else 8500)
 
 
-LONG = "A" * 9999
+def test_only_an_image_whose_size_is_read_is_counted() -> None:
+    """The cost of any other is a guess."""
+    shown, hidden = ({"type": "input_image", "image_url": url} for url in (URL, "https://x/y.png"))
+    assert count_part(orjson.dumps(shown), len, GPT) == (255, 0)
+    assert count_part(orjson.dumps(hidden), len, GPT) == (255, 255)
+
+
+PDF = "data:application/pdf;base64," + b64encode(b"%PDF-1.4 << /Type /Pages /Count 3 >>" + bytes(900_000)).decode()
+PAGES = FRAME_TOKENS + 3 * PAGE_TOKENS
+SOUND = b64encode(b"ID3\x04" + bytes(1_199_996)).decode()
+HEARD = FRAME_TOKENS + 300
+FILM = (
+    "data:video/mp4;base64,"
+    + b64encode(
+        b"\x00\x00\x00\x20ftypisom" + bytes(900_000) + b"mvhd" + struct.pack(">BxxxIIII", 0, 0, 0, 1, 10) + bytes(80)
+    ).decode()
+)
+SEEN = FRAME_TOKENS + 660
+UNKNOWN = FRAME_TOKENS + UNSEEN_FILE_TOKENS
 
 
 @pytest.mark.parametrize(
     ("part", "tokens"),
     [
-        ({"type": "input_audio", "input_audio": {"data": LONG, "format": "wav"}}, count_audio(9999, is_wave=True)),
-        ({"type": "input_audio", "input_audio": {"data": LONG, "format": "mp3"}}, count_audio(9999, is_wave=False)),
-        ({"type": "input_audio", "input_audio": {"data": LONG, "format": []}}, count_audio(9999, is_wave=False)),
-        ({"type": "input_audio", "data": LONG}, count_audio(9999, is_wave=False)),
-        ({"type": "audio_url", "audio_url": {"url": "data:" + "A" * 9994}}, count_file(9999)),
-        ({"type": "video_url", "video_url": {"url": "data:" + "A" * 9994}}, count_file(9999)),
-        ({"type": "file", "file": {"filename": "a.pdf", "file_data": LONG}}, count_file(9999)),
-        ({"type": "input_file", "filename": "a.pdf", "file_data": LONG}, count_file(9999)),
-        ({"type": "document", "source": {"type": "base64", "data": LONG}}, count_file(9999)),
-        ({"type": "file", "file": {"file_data": "data:text/," + LONG[:3989]}}, count_file(4000, is_text=True)),
-        ({"type": "file", "file": {"file_id": "file-1"}}, count_file(None)),
-        ({"type": "file", "file": "file-1"}, count_file(None)),
-        ({"type": "document", "source": None}, count_file(None)),
+        ({"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}, PAGES),
+        ({"type": "input_file", "filename": "a.pdf", "file_data": PDF}, PAGES),
+        ({"type": "input_file", "filename": "a.pdf", "file_data": PDF.partition(",")[2]}, PAGES),
+        ({"type": "document", "source": {"type": "base64", "media_type": "x", "data": PDF.partition(",")[2]}}, PAGES),
+        ({"type": "document_url", "document_url": PDF}, PAGES),
+        ({"type": "file_url", "file_url": {"url": PDF}}, PAGES),
+        ({"type": "resource", "resource": {"uri": "file:///a", "blob": PDF.partition(",")[2]}}, PAGES + 60),
+        ({"type": "input_audio", "input_audio": {"data": SOUND, "format": "mp3"}}, HEARD),
+        ({"type": "input_audio", "data": SOUND}, HEARD),
+        ({"type": "audio_url", "audio_url": {"url": "data:audio/mpeg;base64," + SOUND}}, HEARD),
+        ({"type": "audio_url", "audio_url": "data:audio/mpeg;base64," + SOUND}, HEARD),
+        ({"type": "video_url", "video_url": {"url": FILM}}, SEEN),
+        ({"type": "input_video", "video_url": FILM}, SEEN),
+        ({"type": "video_url", "video_url": {"url": "https://x/y.mp4"}}, UNKNOWN),
+        ({"type": "file", "file": {"file_id": "file-1"}}, UNKNOWN),
+        ({"type": "file", "file": "file-1"}, UNKNOWN),
+        ({"type": "document", "source": None}, UNKNOWN),
+        ({"type": "input_file", "file_url": "https://x/y.pdf"}, UNKNOWN),
     ],
 )  # fmt: skip
-def test_audio_and_files_cost_their_bounds(part: dict[str, Any], tokens: int) -> None:
-    """Their length decides, in whatever form they are sent. One that is only named gets an estimate."""
-    assert count_part(orjson.dumps(part), len, GPT) == tokens <= UNSEEN_FILE_TOKENS + 3
+def test_files_are_guessed_by_what_is_in_them(part: dict[str, Any], tokens: int) -> None:
+    """By pages or seconds, in whatever form they are sent. One that is only named is guessed, too."""
+    found = count_part(orjson.dumps(part), len, GPT)
+    assert found.tokens == tokens
+    assert found.guessed in (tokens, tokens - 60)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +124,6 @@ def test_audio_and_files_cost_their_bounds(part: dict[str, Any], tokens: int) ->
         b"{}",
         b'{"type":5,"text":"x"}',
         b'{"type":"later","later":{"text":"x"}}',
-        b'{"type":"video_url","video_url":{"url":"https://x/y.mp4"}}',
         b'{"type":"input_audio","input_audio":{"id":"1"}}',
         b'{"type":%s}' % DEEP,
         b'{"type":"x","x":%s}' % DEEPER,
@@ -113,7 +136,7 @@ def test_audio_and_files_cost_their_bounds(part: dict[str, Any], tokens: int) ->
 )
 def test_any_other_part_costs_its_json(part: bytes) -> None:
     """Parts of an unknown type, and parts that cannot be decoded."""
-    assert count_part(part, len, GPT) == len(part.decode("utf-8", "replace"))
+    assert count_part(part, len, GPT) == (len(part.decode("utf-8", "replace")), 0)
 
 
 @pytest.mark.parametrize(
@@ -146,4 +169,22 @@ PARTS = odd_objects(
 @given(PARTS.map(dump) | st.binary(max_size=60))
 def test_any_part_is_counted(raw: bytes) -> None:
     """Nothing is raised, and no count is negative."""
-    assert count_part(raw, count_by_heuristic, GPT) >= 0
+    assert 0 <= count_part(raw, count_by_heuristic, GPT).guessed <= count_part(raw, count_by_heuristic, GPT).tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SOUND, True),
+        (PDF, True),
+        ("data:image/png;base64," + BASE64, True),
+        ("QUJD" * 300, True),
+        ("QUJD" * 20, False),
+        ("word " * 1000, False),
+        ("/".join(["path"] * 1000) + "\n" + "a line of a log: 5" * 99, False),
+        (SOUND + "and a sentence at the end. " * 40, False),
+    ],
+)
+def test_a_long_string_of_base64_is_a_file(text: str, expected: bool) -> None:  # noqa: FBT001
+    """Text is none."""
+    assert is_payload(text) is expected

@@ -10,11 +10,12 @@ from support.odd_json import ODD, dump, odd_objects
 from proxy.compaction.caches import make_known
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting
+from proxy.wire.content.media import guess_data
 from proxy.wire.messages.codec import MESSAGES
 from proxy.wire.messages.cost import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_surroundings
 from rules.conversation import Message, Role
 from rules.tokens.families import GENERIC, find_family
-from rules.tokens.messages import NO_CHOICE, count_file
+from rules.tokens.messages import NO_CHOICE
 
 
 def count(text: str) -> int:
@@ -101,15 +102,15 @@ def test_thinking_counts_what_is_shown_or_what_is_hidden() -> None:
         ({"type": "text", "media_type": "text/plain", "data": "x" * 90}, 90),
         ({"type": "content", "content": [{"type": "text", "text": "x" * 20}, {"type": "text", "text": "y"}]}, 21),
         ({"type": "content", "content": "x" * 20}, 20),
-        ({"type": "base64", "media_type": "application/pdf", "data": "A" * 4000}, count_file(4000)),
-        ({"type": "url", "url": "https://x/y.pdf"}, count_file(None)),
-        ({"type": "file", "file_id": "file_1"}, count_file(None)),
+        ({"type": "base64", "media_type": "application/pdf", "data": "A" * 4000}, guess_data("A" * 4000)),
+        ({"type": "url", "url": "https://x/y.pdf"}, guess_data(None)),
+        ({"type": "file", "file_id": "file_1"}, guess_data(None)),
     ],
 )
-def test_documents_count_their_text_or_a_bound(source: object, tokens: int) -> None:
+def test_documents_count_their_text_or_a_guess(source: object, tokens: int) -> None:
     """With title and context."""
     block = {"type": "document", "source": source, "title": "abc", "context": "de"}
-    assert count_block(orjson.dumps(block), count, GENERIC.costs) == tokens + 5
+    assert count_block(orjson.dumps(block), count, GENERIC.costs).tokens == tokens + 5
 
 
 def test_encrypted_texts_count_by_their_length() -> None:
@@ -118,7 +119,7 @@ def test_encrypted_texts_count_by_their_length() -> None:
     block = {"type": "web_search_tool_result", "tool_use_id": "s", "content": [page]}
     without = {**block, "content": [{"type": "web_search_result", "url": "https://x"}]}
     tokens = count(orjson.dumps(without).decode())
-    assert count_block(orjson.dumps(block), count, GENERIC.costs) == tokens + 6000 // SEALED_CHARS_PER_TOKEN
+    assert count_block(orjson.dumps(block), count, GENERIC.costs).tokens == tokens + 6000 // SEALED_CHARS_PER_TOKEN
 
 
 def test_tools_of_the_server_count_by_their_json() -> None:
@@ -135,12 +136,12 @@ def test_odd_members_are_counted_somehow(members: list, odd: object) -> None:
     """Nothing is raised, whatever their types are."""
     raws = [dump(member) for member in members]
     assert read_surroundings(raws) is not None
-    assert count_block(dump({"type": "document", "source": odd, "title": odd}), count, GENERIC.costs) >= 0
-    assert count_block(dump(odd), count, GENERIC.costs) >= 0
+    assert count_block(dump({"type": "document", "source": odd, "title": odd}), count, GENERIC.costs).tokens >= 0
+    assert count_block(dump(odd), count, GENERIC.costs).tokens >= 0
 
 
 def test_very_many_tools_are_counted_undecoded() -> None:
     """And so is a nesting that no decoder follows."""
     for tools in (b"[" + b",".join([b"1"] * 200_000) + b"]", b"[" * 5000 + b"]" * 5000):
         assert read_surroundings((tools, b"", b"", b"")).others == (tools.decode(),)
-    assert count_block(b'{"type":"x","y":%b1%b}' % (b"[" * 900, b"]" * 900), count, GENERIC.costs) > 900
+    assert count_block(b'{"type":"x","y":%b1%b}' % (b"[" * 900, b"]" * 900), count, GENERIC.costs).tokens > 900
