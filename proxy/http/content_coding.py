@@ -1,4 +1,4 @@
-"""Decompression of request bodies, within bounds.
+"""Decompression of requests and answers, within bounds.
 
 Law: the output never exceeds the given bound, whatever was sent. A damaged body is reported, not raised.
 """
@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
+
+import brotli
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -23,6 +25,14 @@ WINDOW_LOG_MAX = 23
 """Base-2 logarithm of the largest zstd window: 8 MiB of memory. Source: RFC 9659, the limit for HTTP."""
 
 
+STEP_BYTES = 256 * 1024
+"""Output of one step of a `Reader`. Chosen: it takes about a millisecond."""
+MAX_BEHIND_BYTES = 1024 * 1024
+"""Input that a `Reader` keeps for later. Chosen: far above what one step leaves of a usual answer."""
+MAX_READ_BYTES = 64 * 1024 * 1024
+"""Output of a whole `Reader`; then it stops. Chosen: far above answers of models; a bomb takes a third of a second."""
+
+
 class Decoded(NamedTuple):
     """A decompressed body. If it is `damaged` or `too_large`, `body` is only its beginning."""
 
@@ -32,21 +42,101 @@ class Decoded(NamedTuple):
 
 
 class _Decoder(Protocol):
-    """Decompressor of one member: the interface that zlib and zstd share."""
+    """Decompressor of one member.
+
+    eof: the member has ended, and `unused_data` comes after it.
+    is_full: it holds input or output back, because there was too much for the last call. It takes no more input then.
+    """
 
     @property
     def eof(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
+    @property
+    def is_full(self) -> bool: ...
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
+class _Zlib:
+    def __init__(self, wbits: int) -> None:
+        self._inner = zlib.decompressobj(wbits)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._inner.unconsumed_tail)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+
+
+class _Deflate(_Zlib):
+    """Most servers send the form of zlib, some a bare stream. Source: RFC 9110, section 8.4.1.2."""
+
+    def __init__(self) -> None:
+        super().__init__(zlib.MAX_WBITS)
+        self._start: bytes | None = b""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if self._start is not None:
+            data = self._start + data
+            self._start = data if len(data) < 2 else None
+            if self._start is not None:
+                return b""
+            if data[0] & 15 != zlib.DEFLATED or int.from_bytes(data[:2], "big") % 31:
+                self._inner = zlib.decompressobj(-zlib.MAX_WBITS)
+        return super().decompress(data, max_length)
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        self._inner = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX})
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    @property
+    def is_full(self) -> bool:
+        return not (self._inner.needs_input or self._inner.eof)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inner.decompress(data, max_length)
+
+
+class _Brotli:
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._inner = brotli.Decompressor()
+        self.eof = self.is_full = False
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Up to about twice `max_length`: brotli grows its buffer in blocks."""
+        piece: bytes = self._inner.process(data, output_buffer_limit=max_length)
+        self.eof, self.is_full = self._inner.is_finished(), len(piece) >= max_length
+        return piece
+
+
 _DECODERS: dict[str, Callable[[], _Decoder]] = {
-    "gzip": partial(zlib.decompressobj, zlib.MAX_WBITS | 16),
-    "x-gzip": partial(zlib.decompressobj, zlib.MAX_WBITS | 16),
-    "deflate": partial(zlib.decompressobj, zlib.MAX_WBITS),
-    "zstd": partial(zstd.ZstdDecompressor, options={zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX}),
+    "gzip": partial(_Zlib, zlib.MAX_WBITS | 16),
+    "x-gzip": partial(_Zlib, zlib.MAX_WBITS | 16),
+    "deflate": _Deflate,
+    "zstd": _Zstd,
+    "br": _Brotli,
 }
+_FAULTS = (zlib.error, zstd.ZstdError, brotli.error)
 
 
 def read_codings(values: Sequence[str]) -> tuple[str, ...]:
@@ -74,7 +164,7 @@ def _decode(body: bytes, make_decoder: Callable[[], _Decoder], max_bytes: int) -
         decoder = make_decoder()
         try:
             piece = decoder.decompress(body, left_bytes + 1)
-        except (zlib.error, zstd.ZstdError):
+        except _FAULTS:
             break
         pieces.append(piece[:left_bytes])
         if len(piece) > left_bytes:
@@ -86,3 +176,84 @@ def _decode(body: bytes, make_decoder: Callable[[], _Decoder], max_bytes: int) -
         if not body:
             return Decoded(b"".join(pieces))
     return Decoded(b"".join(pieces), damaged=True)
+
+
+class _Stage:
+    """One coding of a `Reader`. After damage it gives nothing more."""
+
+    def __init__(self, make_decoder: Callable[[], _Decoder]) -> None:
+        self._make_decoder = make_decoder
+        self._decoder: _Decoder | None = make_decoder()
+        self._waiting: list[bytes] = []
+        self._members = 1
+
+    @property
+    def is_behind(self) -> bool:
+        return self._decoder is not None and (bool(self._waiting) or self._decoder.is_full)
+
+    def feed(self, data: bytes, max_bytes: int) -> bytes:
+        if data:
+            self._waiting.append(data)
+        pieces: list[bytes] = []
+        while max_bytes > 0 and (piece := self._step(max_bytes)) is not None:
+            pieces.append(piece)
+            max_bytes -= len(piece)
+        if sum(map(len, self._waiting)) > MAX_BEHIND_BYTES:
+            self._decoder = None
+        return b"".join(pieces)
+
+    def _step(self, max_bytes: int) -> bytes | None:
+        """Some more output, which may be empty; None if there is nothing to decode."""
+        decoder = self._decoder
+        if decoder is None or not self.is_behind:
+            return None
+        data = b""
+        if not decoder.is_full:
+            data = b"".join(self._waiting)
+            self._waiting.clear()
+        try:
+            piece = decoder.decompress(data, max_bytes)
+            if decoder.eof:
+                self._waiting[:0] = [decoder.unused_data] if decoder.unused_data else []
+                self._members += 1
+                self._decoder = self._make_decoder() if self._members <= MAX_MEMBERS else None
+        except _FAULTS:
+            self._decoder = None
+            return None
+        return piece
+
+
+class Reader:
+    """Decodes an answer piece by piece for those who read along, within bounds.
+
+    An answer without a coding comes out as it goes in. Of a damaged one, of one in an unknown coding, and of a bomb,
+    what was decoded before comes out.
+    """
+
+    def __init__(self, codings: Sequence[str]) -> None:
+        is_known = len(codings) <= MAX_CODINGS and all(coding in _DECODERS for coding in codings)
+        self._stages = [_Stage(_DECODERS[coding]) for coding in reversed(codings)] if is_known else None
+        self._left_bytes = MAX_READ_BYTES
+        self.is_plain = not codings
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to come: call `feed` with no bytes."""
+        return bool(self._left_bytes) and any(stage.is_behind for stage in self._stages or ())
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes; returns at most STEP_BYTES, roughly, of what they say."""
+        if self.is_plain or self._stages is None:
+            return chunk if self.is_plain else b""
+        for stage in self._stages:
+            chunk = stage.feed(chunk, STEP_BYTES)
+        chunk = chunk[: self._left_bytes]
+        self._left_bytes -= len(chunk)
+        return chunk
+
+    def read(self, body: bytes) -> bytes:
+        """What a whole body says."""
+        pieces = [self.feed(body)]
+        while self.is_behind:
+            pieces.append(self.feed(b""))
+        return b"".join(pieces)

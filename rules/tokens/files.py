@@ -9,14 +9,15 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-PAGE_TOKENS = 258
-"""Tokens of a page of a PDF. Low: Gemini's. OpenAI and Anthropic count the page's text as well as its image."""
+PAGE_TOKENS = 1000
+"""Tokens of a page of a PDF. Source: recorded requests to OpenAI. Gemini counts 258, Anthropic 1500 to 3000 for the
+text and the page's image besides."""
 AUDIO_TOKENS_PER_SECOND = 10
 """Source: OpenAI's. Gemini counts 32."""
 VIDEO_TOKENS_PER_SECOND = 66
 """Low: Gemini's at a low resolution. It counts 258 at the default one."""
-PACKED_BYTES_PER_SECOND = 40_000
-"""Audio whose duration is not read. The highest rate of MP3, 320 kbit/s, gives the shortest duration."""
+PACKED_BYTES_PER_SECOND = 16_000
+"""Audio whose duration is not read. Chosen: 128 kbit/s, a usual rate of MP3; speech has lower ones."""
 UNSEEN_FILE_TOKENS = 2000
 """Tokens of a file of which only the name is known, or whose content is not. A guess: a few pages."""
 CHARS_PER_TOKEN = 24

@@ -31,7 +31,7 @@ class Size:
     height: int
 
 
-UNSEEN_IMAGE = Size(512, 512)
+UNSEEN_IMAGE = Size(1024, 512)
 """An image whose size is not in the request. A low guess, because only the upstream knows: no request is refused, and
 nothing else is cut, for an image that may be small."""
 

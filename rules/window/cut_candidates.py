@@ -193,14 +193,16 @@ class Cuts:
     def keep_images(self, window: Window, number: int) -> Window | None:
         """The window with only its newest `number` images; None while there are fewer than twice that many.
 
+        Those of the task statement and of the last user message count, too, and they stay.
         Each removal breaks the prompt cache from the oldest removed image on. Images are removed that many at a time:
         one by one, they would break the cache at every step.
         """
         start = max(self.floor(window), window.images.at)
-        words = self._sums.last_words
-        images = self._sums.images
-        spared = images.number(words, words + 1) if start <= words < self._sums.open_step else 0
-        if images.number(start, len(self._sums)) - spared < max(2 * number, 1):
+        images, spared = self._sums.images, window.images.spared
+        others = self._sums.task_images
+        if self.floor(window) <= spared < start:
+            others += images.number(spared, spared + 1)
+        if others + images.number(start, len(self._sums)) < max(2 * number, 1):
             return None
         return self._without(window, self._stop_images(min(images.find_newest(number), self._sums.open_step)))
 

@@ -37,7 +37,7 @@ def remove_images(conversation: Conversation, places: Iterable[int]) -> Outcome:
     """Replace the images of these messages by markers."""
     found = {index: conversation.messages[index] for index in places}
     changed = {index: message for index, message in found.items() if saving_tokens(message)}
-    reason = f"{sum(map(_count, changed.values()))} images of {len(changed)} messages"
+    reason = f"{sum(map(count_images, changed.values()))} images of {len(changed)} messages"
     new = {index: drop_images(message) for index, message in changed.items()}
     return replace_messages(conversation, new, "images", reason)
 
@@ -55,7 +55,8 @@ def drop_images(message: Message, excess_tokens: int | None = None) -> Message:
     return replace(message.shorten(message.texts, saved), media=tuple(media)) if saved else message
 
 
-def _count(message: Message) -> int:
+def count_images(message: Message) -> int:
+    """The number of images of a message that a marker may replace."""
     return sum(part.saving_tokens > 0 for part in message.media)
 
 
@@ -75,7 +76,7 @@ class ImageSums:
         if saving:
             self._places.append(index)
             self._saved.append(self._saved[-1] + saving)
-            self._numbers.append(self._numbers[-1] + _count(message))
+            self._numbers.append(self._numbers[-1] + count_images(message))
         return saving
 
     def __bool__(self) -> bool:

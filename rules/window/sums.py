@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 
 from rules.conversation import Message, Role, starts_step
 from rules.text.client_summaries import is_client_summary
-from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
+from rules.window.images import NONE_REMOVED, ImageStop, ImageSums, count_images
 from rules.window.kept.reminders import Reminders
 from rules.window.kept.repeats import Repeats
 from rules.window.kept.spans import Spans
@@ -70,6 +70,7 @@ class Sums:
         "reminders",
         "repeats",
         "task",
+        "task_images",
         "users",
     )
 
@@ -79,6 +80,7 @@ class Sums:
         self._spans = Spans()
         self._keeps_systems = keeps_systems
         self.task: int | None = None
+        self.task_images = 0
         self.open_step = 0
         self.images = ImageSums()
         self.memory = MemorySums()
@@ -124,7 +126,7 @@ class Sums:
             self._words = 0
             self.open_step = self._starts[-1]
         if is_task:
-            self.task = index
+            self.task, self.task_images = index, count_images(message)
         elif self.opening < 0 and not self._has_calls and index >= self._leading:
             self._look_for_opening(message, index)
         if is_user:

@@ -147,7 +147,8 @@ class PolicyConfig(ControlConfig):
         ge=0,
         examples=[10],
         description="The number of newest images that are kept. When a request has twice as many, all older ones "
-        "become one line each. null: images are removed only when high water is reached.",
+        "become one line each, except those of the first and the last user message, which count but stay. "
+        "null: images are removed only when high water is reached.",
     )
     sections: SectionsConfig | None = Field(
         None,

@@ -153,6 +153,26 @@ def test_as_many_images_stay_as_the_policy_says(keep: int, *, as_user: bool) -> 
     assert set(numbers[keep:]) == set(range(keep, 2 * keep))
 
 
+@pytest.mark.parametrize(("keep", "first"), [(2, 1), (3, 1), (10, 1), (5, 3), (2, 2), (2, 7), (1, 1)])
+def test_images_of_the_first_message_count(keep: int, first: int) -> None:
+    """They stay, and so do the newest. Together they are fewer than twice as many as the policy says, if possible."""
+    messages = [user("Like these.", *[IMAGE] * first)]
+    for step in range(30):
+        messages += [assistant(f"Seen {step}."), user(f"Look {step}.", IMAGE)]
+    policy = replace(POLICY, context_window=64_000, keep_images=keep)
+    before: tuple[Message, ...] = ()
+    breaks = 0
+    for stop in range(1, len(messages) + 1, 2):
+        sent = run(messages[:stop], policy)[1].conversation.messages
+        shown = [any(not part.is_removed for part in message.media) for message in sent[2::2]]
+        assert not any(part.is_removed for part in sent[0].media)
+        assert all(shown[-keep:])
+        assert first + sum(shown) <= max(2 * keep - 1, first + keep)
+        breaks += count_unchanged(before, sent) < len(before)
+        before = sent
+    assert breaks <= 30 // max(keep - first, 1)
+
+
 def test_no_image_stays_but_those_of_the_newest_step() -> None:
     """The policy keeps zero images. The model must still see those that it has just asked for."""
     messages = screenshots(10)

@@ -81,8 +81,8 @@ def test_a_file_costs_by_what_is_in_it() -> None:
     assert guess_file(_piece(_pdf(1))) == FRAME_TOKENS + PAGE_TOKENS
     assert guess_file(_piece(MP4 + _mvhd(1, 10))) == FRAME_TOKENS + 660
     assert guess_file(_piece(b"\x00\x00\x00\x20ftypM4A " + bytes(20) + _mvhd(1, 10))) == FRAME_TOKENS + 100
-    assert guess_file(_piece(b"ID3\x04", chars=1_600_000)) == FRAME_TOKENS + 300
-    assert guess_file(_piece(b"\x00", chars=1_600_000), "audio/webm") == FRAME_TOKENS + 300
+    assert guess_file(_piece(b"ID3\x04", chars=1_600_000)) == FRAME_TOKENS + 750
+    assert guess_file(_piece(b"\x00", chars=1_600_000), "audio/webm") == FRAME_TOKENS + 750
     assert guess_file(_piece(b"a,b", chars=6000), "text/csv;base64,") == FRAME_TOKENS + 1000
     assert guess_file(_piece(b"PK\x03\x04")) == guess_file(None) == FRAME_TOKENS + UNSEEN_FILE_TOKENS
 

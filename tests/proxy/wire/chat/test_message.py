@@ -163,10 +163,10 @@ def test_media_stand_in_the_message_with_what_they_cost() -> None:
     message = _decode(orjson.dumps({"role": "user", "content": [parts[0], {"type": "text", "text": "abcd"}, parts[1]]}))
 
     assert [(part.raw, part.tokens) for part in message.media] == [
-        (orjson.dumps(parts[0]), 1445),
+        (orjson.dumps(parts[0]), 425),
         (orjson.dumps(parts[1]), 85),
     ]
-    assert message.tokens == FRAME + 1445 + 1 + 85
+    assert message.tokens == FRAME + 425 + 1 + 85
 
 
 BASE = b"""{"role":"user","tool_call_id":"1","content":[{"type":"text","text":"a"},
