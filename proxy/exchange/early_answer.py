@@ -14,6 +14,7 @@ import aiohttp
 from multidict import CIMultiDict
 
 from proxy.http.aiohttp_fixes import PlainResponse
+from proxy.http.content_coding import Reader, read_along
 from proxy.http.headers import Headers
 from proxy.http.relay import Reply, begin_answer
 from proxy.tasks import Tasks
@@ -51,11 +52,13 @@ class Opening:
 
     held: bytes that were read but not passed on yet.
     overflow: the refusal for length that these bytes contain; None for none.
+    text: what these bytes say, if they were read.
     """
 
     status: int
     held: bytes = b""
     overflow: Overflow | None = None
+    text: bytes = b""
 
 
 async def read_opening(
@@ -67,9 +70,10 @@ async def read_opening(
     not begun, because a second attempt's answer would have another length.
     """
     status, no_opening = answer.status, Opening(answer.status)
-    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        return no_opening  # we asked for `identity`; compressed bytes cannot be searched for an error
+    reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
     if status == 200 and answer.content_type == "text/event-stream":
+        if reader is not None:
+            return await _open_coded_stream(answer, codec, reader)
         if reply.response is None and answer.content_length is None:
             await begin_answer(reply, answer, write_headers())
         first = await _read_first_event(answer, reply, codec)
@@ -82,8 +86,9 @@ async def read_opening(
         held, is_whole = await _read_short(answer, MAX_REFUSAL_BYTES)
     else:
         return no_opening
-    is_judged = is_whole and (held or status != 200)
-    return Opening(status, held, codec.read_refusal(status, held) if is_judged else None)
+    text = held if reader is None else reader.feed(held)
+    is_judged = is_whole and (text or status != 200)
+    return Opening(status, held, codec.read_refusal(status, text) if is_judged else None, text)
 
 
 async def wait_aloud(reply: Reply, request_id: str, patience: Patience, work: Coroutine[None, None, T]) -> T:
@@ -129,6 +134,21 @@ async def _read_first_event(answer: aiohttp.ClientResponse, reply: Reply, codec:
                     limit.reschedule(loop.time() + MAX_HELD_SECONDS)
             first.finish()
     return first
+
+
+async def _open_coded_stream(answer: aiohttp.ClientResponse, codec: Codec, reader: Reader) -> Opening:
+    """Read a compressed stream up to its first event, for no longer than MAX_HELD_SECONDS. It is held meanwhile."""
+    first, held = codec.hold_first_event(keeps_all=True), bytearray()
+    with suppress(*_FAULTS):
+        async with asyncio.timeout(MAX_HELD_SECONDS):
+            async for chunk in answer.content.iter_any():
+                held += chunk
+                first.feed(reader.feed(chunk))
+                if first.is_done or reader.is_behind or reader.is_lost:
+                    break
+            else:
+                first.finish()
+    return Opening(answer.status, bytes(held), codec.read_refusal(200, first.data) if first.data else None)
 
 
 async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, bool]:

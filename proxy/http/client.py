@@ -3,6 +3,7 @@
 Law: a request goes to the host that the configuration names, whatever the client writes into its target.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -18,6 +19,7 @@ from yarl import URL
 from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
 from proxy.http.aiohttp_fixes import Connector, Request, Way, send_plainly
+from proxy.http.content_coding import read_along
 from proxy.http.credentials import drop_query_keys
 from proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
@@ -95,15 +97,17 @@ def origin_form(target: str) -> str:
 
 
 async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """The whole body of a response; None if it is longer than `max_bytes`, and then the rest is not read.
+    """The whole body of a response, decoded; None if it is longer than `max_bytes`, and then the rest is not read.
 
     Raises aiohttp's errors if the body breaks off.
     """
-    body = bytearray()
+    body, reader = bytearray(), read_along(answer.headers)
     async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > max_bytes:
-            return None
+        for text in (chunk,) if reader is None else reader.read_in_steps(chunk):
+            body += text
+            if len(body) > max_bytes:
+                return None
+            await asyncio.sleep(0)
     return bytes(body)
 
 

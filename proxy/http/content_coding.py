@@ -5,11 +5,12 @@ Law: the output never exceeds the given bound, whatever was sent. A damaged body
 
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
 import brotli
+from multidict import CIMultiDictProxy
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -145,6 +146,12 @@ def read_codings(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(token for token in tokens if token not in {"", "identity"})
 
 
+def read_along(headers: CIMultiDictProxy[str]) -> "Reader | None":
+    """A reader for the codings of a response; None if it has none. Some upstreams compress although asked not to."""
+    codings = read_codings(headers.getall("Content-Encoding", ()))
+    return Reader(codings) if codings else None
+
+
 def decode_body(body: bytes, codings: Sequence[str], max_bytes: int) -> Decoded:
     """Undo the codings, up to `max_bytes` of output. A body with an unknown coding is `damaged` and empty."""
     if len(codings) > MAX_CODINGS or any(coding not in _DECODERS for coding in codings):
@@ -188,6 +195,10 @@ class _Stage:
         self._members = 1
 
     @property
+    def is_lost(self) -> bool:
+        return self._decoder is None
+
+    @property
     def is_behind(self) -> bool:
         return self._decoder is not None and (bool(self._waiting) or self._decoder.is_full)
 
@@ -226,7 +237,7 @@ class _Stage:
 class Reader:
     """Decodes an answer piece by piece for those who read along, within bounds.
 
-    An answer without a coding comes out as it goes in. Of a damaged one, of one in an unknown coding, and of a bomb,
+    Of a damaged one, of one in an unknown coding, and of a bomb,
     what was decoded before comes out.
     """
 
@@ -234,7 +245,11 @@ class Reader:
         is_known = len(codings) <= MAX_CODINGS and all(coding in _DECODERS for coding in codings)
         self._stages = [_Stage(_DECODERS[coding]) for coding in reversed(codings)] if is_known else None
         self._left_bytes = MAX_READ_BYTES
-        self.is_plain = not codings
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a part of the answer cannot be read."""
+        return not self._left_bytes or self._stages is None or any(stage.is_lost for stage in self._stages)
 
     @property
     def is_behind(self) -> bool:
@@ -243,17 +258,16 @@ class Reader:
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; returns at most STEP_BYTES, roughly, of what they say."""
-        if self.is_plain or self._stages is None:
-            return chunk if self.is_plain else b""
+        if self._stages is None:
+            return b""
         for stage in self._stages:
             chunk = stage.feed(chunk, STEP_BYTES)
         chunk = chunk[: self._left_bytes]
         self._left_bytes -= len(chunk)
         return chunk
 
-    def read(self, body: bytes) -> bytes:
-        """What a whole body says."""
-        pieces = [self.feed(body)]
+    def read_in_steps(self, chunk: bytes) -> Iterator[bytes]:
+        """Take the next bytes; yields all of what they say."""
+        yield self.feed(chunk)
         while self.is_behind:
-            pieces.append(self.feed(b""))
-        return b"".join(pieces)
+            yield self.feed(b"")

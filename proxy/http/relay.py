@@ -15,6 +15,7 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.http.aiohttp_fixes import PlainResponse, follow, reset_transport
+from proxy.http.content_coding import Reader, read_along
 from proxy.http.errors import UpstreamInvalidError
 from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
@@ -26,6 +27,8 @@ FREE_BYTES = 32 * 1024
 """A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit, above which a writer must
 wait."""
 
+LAST_STEPS = 4
+"""Steps in which a coded response is decoded after its client has left. Chosen: they take some milliseconds."""
 MAX_ANSWER_EVENT_BYTES = 1024 * 1024
 """Part of a non-stream response that is kept when it becomes one event. Chosen: such a response is mostly an error."""
 
@@ -211,12 +214,18 @@ async def relay_answer(
     """
     reply.status = answer.status
     is_stream = answer.status == 200 and answer.content_type == "text/event-stream"
+    reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
+    was_plain = reply.response is not None and "Content-Encoding" not in reply.response.headers
+    copy = tap if tap is None or reader is None or was_plain else _Decoding(tap, reader)
     holds_head = bool(held) or (answer.content.is_eof() and not is_stream)
     event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
     try:
         response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
         try:
-            await _pass_body(reply, answer, held, tap, event)
+            if event is not None or (reader is not None and was_plain):
+                await _pass_text(reply, answer, held, reader, tap, event)
+            else:
+                await _pass_body(reply, answer, held, copy)
         except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
             reply.broken = not reply.client_left
             reply.reset()
@@ -227,8 +236,8 @@ async def relay_answer(
             await response.write_eof(told)
         return response
     finally:
-        if tap is not None:
-            _stop_listening(reply, tap, is_stream=is_stream)
+        if copy is not None:
+            _stop_listening(reply, copy, is_stream=is_stream)
 
 
 def _stop_listening(reply: Reply, tap: Listener, *, is_stream: bool) -> None:
@@ -244,17 +253,77 @@ def _stop_listening(reply: Reply, tap: Listener, *, is_stream: bool) -> None:
     reply.client_left = reply.client_left and not reply.last_byte_at
 
 
+class _Decoding:
+    """Lets a listener read a coded response."""
+
+    def __init__(self, listener: Listener, reader: Reader) -> None:
+        self._listener = listener
+        self._reader = reader
+        self._arrived_at = 0.0
+
+    def feed(self, chunk: bytes, arrived_at: float) -> None:
+        """Decode one step of what has come so far."""
+        self._arrived_at = arrived_at
+        self._listener.feed(self._reader.feed(chunk), arrived_at)
+
+    async def catch_up(self) -> None:
+        """Decode the rest, and let others work between the steps."""
+        while self._reader.is_behind:
+            await asyncio.sleep(0)
+            self.feed(b"", self._arrived_at)
+
+    def tell_pace(self) -> Pace:
+        """When the text of a stream arrived, so far."""
+        return self._listener.tell_pace()
+
+    def has_ended(self) -> bool:
+        """Whether a stream has said that it is complete."""
+        return self._listener.has_ended()
+
+    def finish(self, *, is_cut: bool) -> bool:
+        """Called once, at the end. Only a client that leaves in a follow's midst leaves something to decode."""
+        for _ in range(LAST_STEPS):
+            if self._reader.is_behind:
+                self.feed(b"", self._arrived_at)
+        return self._listener.finish(is_cut=is_cut)
+
+
+async def _pass_text(
+    reply: Reply,
+    answer: aiohttp.ClientResponse,
+    held: bytes,
+    reader: Reader | None,
+    tap: Listener | None,
+    event: bytearray | None,
+) -> None:
+    """Pass on what a body says, because the client was promised a plain stream; collect it in `event` if there is one.
+
+    Raises aiohttp's errors if the body breaks off or cannot be decoded.
+    """
+    while chunk := held or await answer.content.readany():
+        held, arrived = b"", time.monotonic()
+        for text in (chunk,) if reader is None else reader.read_in_steps(chunk):
+            if event is not None:
+                event += text[: MAX_ANSWER_EVENT_BYTES - len(event)]
+            elif text:
+                await reply.write(text)
+            if tap is not None:
+                tap.feed(text, arrived)
+            await asyncio.sleep(0)
+        if reader is not None and reader.is_lost:
+            raise aiohttp.ClientPayloadError
+
+
 async def _pass_body(
     reply: Reply,
     answer: aiohttp.ClientResponse,
     held: bytes,
     tap: Listener | None,
-    event: bytearray | None,
 ) -> None:
-    """Pass on the body to the client, or collect it in `event`. Raises aiohttp's errors if the body breaks off."""
+    """Pass on the body to the client. Raises aiohttp's errors if the body breaks off."""
     upstream = answer.connection.protocol if answer.connection is not None else None
     content, monotonic = answer.content, time.monotonic
-    follows = event is None and reply.is_stream
+    follows = reply.is_stream
 
     def pass_on(chunk: bytes) -> bool:
         arrived, is_free = monotonic(), reply.write_at_once(chunk)
@@ -264,19 +333,19 @@ async def _pass_body(
 
     while chunk := held or await content.readany():
         held, arrived = b"", monotonic()
-        if event is None:
-            await reply.write(chunk)
-        else:
-            event += chunk[: MAX_ANSWER_EVENT_BYTES - len(event)]
+        await reply.write(chunk)
         if tap is not None:
             tap.feed(chunk, arrived)
+        if isinstance(tap, _Decoding):
+            await tap.catch_up()
         if follows and not content.is_eof() and reply.is_taken:
             await follow(answer, pass_on)
             await reply.wait_for_client()
-    if upstream is not None and isinstance(upstream.exception(), OSError) and _ends_with_connection(answer):
-        raise aiohttp.ClientPayloadError  # the connection was reset; aiohttp takes that for the end of the body
+    if upstream is not None and isinstance(upstream.exception(), OSError):
+        _check_end(answer)
 
 
-def _ends_with_connection(answer: aiohttp.ClientResponse) -> bool:
-    """Whether only the end of the connection marks the end of the body."""
-    return "Content-Length" not in answer.headers and "Transfer-Encoding" not in answer.headers
+def _check_end(answer: aiohttp.ClientResponse) -> None:
+    """The connection was reset; aiohttp takes that for the end of a body that only the connection's end marks."""
+    if "Content-Length" not in answer.headers and "Transfer-Encoding" not in answer.headers:
+        raise aiohttp.ClientPayloadError

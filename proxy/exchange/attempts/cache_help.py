@@ -80,4 +80,4 @@ def _find_named(attempt: Attempt, opening: Opening) -> frozenset[Addition]:
 def _find_names(added: frozenset[Addition], opening: Opening) -> frozenset[Addition]:
     if opening.status not in REFUSING_STATUSES:
         return frozenset()
-    return frozenset(name for name in added if FIELDS[name] in opening.held)
+    return frozenset(name for name in added if FIELDS[name] in opening.text)

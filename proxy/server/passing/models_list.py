@@ -110,7 +110,9 @@ async def _ask(
                 message = "the upstream's list of models is too long"
                 return _Asked(name, error=UpstreamInvalidError(message))
             listed = await asyncio.to_thread(read_list, name, body) if answer.status == 200 else None
-            return _Asked(name, make_response(answer, added), body, listed)
+            response = make_response(answer, added)
+            response.headers.popall("Content-Encoding", None)  # the body was decoded
+            return _Asked(name, response, body, listed)
     except ProxyError as error:
         return _Asked(name, error=error)
     except TimeoutError:

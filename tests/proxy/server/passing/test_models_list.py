@@ -1,6 +1,7 @@
 """`GET /v1/models` with the models of all upstreams."""
 
 import asyncio
+import gzip
 from contextlib import AsyncExitStack
 
 import orjson
@@ -96,6 +97,19 @@ async def test_an_upstream_that_fails_is_left_out(answer, reason, *, proxy, clie
     main = upstream.url.removeprefix("http://").removesuffix("/v1")
     told = [(line["upstream"], line["reason"]) for line in log.lines if line["event"] == "models_unlisted"]
     assert told == [(main, reason), ("near", reason)]
+
+
+async def test_a_compressed_list_is_read(proxy, client, upstream, others):
+    """Although it was asked for without."""
+
+    async def compress(_recorded, _request):
+        body = gzip.compress(orjson.dumps({"object": "list", "data": [{"id": "far-1"}]}))
+        return web.Response(body=body, content_type="application/json", headers={"Content-Encoding": "gzip"})
+
+    upstream.answer, others[0].answer, others[1].answer = _lists("a"), _lists("near-b"), compress
+    answer, body = await _get(client, proxy)
+    assert [entry["id"] for entry in orjson.loads(body)["data"]] == ["a", "near-b", "far-1"]
+    assert "Content-Encoding" not in answer.headers
 
 
 async def test_if_all_fail_the_client_gets_the_main_upstreams_answer(proxy, client, upstream, others):
