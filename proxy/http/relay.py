@@ -218,7 +218,7 @@ async def relay_answer(
     was_plain = reply.response is not None and "Content-Encoding" not in reply.response.headers
     copy = tap if tap is None or reader is None or was_plain else _Decoding(tap, reader)
     holds_head = bool(held) or (answer.content.is_eof() and not is_stream)
-    event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
+    event = bytearray() if reply.is_stream and not is_stream and write_event else None
     try:
         response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
         try:
@@ -231,9 +231,10 @@ async def relay_answer(
             reply.reset()
             return response
         reply.last_byte_at = time.monotonic()
-        told = b"" if event is None or write_event is None else write_event(answer.status, bytes(event))
         with suppress(ConnectionError):  # the client has left
-            await response.write_eof(told)
+            await response.write_eof(
+                write_event(answer.status, bytes(event)) if event is not None and write_event else b""
+            )
         return response
     finally:
         if copy is not None:
