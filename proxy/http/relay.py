@@ -232,13 +232,15 @@ async def relay_answer(
             return response
         reply.last_byte_at = time.monotonic()
         with suppress(ConnectionError):  # the client has left
-            await response.write_eof(
-                write_event(answer.status, bytes(event)) if event is not None and write_event else b""
-            )
+            await response.write_eof(_tell(answer.status, event, write_event))
         return response
     finally:
         if copy is not None:
             _stop_listening(reply, copy, is_stream=is_stream)
+
+
+def _tell(status: int, event: bytearray | None, write_event: WriteEvent | None) -> bytes:
+    return b"" if event is None or write_event is None else write_event(status, bytes(event))
 
 
 def _stop_listening(reply: Reply, tap: Listener, *, is_stream: bool) -> None:
