@@ -26,7 +26,7 @@ TEXT_CHARS_PER_TOKEN = 6
 """Characters of base64 text that encodes text: four and a half bytes a token."""
 MAX_GUESS_TOKENS = 4096
 """No file is guessed to cost more. Chosen: a large one leaves most of a window that can hold it to everything else."""
-FRAME_TOKENS = 3
+FRAME_TOKENS = 3  # chosen: as the frame of a message
 
 _PAGES = re.compile(rb"/Type[ \t\r\n]{0,8}/Pages(?![A-Za-z])")
 _PAGE = re.compile(rb"/Type[ \t\r\n]{0,8}/Page(?![A-Za-z])")

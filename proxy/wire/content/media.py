@@ -28,7 +28,7 @@ FILE_HEAD_CHARS = 128 * 1024
 are there; decoding them takes less than a millisecond."""
 PAYLOAD_CHARS = 1024
 """A string of this length that looks like base64 is taken for a file. Chosen: longer than ids, hashes and keys."""
-_SAMPLE_CHARS = 512
+_SAMPLE_CHARS = 512  # chosen: no sentence is as long without a blank
 _FILES = frozenset({"file", "input_file", "document"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=\s-]*")
 _NAMED = ("audio", "video", "file", "document")
