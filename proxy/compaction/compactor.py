@@ -162,9 +162,10 @@ class Compactor:
         policy: Policy,
         *,
         cold: Mapping[bytes, ColdCut] = NO_COLD,
+        tells_compaction: bool | None = None,
         max_chars: int | None = None,
     ) -> Planned:
-        """Plan a request. `cold`: the cuts at a cold cache, by prefix.
+        """Plan a request. `cold`: the cuts at a cold cache, by prefix. `tells_compaction`: as for the rules' `plan`.
 
         Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new.
         """
@@ -177,6 +178,7 @@ class Compactor:
             work=self._allow(max_chars),
             states=self._states,
             cold=cold,
+            tells_compaction=tells_compaction,
         )
         sections = count_sections(planned.original, self._find_marks(policy.memory_tags, max_chars))
         return Planned(request, planned.original, policy, planned, sections)

@@ -20,7 +20,7 @@ from proxy.config.sections.clients import ClientKeys, Clients, divide_clients
 from proxy.config.sections.compaction import CompactionConfig as CompactionConfig  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import MIN_MEMORY_BYTES as MIN_MEMORY_BYTES  # noqa: PLC0414 - for the shell
 from proxy.config.sections.limits import LimitsConfig as LimitsConfig  # noqa: PLC0414 - for the shell
-from proxy.config.sections.observability import DashboardConfig, LogConfig, RecordConfig, TracingConfig
+from proxy.config.sections.observability import DashboardConfig, LogConfig, RecordConfig, SessionsConfig, TracingConfig
 from proxy.config.sections.upstream import NamedUpstreams
 from proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
 from proxy.config.values import (
@@ -157,6 +157,9 @@ class Config(Section):
         None,
         examples=[{"dir": "/var/lib/trimtab/recordings"}],
         description="Where requests are recorded, for trimtab inspect and trimtab replay. null: nowhere.",
+    )
+    sessions: SessionsConfig = Field(
+        SessionsConfig(), description="Where clients say to which session a request belongs. No decision depends on it."
     )
     log: LogConfig = Field(LogConfig(), description="How the log on standard error is written.")
     tracing: TracingConfig = Field(TracingConfig(), description="Traces by OpenTelemetry.")

@@ -20,6 +20,7 @@ from proxy.state.history.kept import History
 from proxy.state.history.place import Place
 from proxy.state.models.service import Models
 from proxy.state.recordings.writing import Recordings
+from proxy.state.session_names import SessionNames
 from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
@@ -114,6 +115,7 @@ class Services:
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
+    session_names: SessionNames = field(default_factory=SessionNames)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
     patience: Patience = field(default_factory=Patience)
     workers: Workers = field(default_factory=Workers)

@@ -35,26 +35,26 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     work: Work | None = None,
     states: States | None = None,
     cold: Mapping[bytes, ColdCut] = NO_COLD,
+    tells_compaction: bool | None = None,
 ) -> Plan:
     """Decide everything about one request.
 
     request_max_tokens: the length of completion that the request asks for; None if it names none.
     work, states: memory of earlier calls. It saves time and does not change the result.
-    cold: the requests at which the upstream's cache was cold, by the hash of their prefix, and what was cut there.
-        Entries of other transcripts have no effect.
+    cold: what was cut at a cold cache, by the hash of the prefix; entries of other transcripts have no effect.
+    tells_compaction: whether the client says that it asks for a summary of its conversation; None if it does not say.
 
     Raises LargeWorkError if the allowance of `work` is used up.
     """
     limits = find_limits(policy, request_max_tokens)
-    is_compaction = is_client_compaction(conversation)
+    is_compaction = is_client_compaction(conversation) if tells_compaction is None else tells_compaction
     if _surely_stays(conversation, policy, limits):
         return _leave_alone(conversation, limits, is_compaction=is_compaction)
     work = work or Work(count)
     if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
         return _pass_on(conversation, policy, limits, work.begin())
     known = None if states is None else states.get(name_state(conversation.messages, policy, work))
-    found = None if known is None else known.find_plan(conversation, request_max_tokens, cold)
-    if found is not None:
+    if known is not None and (found := known.find_plan(conversation, request_max_tokens, cold)) is not None:
         return found
     work = work.begin()
     paired = Outcome(conversation) if conversation.continues else pair_tool_calls(conversation, count=count)

@@ -5,12 +5,19 @@ Law: no text of a message is kept or sent anywhere unless a key here says so.
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from proxy.config.policies.tools import Section
 from proxy.config.values import Url
 from proxy.config.words import Wanted
 
+HeaderName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"),
+    AfterValidator(str.lower),
+    Wanted("the name of a header"),
+]
+FieldPath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,60}(\.[A-Za-z0-9_-]{1,60})?$"), Wanted("NAME or NAME.NAME")]
 MIN_RECORD_BYTES = 1024 * 1024
 """Chosen: less could not hold one request of a long session."""
 
@@ -61,6 +68,29 @@ class LogConfig(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(
         "info",
         description="The least severity that is logged. The option --log-level wins.",
+    )
+
+
+class SessionsConfig(Section):
+    """Where clients say to which session a request belongs, for the dashboard, recordings and what sessions cost."""
+
+    headers: tuple[HeaderName, ...] = Field(
+        (
+            "x-claude-code-session-id",
+            "x-claude-code-agent-id",
+            "x-claude-code-parent-agent-id",
+            "session-id",
+            "session_id",
+            "x-session-id",
+            "x-session-affinity",
+        ),
+        description="Headers with the id of a session or of an agent in it. Requests with the same values that begin "
+        "with the same message are one session.",
+    )
+    fields: tuple[FieldPath, ...] = Field(
+        ("prompt_cache_key", "metadata.user_id", "conversation"),
+        description="Members of the body that tell sessions apart, too: NAME or NAME.NAME. Several sessions may share "
+        "such a value, so those that begin alike are also told apart by the first message that differs.",
     )
 
 

@@ -58,6 +58,8 @@ class Call:
     attempt: 1 for the first request to the upstream, 2 for the second.
     cold: the cuts at a cold cache that are known, by prefix; entries of other sessions have no effect.
     idle_seconds: how long the session was silent before this request; None if it is not known.
+    session: the name of its session, for people; empty until the request is planned.
+    tells_compaction: whether the client says that it asks for a summary of its own; None if it says nothing of that.
     """
 
     arrival: Arrival
@@ -71,6 +73,8 @@ class Call:
     attempt: int = 1
     cold: Mapping[bytes, ColdCut] = field(default_factory=dict)
     idle_seconds: float | None = None
+    session: str = ""
+    tells_compaction: bool | None = None
 
     @property
     def cleaned_tokens(self) -> int:

@@ -6,7 +6,6 @@ Law: a request waits only if it fits the window in no other way. One request cau
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from math import ceil
 from typing import TypeVar
 
@@ -27,8 +26,6 @@ from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.routing.endpoints import MESSAGES
 from proxy.wire.routing.model import replace_deployment
-from rules.conversation import count_leading
-from rules.pipeline.plan import Plan
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest, make_digest
 
@@ -36,8 +33,6 @@ T = TypeVar("T")
 MOST_SYSTEM_SHARE = 3 / 4
 """Longer system messages are left out of a question of its own, as a share of its room. Chosen: the rest of the room is
 needed for the transcript."""
-SESSION_CHARS = 16
-"""Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,19 +203,10 @@ def make_task(
     call: Call, summariser: Summariser, wanted: SummaryRequest, planned: Planned, inline: Inline | None
 ) -> Task:
     """Make the task of writing a summary for a planned request, with the operator's own instructions."""
-    session = name_session(planned.plan, call.arrival.tenant.id, call.route.target.model)
-    summariser = replace(summariser, payer=replace(summariser.payer, session=session))
+    summariser = replace(summariser, payer=replace(summariser.payer, session=call.session))
     return Task(
         _instruct(wanted, summariser), summariser, call.compactor.count, inline, _write_apart(call, summariser, planned)
     )
-
-
-def name_session(plan: Plan, tenant_id: str, model: str) -> str:
-    """The same for all requests that begin alike: up to the first user message, without the leading system messages."""
-    hashes, task = plan.hashes, plan.window.task
-    opening = hashes[min(count_leading(plan.conversation.messages) if task is None else task, len(hashes) - 2) + 1]
-    client = f"session {tenant_id} {model}"
-    return sha256(client.encode("utf-8", "surrogatepass") + b"\0" + opening).hexdigest()[:SESSION_CHARS]
 
 
 def _instruct(wanted: SummaryRequest, summariser: Summariser) -> SummaryRequest:

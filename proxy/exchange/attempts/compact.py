@@ -4,6 +4,7 @@ Law: a fault inside compaction forwards the client's own bytes and is counted. N
 says what happened.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,6 +16,7 @@ from proxy.exchange.attempts.call import Call, Route, find_credentials_for, sett
 from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
 from proxy.exchange.attempts.cold_cache import heed_cold_cache, name_cache
 from proxy.exchange.attempts.give_way import refuse_or_pass
+from proxy.exchange.attempts.session import name_session, tells_compaction
 from proxy.exchange.phases import Phases
 from proxy.exchange.report import fail_open
 from proxy.exchange.services import Services
@@ -87,7 +89,7 @@ async def compact(
             try:
                 call = await _drop_tools(services, await _clean(services, call))
                 planned, size_bytes = await _plan(services, call, phases)
-                call = settle_mode(call, planned.original)
+                call = replace(settle_mode(call, planned.original), session=_name(services, call, planned))
                 again = partial(_plan, services, phases=phases)
                 call, planned = await heed_cold_cache(services, call, planned, again, reply)
                 unpaired = await _find_unpaired(services, call, request, planned)
@@ -104,6 +106,10 @@ async def compact(
     return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 
 
+def _name(services: Services, call: Call, planned: Planned) -> str:
+    return name_session(services, call.arrival, call.route.target.model, planned)
+
+
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
     """Look up what is known about the model, and make the call."""
     settings, label = route.settings, services.recorder.label(route.target)
@@ -115,7 +121,8 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         services.models.seek_windows(route.upstream, shown, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts)
     cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name))
-    return Call(arrival, route, request, compactor, view, services.lane(arrival.tenant), cold=cold)
+    lane, tells = services.lane(arrival.tenant), tells_compaction(arrival)
+    return Call(arrival, route, request, compactor, view, lane, cold=cold, tells_compaction=tells)
 
 
 async def _clean(services: Services, call: Call) -> Call:
@@ -228,12 +235,19 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
     """Return the plan of a request, and its size for scheduling, in bytes. Raises UndecodableError, BusyError."""
     with phases.timed("plan"):
         if len(call.request.body) <= SMALL_BODY_BYTES:
-            return call.compactor.plan(call.request, call.view.policy, cold=call.cold), 0
+            return plan_call(call)(), 0
         size_bytes = await _weigh(services, call)
         # `run_bounded`, because known messages may still need much work if their state was evicted.
-        work = partial(call.compactor.plan, call.request, call.view.policy, cold=call.cold)
+        work = plan_call(call)
         planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
     return planned, size_bytes
+
+
+def plan_call(call: Call) -> Callable[..., Planned]:
+    """The work of planning a call."""
+    return partial(
+        call.compactor.plan, call.request, call.view.policy, cold=call.cold, tells_compaction=call.tells_compaction
+    )
 
 
 async def _weigh(services: Services, call: Call) -> int:

@@ -13,7 +13,7 @@ from proxy.compaction.offload import BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, is_counted, is_text_only
-from proxy.exchange.attempts.compact import Attempt, carry_out, prepare_call
+from proxy.exchange.attempts.compact import Attempt, carry_out, plan_call, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.phases import Phases
 from proxy.exchange.report import fail_open
@@ -68,11 +68,8 @@ async def _plan_again(
     again = await prepare_call(services, call.arrival, call.route, call.request)
     view = replace(again.view, policy=lesson.apply(again.view.policy))
     again = replace(again, view=view, cleaned=call.cleaned, ledger=call.ledger, attempt=call.attempt + 1)
-    work, size_bytes = (
-        partial(again.compactor.plan, again.request, again.view.policy, cold=again.cold),
-        weigh_known(len(call.request.body)),
-    )
-    planned = await services.workers.run(again.lane, work, size_bytes=size_bytes)
+    again, size_bytes = replace(again, session=call.session), weigh_known(len(call.request.body))
+    planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
     try:
         shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
     except RefusedError as error:

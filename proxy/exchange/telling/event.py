@@ -5,7 +5,6 @@ Law: figures and decisions only, and only in the form that may be logged.
 
 from typing import Any
 
-from proxy.exchange.attempts.choose_summary import name_session
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
@@ -22,7 +21,7 @@ def make_event(journey: Journey, report: Report, label: str, *, now: float) -> E
         **_name(report, label, now=now),
         **_describe_prompt(report),
         **_describe_answer(report, journey),
-        **_describe_session(journey.attempt, report),
+        **_describe_session(journey.attempt),
     )
 
 
@@ -95,13 +94,13 @@ def _describe_answer(report: Report, journey: Journey) -> dict[str, Any]:
     }
 
 
-def _describe_session(attempt: Attempt, report: Report) -> dict[str, Any]:
+def _describe_session(attempt: Attempt) -> dict[str, Any]:
     """The session and its window, if the request was planned."""
-    if attempt.chosen is None:
+    if attempt.chosen is None or attempt.call is None:
         return {}
     planned = attempt.chosen.planned
     return {
-        "session": name_session(planned.plan, report.arrival.tenant.id, report.target.model),
+        "session": attempt.call.session,
         "messages": len(planned.original.messages),
         "window": _draw_window(planned.plan, planned.policy),
     }

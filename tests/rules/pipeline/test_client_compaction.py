@@ -96,6 +96,21 @@ def test_what_the_requests_before_sent_otherwise_is_known(policy: Policy, result
     assert not run(conversation(user("Begin."), ASK), wide)[0].breaks_past
 
 
+@pytest.mark.parametrize("words", [ASK, user("Write down all that matters.")])
+def test_what_the_client_says_is_believed(words: Message) -> None:
+    """It knows. Only without a word of it the text tells."""
+    before = session(16, result_tokens=80)
+    step = (assistant(None, call("last")), result("last", fill("last", 700)))
+    asking = conversation(*before, *step, words)
+    told = plan(asking, POLICY, count=count, tells_compaction=True)
+    denied = plan(asking, POLICY, count=count, tells_compaction=False)
+    assert told.is_client_compaction
+    assert apply(told, POLICY, count=count).conversation is asking
+    assert not denied.is_client_compaction
+    assert apply(denied, POLICY, count=count).conversation is not asking
+    assert plan(asking, POLICY, count=count) == (told if words is ASK else denied)
+
+
 def test_it_passes_although_it_is_over_high_water() -> None:
     """An ordinary request of the same size is cut. This one is the same object, with no decision and no wish."""
     before = session(16, result_tokens=80)

@@ -1,0 +1,106 @@
+"""Names the session of a request: by what the client says, else by its first messages.
+
+Law: only a hash of what the client says leaves this module. No decision about a request depends on the name.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+
+import msgspec
+
+from proxy.compaction.compactor import Planned
+from proxy.config.sections.observability import SessionsConfig
+from proxy.exchange.arrival import Arrival
+from proxy.exchange.services import Services
+from proxy.state.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
+from proxy.wire.codec import Request
+from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.transcript.outside import read_outside
+from rules.conversation import Role, count_asked, count_leading
+from rules.pipeline.plan import Plan
+from rules.tokens.tool_schemas import as_schema
+
+CLASS, COMPACTION = "x-claude-code-request-class", "x-claude-code-compaction"
+"""Claude Code's hints, which it sends with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1. Source: its gateway protocol."""
+CLASSES = frozenset({"main", "subagent", "workflow", "auxiliary"})
+MAX_OUTSIDE_BYTES = 1024 * 1024
+"""Members beside a longer transcript are not searched for fields. Chosen: reading them would take milliseconds."""
+MAX_FIELD_BYTES = 16 * 1024
+"""A longer member says nothing of a session. Chosen: far above the longest id."""
+
+
+def name_session(services: Services, arrival: Arrival, model: str, planned: Planned) -> str:
+    """The name of a planned request's session.
+
+    Requests with the same ids in headers belong to one session if they begin alike. Without such ids, sessions that
+    begin alike are told apart by the first message that differs. If the upstream holds the messages before, the ids
+    alone decide.
+    """
+    config, original, hashes = services.config.sessions, planned.original, planned.plan.hashes
+    by_headers, by_fields = list(_read_headers(arrival, config)), list(_read_fields(planned.request, config))
+    told = "\0".join([*by_headers, *by_fields])
+    client = f"session {arrival.tenant.id} {model}{told and chr(0) + told}"
+    task = planned.plan.window.task
+    opening = min(count_leading(original.messages) if task is None else task, len(hashes) - 2) + 1
+    begun = b"" if original.continues and told else hashes[opening]
+    name = sha256(client.encode("utf-8", "surrogatepass") + b"\0" + begun).hexdigest()[:NAME_CHARS]
+    if by_headers or original.continues:
+        return name
+    return services.session_names.find(name, _describe(planned.plan, opening))
+
+
+def _describe(plan: Plan, opening: int) -> Transcript:
+    messages = plan.conversation.messages
+    asked = count_asked(messages)
+    is_answered = asked < len(messages) and messages[asked].role is Role.ASSISTANT
+    digests = [message.digest for message in messages[:MAX_MESSAGES]]
+    return Transcript.of(plan.hashes, digests, opening, asked + 1 if is_answered else 0)
+
+
+def tells_compaction(arrival: Arrival) -> bool | None:
+    """Whether the client says that it asks for a summary of its conversation; None if it says nothing of that."""
+    told = {
+        name.lower(): value.strip().lower() for name, value in arrival.headers if name.lower() in {CLASS, COMPACTION}
+    }
+    if told.get(COMPACTION) or told.get(CLASS) == "compaction":
+        return True
+    return False if told.get(CLASS) in CLASSES else None
+
+
+def _read_headers(arrival: Arrival, config: SessionsConfig) -> Iterator[str]:
+    """The ids in headers, with their names, in the order of the configuration; of a side call, also that it is one."""
+    found: dict[str, str] = {}
+    for name, value in arrival.headers:
+        found.setdefault(name.lower(), value)
+    told = [f"{name}={found[name]}" for name in config.headers if found.get(name)]
+    yield from told
+    if told and found.get(CLASS, "").strip().lower() == "auxiliary":
+        yield f"{CLASS}=auxiliary"
+
+
+def _read_fields(request: Request, config: SessionsConfig) -> Iterator[str]:
+    """The ids in the members of the body, with their names."""
+    body, beginning = request.body, request.beginning
+    around = len(body) - (0 if beginning is None else beginning.array.stop - beginning.array.start)
+    paths = [field for field in config.fields if f'"{field.partition(".")[0]}"'.encode() in body]
+    if not paths or around > MAX_OUTSIDE_BYTES:
+        return
+    members: dict[str, msgspec.Raw] = {}
+    with suppress(*DECODE_ERRORS):
+        members = read_outside(body, beginning)
+    for path in paths:
+        name, _, rest = path.partition(".")
+        raw = members.get(name)
+        if raw is not None and len(bytes(raw)) <= MAX_FIELD_BYTES and (told := _read_id(raw, rest)):
+            yield f"{path}={told}"
+
+
+def _read_id(raw: msgspec.Raw, name: str) -> str:
+    """A text or number: the member itself, or its member `name`, or its `id`; empty if it is something else."""
+    value: object = None
+    with suppress(*DECODE_ERRORS):
+        value = decode_member(raw)
+    if name or isinstance(value, dict):
+        value = as_schema(value).get(name or "id")
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""

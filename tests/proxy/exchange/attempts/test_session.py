@@ -1,0 +1,187 @@
+"""The name of a request's session, and what a client says about its own compaction."""
+
+from typing import Any
+
+import pytest
+from support.client import post, settle
+from support.journeys import arrive
+
+from proxy.exchange.attempts.session import CLASS, COMPACTION, tells_compaction
+from proxy.server.app import Proxy
+
+SESSION, AGENT = "x-claude-code-session-id", "x-claude-code-agent-id"
+HELLO = [{"role": "user", "content": "hello"}]
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+LEAK = "mail@example.com of the user"
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    """A chat that the user begins."""
+    return [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
+
+
+async def name(client: Any, proxy: Proxy, body: dict[str, Any], path: str = CHAT, **headers: str) -> str:
+    """The name of a request's session, as the history has it."""
+    response, answer = await post(client, proxy.url + path, {"model": "m", "max_tokens": 9, **body}, **headers)
+    assert response.status == 200, answer
+    await proxy.services.lifecycle.idle.wait()
+    assert proxy.services.history is not None
+    event = proxy.services.history.events[-1]
+    assert len(event.session) == 16
+    return event.session
+
+
+@pytest.mark.parametrize("header", [SESSION, "session-id", "session_id", "X-Session-Id", "x-session-affinity"])
+async def test_what_a_client_says_in_a_header_tells_sessions_apart(header: str, client, start_proxy) -> None:
+    """Requests with the same id that begin alike are one session, however they go on."""
+    proxy = await start_proxy()
+    first, second = ({header: one} for one in ("one", "two"))
+    mine = await name(client, proxy, {"messages": HELLO}, **first)
+    other = await name(client, proxy, {"messages": HELLO}, **second)
+    assert mine != other != await name(client, proxy, {"messages": HELLO})
+    assert await name(client, proxy, {"messages": said("hello", "Yes", "go on")}, **first) == mine
+    assert await name(client, proxy, {"messages": said("hello", "No", "go on")}, **first) == mine
+
+
+async def test_side_calls_share_an_id(client, start_proxy) -> None:
+    """The agent and the beginning are part of the name, and what a client says to be a side call is another session."""
+    proxy = await start_proxy()
+    own = {SESSION: "one"}
+    names = [
+        await name(client, proxy, {"messages": messages}, **own, **more)
+        for messages in (HELLO, said("title this"))
+        for more in ({}, {AGENT: "a"}, {AGENT: "b"}, {CLASS: "auxiliary"})
+    ]
+    assert len(set(names)) == len(names)
+    assert await name(client, proxy, {"messages": HELLO}, **own, **{CLASS: "main"}) == names[0]
+    assert (
+        await name(client, proxy, {"messages": HELLO}, **own, **{CLASS: "compaction", COMPACTION: "auto"}) == names[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "member", "values"),
+    [
+        (CHAT, "prompt_cache_key", ("one", "two")),
+        (RESPONSES, "prompt_cache_key", ("one", "two")),
+        (MESSAGES, "metadata", ({"user_id": "session_one"}, {"user_id": "session_two"})),
+        (RESPONSES, "conversation", ("conv_1", "conv_2")),
+        (RESPONSES, "conversation", ({"id": "conv_1"}, {"id": "conv_2"})),
+    ],
+)
+async def test_what_a_client_says_in_its_body_tells_sessions_apart(
+    path: str, member: str, values: tuple[Any, Any], client, start_proxy
+) -> None:
+    """In each dialect."""
+    proxy = await start_proxy()
+    transcript = "input" if path == RESPONSES else "messages"
+    names = [await name(client, proxy, {transcript: HELLO, member: value}, path) for value in (*values, *values)]
+    assert names[:2] == names[2:]
+    assert names[0] != names[1] != await name(client, proxy, {transcript: HELLO}, path)
+
+
+async def test_a_conversation_at_the_upstream_is_one_session(client, start_proxy) -> None:
+    """Its requests have only what is new."""
+    proxy = await start_proxy()
+    bodies = [{"input": text, "conversation": "conv_1"} for text in ("hello", "go on", "and now?")]
+    assert len({await name(client, proxy, body, RESPONSES) for body in bodies}) == 1
+
+
+async def test_a_value_that_sessions_share_does_not_join_them(client, start_proxy) -> None:
+    """A user's id says nothing of a session. The first message that differs does."""
+    proxy = await start_proxy()
+    user = {"metadata": {"user_id": "the same"}}
+    first = [await name(client, proxy, {"messages": said(*texts), **user}, MESSAGES) for texts in _grow("a")]
+    second = [await name(client, proxy, {"messages": said(*texts), **user}, MESSAGES) for texts in _grow("b")]
+    assert len(set(first)) == len(set(second)) == 1
+    assert first[0] != second[0]
+
+
+def _grow(letter: str) -> list[tuple[str, ...]]:
+    texts = ("hello", f"Answer {letter}", f"more {letter}", f"Another {letter}", f"last {letter}")
+    return [texts[:1], texts[:3], texts]
+
+
+async def test_the_configuration_says_where_to_look(client, start_proxy) -> None:
+    """Headers in any case; members by a path."""
+    proxy = await start_proxy('sessions.headers=["X-My-Session"]', 'sessions.fields=["extra.chat"]')
+    plain = await name(client, proxy, {"messages": HELLO})
+    assert await name(client, proxy, {"messages": HELLO, "prompt_cache_key": "k"}, **{SESSION: "one"}) == plain
+    assert await name(client, proxy, {"messages": HELLO}, **{"x-my-session": "one"}) != plain
+    assert await name(client, proxy, {"messages": HELLO, "extra": {"chat": 7}}) != plain
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt_cache_key": None},
+        {"prompt_cache_key": ["a"]},
+        {"metadata": "no object"},
+        {"metadata": {"user_id": {"id": "x"}}},
+        {"metadata": {"user_id": True}},
+        {"prompt_cache_key": "k" * 20_000},
+    ],
+)
+async def test_an_odd_value_says_nothing(body: dict[str, Any], client, start_proxy) -> None:
+    """The name is that of the beginning."""
+    proxy = await start_proxy()
+    assert await name(client, proxy, {"messages": HELLO, **body}) == await name(client, proxy, {"messages": HELLO})
+
+
+async def test_nothing_that_the_client_says_is_kept(client, start_proxy, log) -> None:
+    """Neither in the log nor in the history; only a hash of it is."""
+    proxy = await start_proxy()
+    await name(client, proxy, {"messages": HELLO, "prompt_cache_key": LEAK, "metadata": {"user_id": LEAK}})
+    await name(client, proxy, {"messages": HELLO}, **{SESSION: LEAK, AGENT: LEAK})
+    await settle(proxy)
+    assert LEAK not in str(log.lines)
+    assert proxy.services.history is not None
+    assert LEAK not in str(list(proxy.services.history.events))
+
+
+async def test_what_is_forwarded_does_not_depend_on_it(client, upstream, start_proxy) -> None:
+    """The same bytes with an id as without, whatever came before."""
+    proxy = await start_proxy("defaults.context_window=4000", "defaults.completion_reserve=500")
+    body = {"messages": said("hello", *(f"{at} {'word ' * 200}" for at in range(30)))}
+    sent = []
+    for headers in ({}, {SESSION: "one"}, {SESSION: "two"}, {}):
+        await name(client, proxy, body, **headers)
+        await settle(proxy)
+        sent.append(upstream.chats[-1].body)
+    assert sent[1] == sent[2] == sent[3]
+
+
+@pytest.mark.parametrize(
+    ("headers", "tells"),
+    [
+        ({}, None),
+        ({CLASS: "main"}, False),
+        ({CLASS: "Auxiliary "}, False),
+        ({CLASS: "subagent"}, False),
+        ({CLASS: "workflow"}, False),
+        ({CLASS: "compaction"}, True),
+        ({CLASS: "of a later version"}, None),
+        ({COMPACTION: "auto"}, True),
+        ({COMPACTION: "reactive", CLASS: "subagent"}, True),
+        ({COMPACTION: ""}, None),
+        ({COMPACTION.upper(): "manual"}, True),
+    ],
+)
+def test_claude_code_says_what_a_request_is_for(headers: dict[str, str], *, tells: bool | None) -> None:
+    """The words are those of its gateway protocol. Others say nothing."""
+    assert tells_compaction(arrive(**headers)) is tells
+
+
+async def test_a_request_that_the_client_names_as_its_compaction_passes(client, upstream, start_proxy) -> None:
+    """Its words are not recognised. Without the header, its long result is truncated; and a class denies it."""
+    proxy = await start_proxy("defaults.max_tool_result_tokens=500")
+    call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "x", "content": "\n".join(f"line {at}" for at in range(2000))}
+    told = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    outcomes = []
+    for headers in ({}, {COMPACTION: "manual"}, {CLASS: "compaction"}, {CLASS: "main"}):
+        body = {"model": "m", "messages": [*told, *said("Done", "Write down all that matters.")[1:]]}
+        response, _ = await post(client, proxy.url + CHAT, body, **headers)
+        outcomes.append((response.headers["x-trimtab-outcome"], upstream.chats[-1].json == body))
+    passed = ("unchanged;compaction=client", True)
+    assert outcomes == [("compacted", False), passed, passed, ("compacted", False)]
