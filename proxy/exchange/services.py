@@ -1,6 +1,7 @@
 """The objects that every request shares, such as the client for upstreams, the caches, and the proxy's lifecycle."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -100,6 +101,7 @@ class Services:
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
     recordings: None if requests are not recorded.
     place: this process among several workers; None for a single process.
+    pages_in_flight: how many of our own pages are being made or read, by their readers.
     """
 
     config: Config
@@ -125,6 +127,7 @@ class Services:
     recordings: Recordings | None = None
     place: Place | None = None
     spans: Spans = NO_SPANS
+    pages_in_flight: Counter[str] = field(default_factory=Counter)
 
     @property
     def history(self) -> History | None:

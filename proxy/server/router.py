@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from aiohttp import HttpVersion11, web
@@ -25,7 +26,17 @@ from proxy.http.headers import read_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import check_framing
 from proxy.server.access import admit_client
-from proxy.server.admin.pages import OPEN_PAGES, ROOT, answer_error, answer_page, answer_page_error, is_own
+from proxy.server.admin.pages import (
+    API,
+    OPEN_PAGES,
+    ROOT,
+    UNBOUNDED_PAGES,
+    answer_error,
+    answer_page,
+    answer_page_error,
+    is_own,
+)
+from proxy.server.admin.sending import send_page
 from proxy.server.passing.pass_through import pass_through
 from proxy.server.web_pages import admit_site
 from proxy.wire.codec import Codec
@@ -99,13 +110,19 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 
 
 async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
-    headers = read_headers(request.raw_headers)
+    headers, path = read_headers(request.raw_headers), request.path
+    shown = find_shown(headers, request.raw_path)
+    make = partial(answer_page, services, request, headers, of_pages=of_pages)
     try:
-        admit_site(services.config, request, of_pages=of_pages, is_page=request.path not in OPEN_PAGES)
-        answer = await answer_page(services, request, headers, of_pages=of_pages)
+        admit_site(services.config, request, of_pages=of_pages, is_page=path not in OPEN_PAGES)
+        if path in UNBOUNDED_PAGES:
+            answer = await make()
+        else:
+            reader = services.lane(services.tenancy.identify(headers, request.raw_path, shown)).name
+            answer = await send_page(services, request, reader, make, is_shared=not path.startswith(API))
     except ProxyError as error:
         answer = answer_page_error(error)
-    found = find_secrets(find_shown(headers, request.raw_path))
+    found = find_secrets(shown)
     services.recorder.record_page(tell_path(request.raw_path, found), answer.status)
     return answer
 

@@ -23,6 +23,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
 from prometheus_client.registry import Collector
 
+from proxy.telemetry.pages import MetricsPages
 from proxy.telemetry.rows import Registry, Row, read_version
 from proxy.telemetry.shared import AllWorkers, SharedMetrics
 from rules.conversation import Decision
@@ -187,6 +188,7 @@ class Metrics:
         self.registry: CollectorRegistry = Registry()
         self.is_shared = shared is not None
         self.started_at = time.time() if shared is None else shared.started_at
+        self.pages = MetricsPages(self.render)
         self._page: Collector = self.registry if shared is None else AllWorkers(self.registry, shared, _OF_RELOADS)
         self._models: set[str] = set()
         ProcessCollector(registry=self.registry)

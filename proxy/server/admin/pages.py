@@ -4,10 +4,8 @@ Law: every path under /trimtab is ours; none of them ever reaches an upstream. H
 everybody, the other pages to admitted requests only. Without the dashboard, its pages do not exist.
 """
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from aiohttp import web
 
@@ -23,6 +21,7 @@ from proxy.wire.codec import Codec
 from proxy.wire.dialects import DEFAULT
 
 ROOT = "/trimtab"
+API = f"{ROOT}/api/"
 
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -116,10 +115,8 @@ async def show_ready(services: Services) -> web.Response:
 
 async def show_metrics(services: Services, headers: Headers) -> web.Response:
     """Metrics for Prometheus: as OpenMetrics if the headers ask for that, else in its text format."""
-    metrics, asks = services.recorder.metrics, asks_open_metrics(headers)
-    render = partial(metrics.render, as_open_metrics=asks)
-    # In a thread, because the metrics of several processes are read from files.
-    body = await asyncio.to_thread(render) if metrics.is_shared else render()
+    asks = asks_open_metrics(headers)
+    body = await services.recorder.metrics.pages.read(as_open_metrics=asks)
     return web.Response(body=body, headers={"Content-Type": OPEN_METRICS if asks else PROMETHEUS_TEXT})
 
 
@@ -150,3 +147,5 @@ PAGES: dict[str, Page] = {
 """Pages by path; the configuration names the path of the metrics page."""
 OPEN_PAGES = frozenset({"/trimtab/health", "/trimtab/ready"})
 """Open to load balancers, which have no key."""
+UNBOUNDED_PAGES = OPEN_PAGES | {f"{API}events"}
+"""Pages that do not count as pages in flight: they are tiny, or have a bound of their own."""

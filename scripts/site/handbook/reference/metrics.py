@@ -13,7 +13,8 @@ INTRODUCTION = """\
 # Metrics
 
 This page lists every metric that trimtab reports at `/metrics`: in Prometheus' text format, or as OpenMetrics
-if the request's `Accept` names `application/openmetrics-text`.
+if the request's `Accept` names `application/openmetrics-text`. It is rendered at most once a second, for all readers
+together, so an answer may take a second; it is never older than the request for it.
 
 The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 [`metrics_listen`](configuration.md#metrics_listen) another address. A histogram `NAME` has the series `NAME_bucket`,
