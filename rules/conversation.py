@@ -147,6 +147,7 @@ class Message:
     - `has_fixed_texts`: some texts cannot be written back with other words, so none may be shortened by a rule on
       messages of this role.
     - `stays`: a system message that no cut removes, because what comes after it depends on it.
+    - `loads`: names of the tools that the model can call because it has found them in this message.
     - `served`: calls of the server that connect this message with others.
     - `beside`: members that hold an assistant's reasoning, each with the JSON of an empty value. Some upstreams want
       them in every message of an assistant, so one that a rule writes gets those of an earlier message.
@@ -172,6 +173,7 @@ class Message:
     header: str = ""
     has_fixed_texts: bool = False
     stays: bool = False
+    loads: tuple[str, ...] = ()
     served: Served = NOT_SERVED
     beside: tuple[tuple[str, bytes], ...] = ()
     answers_json: bytes = b""

@@ -280,12 +280,18 @@ class Cuts:
             return None
         last = window.cut
         earlier = (window.earlier or window) if last is not None and last.at == at else window
-        bare = replace(window, cuts=(*earlier.cuts, self._making.make(CutKind.DIGEST, at, 0, keeps_least=True)))
+        bare, loads = self._bare(window, earlier, at, loads=True), True
+        if self.size(bare) > self.room_tokens:
+            bare, loads = self._bare(window, earlier, at, loads=False), False
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
-        cut = self._making.make(CutKind.DIGEST, at, reserved, keeps_least=True)
+        cut = self._making.make(CutKind.DIGEST, at, reserved, keeps_least=True, loads=loads)
         cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images, memory_stop=earlier.memory_stop)
         memory_stop = max(window.memory_stop, self._stop_memory(at))
         return replace(window, cuts=(*earlier.cuts, cut), memory_stop=memory_stop)
+
+    def _bare(self, window: Window, earlier: Window, at: int, *, loads: bool) -> Window:
+        cut = self._making.make(CutKind.DIGEST, at, 0, keeps_least=True, loads=loads)
+        return replace(window, cuts=(*earlier.cuts, cut))
 
     def make_way(self, window: Window) -> Window | None:
         """The window cut right before an open step that is too long; None if only little lies before that step."""

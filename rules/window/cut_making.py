@@ -70,11 +70,21 @@ class CutMaker:
         start = next(turns, sums.open_step)
         return start if sums.reminders.newest > start else sums.open_step
 
-    def make(self, kind: CutKind, at: int, reserved: int, anchor_tokens: int = 0, *, keeps_least: bool = False) -> Cut:
+    def make(
+        self,
+        kind: CutKind,
+        at: int,
+        reserved: int,
+        anchor_tokens: int = 0,
+        *,
+        keeps_least: bool = False,
+        loads: bool = True,
+    ) -> Cut:
         """A cut and its cost. What it keeps is listed when it is applied (`list_kept`).
 
         The kept messages lose their images. Only the last user message keeps its own, if the budget allows it.
-        With `keeps_least`, only the last user message is kept, and system messages that every cut keeps.
+        With `keeps_least`, only the last user message is kept, system messages that every cut keeps, and searches that
+        loaded tools. Without `loads`, these go, too.
         """
         sums, budget = self._sums, 0 if keeps_least else self._user_budget
         kept = sums.newest_users(at, budget)
@@ -89,8 +99,9 @@ class CutMaker:
         tokens += LOOP_TOKENS if unfit >= 0 else 0
         if not keeps_least:
             tokens += self._count_opening(at, kept) + sums.reminders.fit(at, self._reminder_budget)[1]
-            tokens += sum(sums.between(*step) for step in self.find_loops(at))
-        return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared, unfit=unfit)
+        tokens += sum(sums.between(*step) for step in self._find_steps(at, keeps_least=keeps_least, loads=loads))
+        cut = Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared, unfit=unfit)
+        return cut if loads else replace(cut, loads=False)
 
     def list_kept(self, cut: Cut, *, keeps_least: bool = False) -> Cut:
         """The cut with the messages that it keeps, if it is made now; `keeps_least` as for `make`."""
@@ -100,9 +111,29 @@ class CutMaker:
         systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
         opening = -1 if keeps_least or self.opening >= at else self.opening
         kept = tuple(sums.users[rank] for rank in ranks if sums.users[rank] != opening)
-        steps = () if keeps_least else tuple(self.find_loops(at))
+        steps = tuple(self._find_steps(at, keeps_least=keeps_least, loads=cut.loads))
         cut = replace(cut, kept=kept, kept_systems=tuple(systems), kept_steps=steps)
         return replace(cut, opening=opening, made_at=len(sums))
+
+    def _find_steps(self, at: int, *, keeps_least: bool, loads: bool) -> list[tuple[int, int]]:
+        """The steps before `at` that stay, oldest first."""
+        steps = set[tuple[int, int]]() if keeps_least else set(self.find_loops(at))
+        return sorted(steps.union(self._find_loaded(at) if loads else ()))
+
+    def _find_loaded(self, at: int) -> list[tuple[int, int]]:
+        """The steps before `at` that loaded tools, as far as they may stay.
+
+        They get a quarter of low water, and those of tools that were called up to half of it, the newest calls first.
+        """
+        sums, steps, spent = self._sums, list[tuple[int, int]](), 0
+        for start, is_called in sums.loaded.list():
+            stop = sums.find_stop(start)
+            tokens = sums.between(start, stop)
+            most = self.marks.low // (2 if is_called else 4)
+            if self._room.leading <= start and stop <= at and spent + tokens <= most:
+                steps.append((start, stop))
+                spent += tokens
+        return steps
 
     def find_loops(self, at: int) -> list[tuple[int, int]]:
         """The steps before `at` whose calls the agent makes again and again, oldest first, as far as they may stay.

@@ -2,7 +2,8 @@
 
 Law: a placeholder is a function of its result, and of whether its call is repeated although it is too long to keep. It
 names the result's size as the client sent it, before tidying and truncation. A result that is not longer than its
-placeholder stays. A result that is written as text keeps its header if it is short.
+placeholder stays, and so does one that has loaded tools. A result that is written as text keeps its header if it is
+short.
 """
 
 from dataclasses import replace
@@ -65,8 +66,8 @@ def prune_tool_results(
 
 
 def is_prunable(message: Message) -> bool:
-    """Whether this is a tool result that is longer than its placeholder."""
-    return message.role is Role.TOOL and message.tokens > PLACEHOLDER_TOKENS
+    """Whether this is a tool result that is longer than its placeholder, and no tool was loaded by it."""
+    return message.role is Role.TOOL and message.tokens > PLACEHOLDER_TOKENS and not message.loads
 
 
 def _prune(message: Message, count: CountTokens, *, is_again: bool) -> Message:

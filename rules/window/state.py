@@ -41,7 +41,8 @@ class Cut:
     opening: index of the client's own summary of an earlier session, if it stays; -1 if not.
     kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
     kept_steps: the steps [start, stop) that stay, oldest first: calls that were repeated because their results were
-        removed each time.
+        removed each time, and searches that loaded tools.
+    loads: whether these searches stay.
     unfit: the newest step that was repeated for the same reason and does not fit; the summary says so; -1 for none.
     tokens: the cost of everything that then lies between the head and message `at`.
     prune_stop, images, memory_stop: what was pruned, removed and dropped before this cut was made; `Window.earlier`
@@ -67,6 +68,7 @@ class Cut:
     kept_steps: tuple[tuple[int, int], ...] = ()
     opening: int = -1
     unfit: int = -1
+    loads: bool = True
 
 
 @dataclass(frozen=True, slots=True)

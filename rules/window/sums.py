@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from rules.conversation import Message, Role, starts_step
 from rules.text.client_summaries import is_client_summary
 from rules.window.images import NONE_REMOVED, ImageStop, ImageSums, count_images
+from rules.window.kept.loaded import Loaded
 from rules.window.kept.reminders import Reminders
 from rules.window.kept.repeats import Repeats
 from rules.window.kept.spans import Spans
@@ -64,6 +65,7 @@ class Sums:
         "_words",
         "fixed",
         "images",
+        "loaded",
         "memory",
         "open_step",
         "opening",
@@ -96,6 +98,7 @@ class Sums:
         self.opening = -1
         self.reminders = Reminders()
         self.repeats = Repeats()
+        self.loaded = Loaded()
         self._starts = _tokens()
         self._start_sums = _tokens()
         self.users = _tokens()
@@ -133,7 +136,10 @@ class Sums:
             self.users.append(index)
             self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
         self._full.append(self._full[-1] + tokens)
-        self._pruned.append(self._pruned[-1] + (tokens - saving if stays else min(tokens, PLACEHOLDER_TOKENS)))
+        bare = tokens - saving if stays or message.loads else min(tokens, PLACEHOLDER_TOKENS)
+        self._pruned.append(self._pruned[-1] + bare)
+        if message.loads or message.tool_calls:
+            self.loaded.add(self.find_start(index), message)
         self._systems.append(self._systems[-1] + self._keep_system(message, index))
         return tokens + memory_tokens
 
@@ -192,7 +198,7 @@ class Sums:
         """Memory that the sums take, in bytes."""
         arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users, self.fixed)
         size_bytes = sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
-        kept_bytes = self.reminders.size_bytes + self.repeats.size_bytes
+        kept_bytes = self.reminders.size_bytes + self.repeats.size_bytes + self.loaded.size_bytes
         return size_bytes + self.images.size_bytes + self.memory.size_bytes + kept_bytes
 
     def between(self, start: int, stop: int) -> int:

@@ -13,6 +13,7 @@ from proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_wire_mes
 from proxy.wire.codec import UndecodableError
 from proxy.wire.content.answered import rename, write_answered
 from proxy.wire.content.cache_markers import CACHE_MARKERS
+from proxy.wire.content.loaded import find_referenced
 from proxy.wire.content.read import begins, read_content, read_media, write_canonical
 from proxy.wire.content.served import find_served
 from proxy.wire.content.write import write_content
@@ -76,6 +77,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
         has_uncounted=_has_uncounted(members),
         beside=_find_beside(members) if role is Role.ASSISTANT else (),
+        loads=find_referenced(raw),
         served=find_served(raw, (decode_members(part) for part, _ in media if part[:1] == b"{")),
     )
     tokens = count_wire_message(message, members, count, costs)

@@ -114,6 +114,7 @@ def find_used(messages: Iterable[Message]) -> frozenset[str]:
             names.update(call.name for call in message.tool_calls)
         if message.role is Role.TOOL and message.name:
             names.add(message.name)
+        names.update(message.loads)
         for part in message.media:
             if len(part.raw) <= NAMED_BYTES and _REFERENCES.search(part.raw):
                 names.update(_find_names(part.raw))

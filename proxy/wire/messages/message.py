@@ -12,6 +12,7 @@ import msgspec
 from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.content.cache_markers import CACHE_MARKERS
 from proxy.wire.content.image import write_line
+from proxy.wire.content.loaded import find_referenced
 from proxy.wire.content.read import begins, read_content, read_text, write_canonical
 from proxy.wire.content.served import find_served
 from proxy.wire.json.ids import read_id, write_id
@@ -97,6 +98,7 @@ def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Messa
         has_uncounted=made.has_uncounted or any(map(_has_uncounted, blocks)),
         keeps_before=any(map(_is_compaction, blocks)),
         served=NOT_SERVED if made.role is Role.TOOL else find_served(made.raw, blocks),
+        loads=find_referenced(made.raw),
     )
     tokens = count_said(message, (), counting.count, counting.costs)
     digest = digest_message(message, (write_canonical(part) for part, _ in parts))
@@ -128,6 +130,7 @@ def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) 
         has_uncounted=made.has_uncounted or any(_has_uncounted(block.members) for block in blocks),
         keeps_before=any(_is_compaction(block.members) for block in blocks),
         served=find_served(made.raw, (block.members for block in blocks)),
+        loads=find_referenced(made.raw),
     )
     tokens = count_said(message, thinking, counting.count, counting.costs)
     return replace(message, tokens=tokens, digest=digest_message(message, map(write_canonical, others)))

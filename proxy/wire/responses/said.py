@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.wire.content.loaded import find_declared
 from proxy.wire.content.media import PartCost, count_json, count_part
 from proxy.wire.content.read import read_content, read_media, write_canonical
 from proxy.wire.content.schemas import decode_or_none, write_compact
@@ -62,6 +63,7 @@ class Said:
         self._has_reasoning = False
         self._has_fixed_texts = False
         self._served = ServedItems()
+        self._loads: list[str] = []
         self.canonical: list[bytes] = []
         self.extra_texts: list[str] = []
         self.sealed_tokens = 0
@@ -79,6 +81,7 @@ class Said:
             keeps_before=self._is_compacted,
             has_fixed_texts=self._has_fixed_texts,
             served=self._served.find(),
+            loads=tuple(self._loads),
         )
 
     def add(self, raw: bytes, members: dict[str, msgspec.Raw]) -> None:
@@ -87,6 +90,8 @@ class Said:
         kind = tell_kind(item_type, decode_or_none(members.get("role")))
         name = item_type or ""
         self._served.add(name, members)
+        if name == "tool_search_output":
+            self._loads += find_declared(members.get("tools"))
         self._has_uncounted = self._has_uncounted or has_uncounted(members)
         self._in_program = (self._in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
         if kind is Kind.SPEECH:

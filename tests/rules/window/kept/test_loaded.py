@@ -1,0 +1,94 @@
+"""Tools that were loaded by a search."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import FREE, assistant, call, fill, fold, result, system, user
+
+from rules.conversation import Message, Role
+from rules.policy import Policy
+from rules.window.kept.loaded import Loaded
+
+POLICY = Policy(context_window=4000, completion_reserve=0, prices=FREE)
+
+
+def _search(number: int, *names: str, tokens: int = 20) -> list[Message]:
+    found = replace(result(f"s{number}", fill("found", tokens)), loads=names)
+    return [assistant("I look.", call(f"s{number}", "search")), found]
+
+
+def _use(number: int, name: str, tokens: int = 60) -> list[Message]:
+    return [assistant("I use.", call(f"u{number}", name)), result(f"u{number}", fill("out", tokens))]
+
+
+def test_steps_whose_tools_were_called_come_first() -> None:
+    """The newest first. A tool counts for the newest step that loaded it."""
+    loaded = Loaded()
+    for step, message in enumerate(
+        [*_search(0, "a", "b")[1:], *_search(1, "c")[1:], assistant(None, call("1", "a")), *_search(2, "c")[1:]]
+    ):
+        loaded.add(step, message)
+    assert list(loaded.list()) == [(0, True), (3, False)]
+    loaded.add(4, assistant(None, call("2", "c"), call("3", "unknown")))
+    assert list(loaded.list()) == [(3, True), (0, True)]
+
+
+def test_a_cut_keeps_the_search_that_loaded_tools() -> None:
+    """Whether they were called or not, and however old it is. Its result is never pruned."""
+    messages = [system(), user("task"), *_search(0, "a", "b")]
+    for number in range(120):
+        messages += _use(number, "a" if number % 2 else "run")
+        window = fold(messages, POLICY, limit=3000)
+        assert all(cut.kept_steps == ((2, 4),) for cut in window.cuts)
+    assert window.cuts
+
+
+def test_a_search_behind_the_cut_makes_an_older_one_needless() -> None:
+    """Each tool is loaded once."""
+    messages = [system(), user("task"), *_search(0, "a")]
+    for number in range(30):
+        messages += _use(number, "a")
+    messages += _search(1, "a")
+    for number in range(30, 60):
+        messages += _use(number, "a")
+    window = fold(messages, POLICY, limit=3000)
+    assert window.cut is not None
+    assert window.cut.kept_steps in {((64, 66),), ()}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(5, 400)), min_size=20, max_size=60),
+    st.sampled_from([None, 3]),
+)
+def test_what_was_called_stays_loaded_as_far_as_there_is_room(
+    rows: Sequence[tuple[int, int]], max_turns: int | None
+) -> None:
+    """The kept steps are whole, begin with their calls, and leave room for the rest."""
+    messages = [system(), user("task")]
+    for number, (kind, tokens) in enumerate(rows):
+        if kind == 0:
+            messages += _search(number, f"t{number}", tokens=tokens)
+        elif kind == 1:
+            messages.append(user(fill("words", tokens)))
+        else:
+            messages += _use(number, f"t{number // 2}", tokens)
+    policy = replace(POLICY, max_turns=max_turns)
+    window = fold(messages, policy, limit=3000)
+    for cut in window.cuts:
+        for start, stop in cut.kept_steps:
+            assert stop <= cut.at
+            assert messages[start].tool_calls
+            assert all(message.role is Role.TOOL for message in messages[start + 1 : stop])
+        assert sum(message.tokens for step in cut.kept_steps for message in messages[slice(*step)]) <= 1500
+
+
+def test_a_search_that_is_too_long_goes() -> None:
+    """Otherwise nothing else would fit."""
+    messages = [system(), user("task"), *_search(0, "a", tokens=2000)]
+    for number in range(60):
+        messages += _use(number, "a")
+    window = fold(messages, POLICY, limit=3000)
+    assert window.cut is not None
+    assert window.cut.kept_steps == ()
