@@ -26,10 +26,18 @@ Key = tuple[str, str, int]
 
 
 class _Watch:
-    """Notes the first test that fails. Examples are not made smaller: nobody reads them."""
+    """Notes the first test that fails.
+
+    Examples are not made smaller: nobody reads them. Tests that need recorded data are left out, so that the verdict is
+    the same without.
+    """
 
     def __init__(self, begin_test: Callable[[], None] = lambda: None) -> None:
         self.failed, self.begin_test = LIVE, begin_test
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        reasons = ((item, [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]) for item in items)
+        items[:] = [item for item, told in reasons if not any("recorded data" in reason for reason in told)]
 
     def pytest_collection_finish(self) -> None:
         settings.register_profile("mutants", settings.default, phases=[Phase.explicit, Phase.generate])
