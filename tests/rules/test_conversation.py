@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, function_result, result, session, system, user
 
-from rules.conversation import WRITTEN_ROLES, Decision, Role, count_leading, starts_step
+from rules.conversation import WRITTEN_ROLES, Decision, Media, Role, count_leading, starts_step
 
 
 def test_only_results_do_not_start_a_step() -> None:
@@ -48,6 +48,12 @@ def test_a_result_that_was_written_as_text_is_read_as_its_writers(wire_role: str
     called = replace(result("1", "a"), header="Result: ")
     assert (called.is_written, called.speaker, called.role_name) == (False, Role.TOOL, "tool")
     assert called.as_said() is called
+
+
+@pytest.mark.parametrize(("tokens", "line", "saved"), [(100, "[image]", 90), (7, "[image]", 0), (100, "", 0)])
+def test_a_marker_saves_what_it_costs_less_than_its_image(tokens: int, line: str, saved: int) -> None:
+    """Nothing if the part is no image, or is smaller."""
+    assert Media(b"{}", tokens, line, 10).saving_tokens == saved
 
 
 def test_saved_tokens_may_be_negative() -> None:

@@ -1,16 +1,19 @@
 """What the client gets before the answer, over real HTTP."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from support.client import SMALL, post
 from support.sessions import make_session
 from upstreams.recording import completion, hold_summaries, write_note
 
-from proxy.exchange.early_answer import COMMENT, Patience
+from proxy.exchange.early_answer import COMMENT, Patience, _read_short
 from proxy.server.app import Proxy
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -113,3 +116,48 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(comment
         await proxy.services.lifecycle.idle.wait()
     assert (log.lines[-1]["outcome"], upstream.chats) == ("aborted", [])
     release.set()
+
+
+class _Body:
+    """A body whose chunks arrive one by one after the head, or all with it."""
+
+    def __init__(self, *chunks: bytes, with_head: bool) -> None:
+        self.chunks, self._with_head = chunks, with_head
+
+    def is_eof(self) -> bool:
+        return self._with_head
+
+    def read_nowait(self) -> bytes:
+        return b"".join(self.chunks)
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for chunk in self.chunks:
+            yield chunk
+        if not self.chunks:
+            raise aiohttp.ClientPayloadError
+
+
+@pytest.mark.parametrize("with_head", [False, True])
+@pytest.mark.parametrize(
+    ("chunks", "held", "is_whole"),
+    [
+        ((b'{"er', b'ror":1}'), b'{"error":1}', True),
+        ((b" ", b"x"), b" ", False),
+        ((b"data: x", b"y"), b"data: x", False),
+        ((b"x" * 20,), b"x" * 20, True),
+        ((b"x" * 21, b"y"), b"x" * 21, False),
+    ],
+)
+async def test_an_answer_is_held_while_it_may_be_a_short_one(chunks, held, is_whole, with_head) -> None:
+    """White space, events and too many bytes end the wait: what follows is passed on as it comes."""
+    found = await _read_short(SimpleNamespace(content=_Body(*chunks, with_head=with_head)), 20)
+    if with_head:
+        body = b"".join(chunks)
+        assert found == (body, is_whole or (body == b" x"))
+    else:
+        assert found == (held, is_whole)
+
+
+async def test_a_body_that_breaks_off_is_not_whole() -> None:
+    assert await _read_short(SimpleNamespace(content=_Body(with_head=False)), 20) == (b"", False)
+    assert await _read_short(SimpleNamespace(content=_Body(with_head=True)), 20) == (b"", True)

@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.telemetry.logs import LEVELS, configure_log, get_log
+from proxy.telemetry.logs import LEVELS, _write_text, configure_log, get_log
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
@@ -227,3 +228,15 @@ def test_a_value_that_is_no_json_does_not_break_the_log(configure: Configure) ->
 
     fault = orjson.loads(stream.lines[0])
     assert (fault["error"], fault["path"]) == ("ValueError('x')", repr(Path("x")))
+
+
+def test_times_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their distance from UTC."""
+    monkeypatch.setenv("TZ", "Etc/GMT-2")
+    time.tzset()
+    try:
+        stamped = _write_text()[0](None, "info", {})
+        assert datetime.strptime(stamped["timestamp"], "%Y-%m-%dT%H:%M:%S%z").utcoffset() == timedelta(hours=2)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

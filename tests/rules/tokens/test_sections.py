@@ -25,8 +25,8 @@ from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.policy import MEMORY_TAGS, Policy, SummaryRole
 from rules.summary.request import Summary
-from rules.text.markers import INTRODUCTION, SUMMARY_END
-from rules.tokens.sections import NO_MARKS, Marks, Sections, count_sections, find_marks, scale_parts
+from rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
+from rules.tokens.sections import NO_MARKS, Marks, Sections, count_sections, find_current, find_marks, scale_parts
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
 POLICY = Policy(context_window=4000, completion_reserve=400, summary_min_steps=2, prices=FREE)
@@ -131,3 +131,11 @@ def test_a_summary_of_trimtabs_own_stands_apart(role: SummaryRole) -> None:
     assert count(text) < sections.summary < count(text) + SUMMARY_FRAME_TOKENS
     assert sections.tokens == forwarded.tokens
     assert sections.current >= count("Really?")
+
+
+def test_the_current_message_is_the_clients_last_one() -> None:
+    """Neither an answer nor a message of trimtab's own is."""
+    ours = replace(user(GO_ON), raw=b"")
+    assert find_current([user("a"), user("b"), assistant("c"), ours]) == 1
+    assert find_current([system(), assistant("c"), ours]) is None
+    assert find_current([]) is None

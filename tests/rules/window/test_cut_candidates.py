@@ -141,3 +141,16 @@ def test_results_of_the_newest_turns_are_not_pruned() -> None:
     pruned = cuts.prune(replace(window, next_cut=len(long)))
     assert pruned is not None
     assert pruned.prune_stop == len(long)
+
+
+def test_of_too_many_turns_the_newest_half_stays() -> None:
+    """The task statement is no turn, and as many turns as wanted stay."""
+    turns = [message for _ in range(9) for message in (assistant(fill("a", 60)), user(fill("u", 60)))]
+    cuts, sums, window = cuts_of((*HEAD, *turns, assistant("Yes.")))
+    assert cuts.limit_turns(window, 9) is None
+    for number, left in ((8, 4), (7, 4), (4, 2), (3, 2)):
+        found = cuts.limit_turns(window, number)
+        assert found is not None
+        assert found.cut is not None
+        assert found.cut.at == sums.users[-left]
+        assert cuts.limit_turns(found, left) is None

@@ -115,3 +115,18 @@ def test_no_key_and_no_password_is_shown() -> None:
     """Printing an upstream does not show them either."""
     upstream = UpstreamConfig(base_url=URL, api_key="PLANTED", proxy="http://user:PLANTED@proxy.test:1")
     assert "PLANTED" not in f"{upstream!r} {upstream} {upstream.route!r} {upstream.route}"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "credential", "needs"),
+    [
+        ("https://api.openai.com/v1", "auto", True),
+        ("https://api.anthropic.com/v1", "client", True),
+        ("https://api.openai.com/v1", "none", False),
+        ("https://up.test/v1", "auto", False),
+    ],
+)
+def test_known_providers_list_their_models_only_to_a_key(base_url: str, credential: Any, *, needs: bool) -> None:
+    """If only clients have one, nobody else can ask."""
+    assert UpstreamConfig(base_url=base_url, credential=credential).needs_clients_key is needs
+    assert not UpstreamConfig(base_url=base_url, api_key="k").needs_clients_key

@@ -75,3 +75,10 @@ async def test_metrics_have_the_form_that_is_asked_for(accept, is_open, client, 
     names = {family.name for family in parser.text_string_to_metric_families(body)}
     assert kind == f"{form}; charset=utf-8"
     assert (body.endswith("# EOF\n"), "trimtab_requests" in names) == (is_open, True)
+
+
+async def test_a_process_that_answers_is_alive(client, start_proxy):
+    proxy = await start_proxy("admin_token=boss")
+    async with client.get(f"{proxy.url}/trimtab/health") as response:
+        assert (response.status, response.content_type) == (200, "application/json")
+        assert await response.read() == b'{"status":"ok"}'

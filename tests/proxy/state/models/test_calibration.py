@@ -11,7 +11,7 @@ from support.sessions import make_session
 from upstreams.recording import completion, event
 
 from proxy.config.policies.policy import PolicyConfig
-from proxy.state.models.calibration import WARM_UP_SAMPLES
+from proxy.state.models.calibration import ERROR_WEIGHT, WARM_UP_SAMPLES, Calibration, Report
 from proxy.wire.chat.codec import CHAT
 from rules.policy import Policy
 
@@ -281,3 +281,15 @@ async def test_a_refusal_states_the_models_own_numbers(client, upstream, start_p
     assert f"a limit of {LIMIT} tokens" in error["message"]
     assert f"resulted in {tokens['original']} tokens" in error["message"]
     assert len(upstream.chats) == WARM_UP_SAMPLES + 1
+
+
+def test_the_mean_error_follows_the_last_reports() -> None:
+    """It begins at none, and an error of more than the whole counts as the whole."""
+    calibration = Calibration()
+    errors = []
+    for reported in (1000, 1000, 1500, 9000, 1000):
+        calibration.add(Report(1000, reported, 40_000), 1.0, 1.0)
+        errors.append(calibration.error)
+    third = 0.5 * ERROR_WEIGHT
+    fourth = third + (1.0 - third) * ERROR_WEIGHT
+    assert errors == pytest.approx([0, 0, third, fourth, fourth * (1 - ERROR_WEIGHT)])

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.state.models.lessons import Lesson, Sent, draw_lesson
+from proxy.state.models.lessons import Lesson, Sent, draw_lesson, find_changes
+from proxy.state.models.records import Record
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from rules.policy import Policy
@@ -164,3 +165,16 @@ def test_a_prompt_that_was_let_go_beyond_its_limit_keeps_to_it_now(tokens: int, 
     assert planned.fitting_tokens() == planned.limit_tokens() <= POLICY.limit_tokens()
     assert lesson.ceiling_tokens is not None
     assert lesson.ceiling_tokens >= ceiling_tokens
+
+
+def test_a_lesson_changes_what_it_is_about_with_its_source_and_time() -> None:
+    """And nothing that is known already."""
+    lesson = Lesson(8192, 1.5, added_tokens=700, refused_tokens=9000, source="second attempt")
+    changes = find_changes(16_384, lesson, Record(1.0, calibrated=True), now=7.0)
+    assert changes == {
+        "learned_tokens": 8192, "refuted": (16_384,), "window_source": "second attempt", "window_at": 7.0,
+        "refused_tokens": 9000, "ratio": 1.5, "ratio_source": "second attempt", "ratio_at": 7.0, "calibrated": False,
+        "added_tokens": 700,
+    }  # fmt: skip
+    known = Record(1.5, learned_tokens=8192, refuted=(16_384,), added_tokens=700)
+    assert find_changes(16_384, lesson, known, now=8.0) == {}

@@ -45,3 +45,17 @@ async def test_leases_that_ran_out_take_no_room(clock) -> None:
     await store.claim("id", 60)
 
     assert list(store._leases) == ["id"]
+
+
+async def test_only_the_holder_of_a_lease_writes(clock) -> None:
+    """Whoever lost it gets nothing back, and the other's summary is kept. Without a lease, nobody is asked."""
+    store = MemoryStore(clock=clock)
+    lost = await store.claim("id", 60)
+    assert await store.claim("id", 60) is None
+    clock.seconds += 60
+    held = await store.claim("id", 60)
+    assert await store.put("id", b"late", lost) is None
+    assert await store.get("id") is None
+    assert await store.put("id", b"in time", held) == b"in time"
+    assert await store.put("id", b"later", lost) == b"in time"
+    assert await store.put("other", b"free") == b"free"

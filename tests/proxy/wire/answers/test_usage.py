@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.wire.answers.usage import Usage, read_usage
+from proxy.wire.answers.usage import MOST_HIDDEN_TOKENS, MOST_WINDOWS, Usage, believe, read_usage
 from proxy.wire.chat.codec import CHAT
 
 BIG = 10**9
@@ -342,3 +342,32 @@ def test_reading_the_same_usage_again_changes_nothing(told: dict[str, Any]) -> N
         return
 
     assert read_usage(raw, once) == once
+
+
+MOST = MOST_WINDOWS * 1000
+"""What a model with a window of 1000 tokens is believed at most."""
+
+
+@pytest.mark.parametrize(
+    ("told", "believed"),
+    [
+        (Usage(MOST, 5, 3, 0, 2), Usage(MOST, 5, 3, 0, 2)),
+        (Usage(MOST + 1, 5, 3, 0, 2), Usage(None, 5, None, 0, None)),
+        (Usage(None, 5, 3), Usage(None, 5, 3)),
+        (Usage(7, MOST_HIDDEN_TOKENS), Usage(7, MOST_HIDDEN_TOKENS)),
+        (Usage(7, MOST_HIDDEN_TOKENS + 1), Usage(7, None)),
+        (Usage(7, MOST_HIDDEN_TOKENS + 1, None, 1), Usage(7, MOST_HIDDEN_TOKENS + 1, None, 1)),
+        (Usage(7, MOST, None, MOST), Usage(7, MOST, None, MOST)),
+        (Usage(7, MOST + 1, None, MOST + 1), Usage(7, None, None, 0)),
+        (Usage(7, None), Usage(7, None)),
+    ],
+)
+def test_figures_that_cannot_be_true_are_left_out(told: Usage, believed: Usage) -> None:
+    """Neither many windows in one prompt, nor more tokens than an answer has bytes. Reasoning need not be sent."""
+    assert believe(told, answer_bytes=100, window_tokens=1000) == believed
+
+
+def test_a_long_answer_may_have_many_tokens() -> None:
+    long = Usage(7, MOST_HIDDEN_TOKENS + 50)
+    for answer_bytes, expected in ((MOST_HIDDEN_TOKENS + 50, long), (MOST_HIDDEN_TOKENS + 49, Usage(7, None))):
+        assert believe(long, answer_bytes=answer_bytes, window_tokens=1000) == expected

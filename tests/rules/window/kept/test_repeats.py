@@ -47,3 +47,13 @@ def test_newest_loops_come_first_and_are_few() -> None:
     assert newest == sorted(newest, reverse=True)
     assert len(newest) == len(set(newest)) == MAX_LOOPS // 2
     assert repeats.size_bytes > 0
+
+
+def test_a_result_of_no_call_is_left_out() -> None:
+    """However often it comes, it is no loop, and takes no memory."""
+    repeats = Repeats()
+    for index in range(REMOVALS + 2):
+        repeats.add(index, assistant("No call."), lambda _: True)
+        repeats.answer(result(None, "same"))
+        repeats.answer(result("unknown", "same"))
+    assert (list(repeats.list()), repeats.size_bytes) == ([], 0)

@@ -25,6 +25,13 @@ def test_files_and_changes_come_before_what_is_around_them() -> None:
     assert mark_changes(["no diff"]) == {}
 
 
+def test_a_change_of_nothing_is_none() -> None:
+    """An empty line that is added or removed does not matter; one of a single sign does."""
+    scores = mark_changes([*DIFF[:5], "+", "-", "+ ", "+}", "-x"])
+    assert [scores[at] for at in (5, 6, 7)] == [0, 0, 0]
+    assert scores[8] == scores[9] > 0
+
+
 def test_subjects_come_before_bodies() -> None:
     """Bodies of commits have no score; neither have names of files."""
     lines = [

@@ -10,7 +10,7 @@ from support.sessions import make_session, requests_of
 
 from proxy.cli.records.replaying.run import Replay
 from proxy.cli.records.replaying.showing.report import describe
-from proxy.cli.records.replaying.showing.table import print_report
+from proxy.cli.records.replaying.showing.table import FIGURE_CHARS, MODEL_CHARS, _tell_models, print_report
 from proxy.cli.records.replaying.side import Side
 from proxy.cli.records.replaying.told import Told
 from proxy.cli.records.replaying.ways import ConfiguredWays
@@ -120,3 +120,13 @@ def test_no_figure_is_cut_on_a_narrow_terminal(width: int) -> None:
     assert " 11 │" in printed
     assert all(f" {figure} │" in printed for figure in ("9,876,543", "1,234,567", "8,765", "$2,345.85", "$5,678.30"))
     assert "cost (part)" in printed
+
+
+@pytest.mark.parametrize(("columns", "tables"), [(0, 5), (1, 5), (2, 3), (4, 2), (5, 1), (9, 1)])
+def test_a_table_has_as_many_models_as_the_terminal_is_wide(columns: int, tables: int) -> None:
+    """At least one."""
+    side = {"name": "new", "models": [{"name": name} for name in "abcde"], "total": {}}
+    found = list(_tell_models(side, "log", FIGURE_CHARS + columns * MODEL_CHARS + MODEL_CHARS - 1))
+    assert len(found) == tables
+    names = [str(column.header) for table in found for column in table.columns[1:]]
+    assert names == [*"abcde"]
