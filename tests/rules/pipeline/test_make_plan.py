@@ -94,6 +94,15 @@ def test_no_wish_is_told_twice() -> None:
     assert len(cuts) >= 2
 
 
+def test_a_clients_own_request_for_a_summary_passes_as_it_is() -> None:
+    """The next request continues as if it had not been."""
+    ask = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
+    before = conversation(*session(17), ask)
+    planned, outcome = run(before)
+    assert (planned.is_client_compaction, planned.window.cut, planned.original) == (True, None, before)
+    assert outcome.conversation.messages == before.messages
+
+
 def test_the_text_of_a_summary_changes_nothing_else() -> None:
     """Sizes are reserved. So a short text and one that is far too long leave the same tail."""
     before = conversation(*session(60))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from proxy.wire.routing.model import (
     FORM_BYTES,
+    MAX_FIELDS,
     find_deployment,
     find_listed,
     peek_model,
@@ -118,3 +119,10 @@ def test_the_model_of_a_form_is_a_field_in_its_beginning(body: bytes, content_ty
     """A field that is cut off, or that follows a large file, does not count."""
     assert len(_form(FILE)) > FORM_BYTES
     assert read_form_model(body, content_type) == model
+
+
+@pytest.mark.parametrize(("before", "model"), [(MAX_FIELDS - 1, "whisper-1"), (MAX_FIELDS, "")])
+def test_so_many_fields_of_a_form_are_looked_at(before: int, model: str) -> None:
+    """A form may have any number of them."""
+    fields = [('name="x"', b"y")] * before
+    assert read_form_model(_form(*fields, MODEL, FILE), FORM_TYPE) == model

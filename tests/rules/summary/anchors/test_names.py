@@ -105,6 +105,16 @@ def test_text_around_a_name_is_not_part_of_it(text: str, names: set[str]) -> Non
     assert find_names(text) == names
 
 
+@pytest.mark.parametrize(
+    ("chars", "is_name"),
+    [(MIN_NAME_CHARS - 1, False), (MIN_NAME_CHARS, True), (MAX_NAME_CHARS, True), (MAX_NAME_CHARS + 1, False)],
+)
+def test_a_name_is_neither_very_short_nor_very_long(chars: int, is_name: bool) -> None:  # noqa: FBT001
+    """Both bounds are inclusive."""
+    name = "a/" + "b" * (chars - 2)
+    assert find_names(f"see {name} there") == ({name} if is_name else set())
+
+
 @given(text=TEXTS)
 def test_each_name_occurs_in_the_text(text: str) -> None:
     """In any text, each name occurs verbatim and has a bounded length.
