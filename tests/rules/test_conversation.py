@@ -26,6 +26,14 @@ def test_only_system_and_developer_messages_lead() -> None:
     assert count_leading([system()]) == 1
 
 
+def test_what_keeps_the_messages_before_it_leads_with_its_results() -> None:
+    """The last such message counts."""
+    keeper = replace(assistant("A memo."), keeps_before=True)
+    messages = [user(), keeper, result("1"), user(), keeper, result("2"), result("3"), user(), result("4")]
+    assert count_leading(messages) == 7
+    assert count_leading(messages[:6]) == 6
+
+
 def test_tokens_are_those_of_all_messages_and_of_what_stands_outside() -> None:
     """A conversation costs its messages and its fixed tokens."""
     messages = session(2)

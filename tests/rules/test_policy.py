@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.policy import Policy, Prices, name_policy
+from rules.policy import Policy, Prices, SectionShares, name_policy
 from rules.treatment import MAX_NAME_CHARS, Budget, ToolRule, Treatment
 
 
@@ -90,3 +90,23 @@ def test_a_name_that_no_tool_can_have_matches_nothing() -> None:
     """The longest name that is compared still matches."""
     assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 4)) is RULES[1].treatment
     assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 3)).budget == Budget(0)
+
+
+SHARES = SectionShares(0.1, 0.1, 0.1, 0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "soft"),
+    [
+        (Policy(), None),
+        (Policy(compact_at_tokens=4000), 4000),
+        (Policy(compact_at_tokens=4000, token_ratio=2.0), 2000),
+        (Policy(compact_at_tokens=10_000), None),
+        (Policy(sections=SHARES), 5000),
+        (Policy(sections=SHARES, compact_at_tokens=4000), 4000),
+        (Policy(sections=SHARES, compact_at_tokens=6000), 5000),
+    ],
+)
+def test_the_soft_limit_is_the_smaller_of_the_configured_ones(policy: Policy, soft: int | None) -> None:
+    """Only if it is below the limit."""
+    assert policy.soft_limit_tokens(10_000) == soft

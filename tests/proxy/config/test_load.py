@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.errors import ConfigError
-from proxy.config.load import load_config, load_file
+from proxy.config.load import find_unknown_variables, load_config, load_file
 from proxy.config.schema import Config, UpstreamConfig
 
 
@@ -119,3 +119,10 @@ def test_an_escape_beyond_unicode_is_a_mistake_like_any_other(settings: tuple[st
     text = "" if settings else 'listen: "\\UFFFFFFFF"'
     with pytest.raises(ConfigError):
         load_config(text, settings=settings, environment={})
+
+
+def test_variables_that_set_nothing_are_found_with_what_may_be_meant() -> None:
+    """Only those that begin like trimtab's own."""
+    environment = {"TRIMTAB_UPSTRAM": "x", "TRIMTAB_UPSTREAM": "http://a/v1", "TRIMTAB_QQQQQ": "x", "HOME": "/"}
+    assert find_unknown_variables(environment) == {"TRIMTAB_QQQQQ": None, "TRIMTAB_UPSTRAM": "TRIMTAB_UPSTREAM"}
+    assert find_unknown_variables({}) == {}

@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 import threading
+from datetime import datetime, timedelta
 
 import orjson
 import pytest
@@ -80,6 +81,16 @@ async def test_what_waits_is_bounded() -> None:
     for _ in range(3):
         lines.write("info", "request", {"n": "x" * (MAX_WAITING_BYTES // 2)})
     assert len(_read(stream)) >= 2
+
+
+def test_a_line_has_its_event_its_level_and_its_time() -> None:
+    """The time is UTC."""
+    stream = io.BytesIO()
+    JsonLines(stream).write("warning", "draining", {"n": 1})
+    line = orjson.loads(stream.getvalue())
+    told = datetime.fromisoformat(line.pop("timestamp"))
+    assert line == {"n": 1, "event": "draining", "level": "warning"}
+    assert told.utcoffset() == timedelta(0)
 
 
 def test_without_a_loop_nothing_waits() -> None:

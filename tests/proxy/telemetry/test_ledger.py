@@ -1,6 +1,6 @@
 """The ledger of a request."""
 
-from proxy.telemetry.ledger import Entry, Ledger
+from proxy.telemetry.ledger import REFUSED, Entry, Ledger
 from rules.conversation import Decision
 
 PRUNED = Decision("prune", "2 tool results before message 8", 900, 400, 2, 5)
@@ -24,3 +24,10 @@ def test_an_entry_is_described_with_the_sizes_before_and_after() -> None:
 
     assert entry.describe() == {"rule": "prune", **figures, "first_changed": 5}
     assert entry.explain() == {"rule": "prune", "reason": "2 tool results before message 8", **figures}
+
+
+def test_a_refusal_changes_nothing() -> None:
+    """It is an entry with the size of what was refused."""
+    ledger = Ledger()
+    ledger.note_refusal(2, 8000, 9000, "it does not fit")
+    assert ledger.entries == (Entry(2, 8000, Decision(REFUSED, "it does not fit", 9000, 9000, 0, 0)),)

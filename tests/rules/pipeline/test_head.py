@@ -139,3 +139,13 @@ def test_a_grown_transcript_has_the_same_head(steps: int, size: int, tokens: int
     check_append_law(talk[:12], policy)
     sent = {plan(conversation(*talk[:stop]), policy, count=count).conversation.messages[:2] for stop in range(3, 12)}
     assert len(sent) == 1
+
+
+def test_large_parts_get_equal_shares_of_what_small_ones_leave() -> None:
+    """Whatever their order; and at least half of an even share."""
+    caps = share_evenly([100, 10, 300, 100], 100)
+    assert caps[1] == 10
+    assert caps[0] == caps[2] == caps[3]
+    assert 12 <= caps[0] <= 30
+    assert share_evenly([10, 20], 100) == [10, 20]
+    assert share_evenly([49, 900, 900], 100)[1:] == share_evenly([49, 900, 901], 100)[1:]

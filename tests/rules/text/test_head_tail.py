@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count, count_words
 
-from rules.text.head_tail import measure_bytes, truncate_text
+from rules.text.head_tail import SEARCH_ROUNDS, _take, measure_bytes, truncate_text
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 MEASURES = pytest.mark.parametrize("measure", [count, count_words, measure_bytes])
@@ -118,3 +118,19 @@ def test_a_run_of_marks_is_still_cut(unit: str) -> None:
             short = truncate_text(text, limit, count)
             assert short
             assert count(short) <= limit
+
+
+def test_no_piece_is_measured_in_vain() -> None:
+    """A text that fits is measured once. A search ends where nothing is left between what fits and what does not."""
+    sizes: list[int] = []
+
+    def measure(text: str) -> int:
+        sizes.append(len(text))
+        return 0 if len(text) <= 5 else 1000
+
+    assert _take("abcde", 100, measure) == "abcde"
+    assert sizes[0] == 5
+    assert len(sizes) <= 2  # the piece, and its whole lines
+    sizes.clear()
+    assert _take("x" * 40, 10, measure) == "xxxxx"
+    assert len(sizes) < SEARCH_ROUNDS

@@ -1,5 +1,6 @@
 """The demo's upstream: scripted answers, refusals, and the simulated prompt cache."""
 
+import re
 from contextlib import AbstractAsyncContextManager
 
 import aiohttp
@@ -17,6 +18,8 @@ CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{
 ACT = {"role": "assistant", "content": "", "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
 USER = {"role": "user", "content": "go"}
+
+_EVENT = re.compile(rb"data: (\{.*\})\n")
 
 
 def chat(*messages: dict[str, object], **keys: object) -> bytes:
@@ -84,6 +87,14 @@ async def test_upstream_streams_the_scripted_answer() -> None:
     wanted = [msgspec.json.decode(session.messages[turn]) for turn in session.turns]
     assert [join_stream(answer) for answer in answers] == wanted
     assert all(answer.endswith(b"data: [DONE]\n\n") for answer in answers)
+    for answer, served in zip(answers, upstream.served, strict=True):
+        (usage,) = [told["usage"] for told in map(msgspec.json.decode, _EVENT.findall(answer)) if told.get("usage")]
+        assert usage == {
+            "prompt_tokens": served.cost.prompt_tokens,
+            "completion_tokens": served.cost.completion_tokens,
+            "total_tokens": served.cost.prompt_tokens + served.cost.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": served.cost.cached_tokens},
+        }
     prompts = [served.cost.prompt_tokens for served in upstream.served]
     assert [served.cost.cached_tokens for served in upstream.served] == [0, *prompts[:-1]]
 

@@ -84,3 +84,12 @@ def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) ->
         ("summaries_work_again", "a"),
     ]
     assert log.warned == ["summaries_fail"] * 2
+
+
+@pytest.mark.parametrize(("result", "number"), [("written", 0), ("empty", 0), ("rejected", 1)])
+def test_a_note_that_is_none_is_counted_as_rejected(result: str, number: int, calls: SummaryCalls) -> None:
+    """Each such call was paid for nothing."""
+    with SummaryCall(calls, "m", "inline", 12) as call:
+        call.result = result
+    value = calls.metrics.registry.get_sample_value("trimtab_summaries_total", {"model": "m", "result": "rejected"})
+    assert (value or 0) == number

@@ -44,8 +44,16 @@ def test_an_error_in_a_stream_is_told_to_sdks_and_to_codex() -> None:
     error, failed = _check(RESPONSES.write_error(ERROR, as_event=True))
     assert (error["type"], error["error"]) == ("error", SAID)
     assert failed["type"] == "response.failed"
-    assert failed["response"]["status"] == "failed"
-    assert failed["response"]["error"] == {"code": SAID["code"], "message": SAID["message"]}
+    assert failed["response"] == {
+        "id": "resp_trimtab",
+        "object": "response",
+        "created_at": 0,
+        "status": "failed",
+        "error": {"code": SAID["code"], "message": SAID["message"]},
+        "incomplete_details": None,
+        "output": [],
+        "usage": None,
+    }
     for event in (error, failed):
         assert RESPONSES.read_refusal(200, orjson.dumps(event)) is not None
 

@@ -96,3 +96,5 @@ def test_scaled_changes_add_up_to_the_token() -> None:
     assert sum(scaled) == round(30 * 1.2) - round(9 * 1.2)
     assert set(scaled) <= {3, 4}
     assert scale_changes([one], 30, 1.0) == [one]
+    (doubled,) = scale_changes([one], 30, 2)
+    assert (doubled.change.tokens_before, doubled.change.tokens_after) == (6, 0)

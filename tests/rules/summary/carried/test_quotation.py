@@ -31,3 +31,10 @@ def test_a_text_that_never_fits_is_tried_a_few_times() -> None:
     rooms: list[int] = []
     assert fit(lambda room: rooms.append(room) or "x" * 404, max_tokens=100, count=count) == ""
     assert rooms == list(range(100, 100 - ROUNDS, -1))
+
+
+@given(max_tokens=st.integers(-5, 5))
+def test_without_room_nothing_is_written(max_tokens: int) -> None:
+    rooms: list[int] = []
+    fit(lambda room: rooms.append(room) or "xxxxxxxx", max_tokens=max_tokens, count=len)
+    assert all(room > 0 for room in rooms)

@@ -268,7 +268,9 @@ async def test_a_request_is_shown_with_its_sections_and_decisions(client, start_
     assert "without_cost" not in event
 
 
-@pytest.mark.parametrize("path", ["requests/none", "sessions/none", "requests?before=none", "nope", "overview/x", ""])
+@pytest.mark.parametrize(
+    "path", ["requests/none", "sessions/none", "requests?before=none", "nope", "overview/x", "events/x", ""]
+)
 async def test_an_unknown_thing_is_not_found(path, client, start_proxy):
     proxy = await start_proxy()
     async with client.get(f"{proxy.url}/trimtab/api/{path}") as response:

@@ -21,6 +21,7 @@ def make_samples() -> Samples:
     metrics.cost_usd.labels("a", "summary").inc(1)
     metrics.cost_without_usd.labels("a").inc(7)
     metrics.fail_open.labels("plan").inc(3)
+    metrics.in_flight.inc(2)
     metrics.client_tokens.labels("alice", "sent").inc(5)
     metrics.client_requests.labels("alice", "compacted").inc()
     return Samples.of(metrics.collect())
@@ -29,6 +30,7 @@ def make_samples() -> Samples:
 def test_totals_add_up_all_models():
     totals = read_totals(make_samples())
     assert (totals["requests"], totals["answered"], totals["fail_opens"]) == (3, 1, 3)
+    assert totals["in_flight"] == 2
     assert (totals["overflow_refusals"], totals["recoveries"]) == (3, 1)
     assert totals["prefix_kept"] == 0.75
     assert (totals["cost_usd"], totals["summary_usd"], totals["net_usd"]) == (3, 1, 4)
