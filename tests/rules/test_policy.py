@@ -110,3 +110,12 @@ SHARES = SectionShares(0.1, 0.1, 0.1, 0.1, 0.1)
 def test_the_soft_limit_is_the_smaller_of_the_configured_ones(policy: Policy, soft: int | None) -> None:
     """Only if it is below the limit."""
     assert policy.soft_limit_tokens(10_000) == soft
+
+
+def test_what_the_upstream_adds_is_taken_off_once() -> None:
+    """Else the completion that the request asks for is."""
+    plain, adding = (Policy(context_window=16_000, completion_reserve=0, added_tokens=added) for added in (None, 500))
+    assert (plain.hard_limit_tokens(2000), plain.fitting_tokens(2000)) == (16_000, 14_000)
+    assert (plain.hard_limit_tokens(), plain.fitting_tokens()) == (16_000, 16_000)
+    assert (adding.hard_limit_tokens(2000), adding.fitting_tokens(2000)) == (14_000, 14_000)
+    assert (adding.hard_limit_tokens(), adding.fitting_tokens()) == (15_500, 15_500)

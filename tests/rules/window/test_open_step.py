@@ -83,3 +83,14 @@ def test_what_could_be_spared_is_known_at_every_message_of_a_step_of_thousands()
         return count_steps(lambda: step.spare_tokens(0))
 
     assert ask(2000) <= 2 * ask(20)
+
+
+def test_images_go_only_as_far_as_texts_cannot_spare_enough() -> None:
+    """First all texts are shortened as far as allowed, then the oldest images go."""
+    messages = (user("go"), *(user(fill("words", 300), IMAGE) for _ in range(3)))
+    step = open_step(messages)
+    spare = step.spare_tokens(0)
+    caps = step.share(spare + 1, 0, of_images=True) or ()
+    assert [cap.at for cap in caps] == [1, 2, 3]
+    least = [least_tokens(message) for message in messages]
+    assert [least[cap.at] - cap.tokens for cap in caps] == [1, 0, 0]

@@ -187,3 +187,12 @@ def test_a_cut_never_parts_an_answer_from_the_written_result_behind_it(kinds: li
             starts = left is not made["a"]
             assert sums.steps(at, at + 1) == starts
             assert starts or sums.open_step != at
+
+
+def test_a_user_message_of_the_head_is_no_turn() -> None:
+    """It leads if a later message keeps what is before it. The task statement is the first one behind."""
+    sums = Sums(2)
+    for message in (user("old"), assistant("A memo."), user("task"), user("more")):
+        sums.add(message)
+    assert (sums.task, list(sums.users)) == (2, [2, 3])
+    assert sums.between(0, 3) == 0

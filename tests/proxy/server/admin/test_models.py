@@ -10,6 +10,7 @@ from proxy.compaction.tokenizers.exact import VocabularyError
 from proxy.config.load import load_config
 from proxy.server.admin.models import write_models
 from proxy.server.app import Proxy, run_proxy
+from proxy.state.models.calibration import ERROR_WEIGHT
 
 
 async def _look(client, proxy: Proxy) -> dict:
@@ -71,20 +72,22 @@ async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
 
 async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
     """The page has the ratio, its source, and the error of recent counts."""
+    reported = [6000] * 8 + [6123]
 
     async def answer(_recorded, _request):
-        return completion(prompt_tokens=6000, completion_tokens=1)
+        return completion(prompt_tokens=reported.pop(0), completion_tokens=1)
 
     upstream.answer = answer
     proxy = await start_proxy()
     body = CHAT | {"messages": [{"role": "user", "content": "word " * 4000}]}
-    for _ in range(8):
+    while reported:
         await post(client, proxy.url + "/v1/chat/completions", body)
-    await _settle(proxy)
+        await _settle(proxy)
     shown = (await _look(client, proxy))["models"][0]
 
     assert shown["calibrated"]
     assert 1.4 < shown["token_ratio"] < 1.6
+    assert shown["mean_error"] == round((6123 / 6000 - 1) * ERROR_WEIGHT, 4)
 
 
 async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:

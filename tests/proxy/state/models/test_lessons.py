@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.state.models.lessons import Lesson, Sent, draw_lesson, find_changes
+from proxy.state.models.lessons import MAX_WINDOW_TOKENS, MIN_LIMIT_TOKENS, Lesson, Sent, draw_lesson, find_changes
 from proxy.state.models.records import Record
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
@@ -178,3 +178,10 @@ def test_a_lesson_changes_what_it_is_about_with_its_source_and_time() -> None:
     }  # fmt: skip
     known = Record(1.5, learned_tokens=8192, refuted=(16_384,), added_tokens=700)
     assert find_changes(16_384, lesson, known, now=8.0) == {}
+
+
+@pytest.mark.parametrize("limit", [MIN_LIMIT_TOKENS, MAX_WINDOW_TOKENS])
+def test_a_limit_at_a_bound_is_one(limit: int):
+    lesson = draw_lesson(_refuse(limit=limit), replace(POLICY, context_window=2 * MAX_WINDOW_TOKENS), Sent(10**8))
+    assert lesson is not None
+    assert (lesson.window_tokens, lesson.is_certain) == (limit, True)

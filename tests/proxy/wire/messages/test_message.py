@@ -82,6 +82,19 @@ def test_other_roles_are_kept(wire: str, role: Role) -> None:
 
 
 @pytest.mark.parametrize(
+    ("element", "stays"),
+    [
+        ({"role": "system", "content": "x", "output_config": {}}, True),
+        ({"role": "system", "content": "x"}, False),
+        ({"role": "user", "content": "x", "output_config": {}}, False),
+    ],
+)
+def test_a_message_that_changes_a_setting_stays(element: object, *, stays: bool) -> None:
+    """The setting is for all that comes after it."""
+    assert [message.stays for message in _decode(element)] == [stays]
+
+
+@pytest.mark.parametrize(
     ("content", "keeps"), [("summary", True), ([], True), (None, False)], ids=["text", "blocks", "failed"]
 )
 @pytest.mark.parametrize("role", ["user", "assistant"])

@@ -126,3 +126,14 @@ def test_a_local_item_alone_costs_nothing() -> None:
     message = _decode({"type": "ghost_snapshot", "ghost_commit": {"id": "f" * 400}})
     assert (message.role, message.tokens) == (Role.OTHER, 0)
     assert _decode({"type": "other_thing", "x": "f" * 400}).tokens > 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"), [("function_call", "function_call"), ("custom_tool_call", "custom_tool_call")]
+)
+def test_a_result_that_is_made_has_the_form_that_fits_its_call(kind: str, item: str) -> None:
+    """It has no bytes of its own. Of an unknown call, it is a function's."""
+    made = Message(Role.TOOL, ("No result.",), answers="c", edited=True)
+    told = orjson.loads(encode_message(made, {"c": kind}))
+    assert (told["type"], told["call_id"], told["output"]) == (f"{item}_output", "c", "No result.")
+    assert _encode(made)["type"] == "function_call_output"
