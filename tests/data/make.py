@@ -67,6 +67,9 @@ def make_agent_session(rounds: int, seed: int) -> Wire:
         if number % 5 == 4:
             agent.say("assistant", f"{MODULES[number % len(MODULES)]} is mended: its totals were rounded too early.")
             agent.say("user", f"Good. Leave the public names of {MODULES[number % 3]} as they are. Go on.")
+    agent.call("At last the whole build.", ("bash", {"command": "make -k all"}, write_build(agent.random, 1500)))
+    for _ in range(2):
+        agent.call(None, ("read_file", {"path": "src/harbour/tides.py"}, write_source("tides", 20)))
     agent.say("assistant", "All modules are mended, and all tests pass.")
     return {"id": f"agent-{seed}", "messages": agent.messages, "tools": _declare(TOOLS)}
 
