@@ -19,8 +19,9 @@ MAX_MESSAGES = 1024
 """Messages at the beginning of a session that tell it from others. Chosen: sessions differ far earlier."""
 MAX_ALIKE = 32
 """Sessions with the same beginning that are told apart. Chosen: those of a busy hour; the oldest is forgotten."""
-MAX_COMPARED = 8
-"""Of these, the newest that are searched for rewritten messages. Chosen: it takes a millisecond at most."""
+MAX_COMPARED, MAX_SAMPLE = 4, 64
+"""Of these, the newest that are searched for a transcript's newest messages, and the number of these. Chosen: it takes
+a millisecond at most."""
 PRINT_BYTES = 8
 """Bytes that are kept of a hash. Chosen: two messages of one place are never the same by accident."""
 LINE_BYTES = 400
@@ -118,8 +119,8 @@ def _count_alike(known: Transcript, transcript: Transcript) -> int | None:
 def _is_rewritten(known: Transcript, transcript: Transcript) -> bool:
     """Whether a client has dropped or rewritten old messages of a session: it still sends most of the others."""
     common = known.count_common(transcript)
-    held, left = known.list_messages(common), transcript.list_messages(common)
-    return 2 * len(held & left) > len(left)
+    left = transcript.list_messages(max(common, len(transcript) - MAX_SAMPLE))
+    return 2 * len(left & known.list_messages(common)) > len(left)
 
 
 def _name(beginning: str, lines: Sequence[_Line], transcript: Transcript) -> str:

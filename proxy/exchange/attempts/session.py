@@ -82,13 +82,13 @@ def _read_headers(arrival: Arrival, config: SessionsConfig) -> Iterator[str]:
 def _read_fields(request: Request, config: SessionsConfig) -> Iterator[str]:
     """The ids in the members of the body, with their names."""
     body, beginning = request.body, request.beginning
-    around = len(body) - (0 if beginning is None else beginning.array.stop - beginning.array.start)
-    paths = [field for field in config.fields if f'"{field.partition(".")[0]}"'.encode() in body]
-    if not paths or around > MAX_OUTSIDE_BYTES:
+    if len(body) - (0 if beginning is None else beginning.array.stop - beginning.array.start) > MAX_OUTSIDE_BYTES:
         return
+    around = body if beginning is None else body[: beginning.array.start] + body[beginning.array.stop :]
+    paths = [field for field in config.fields if f'"{field.partition(".")[0]}"'.encode() in around]
     members: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):
-        members = read_outside(body, beginning)
+        members = read_outside(body, beginning) if paths else {}
     for path in paths:
         name, _, rest = path.partition(".")
         raw = members.get(name)
