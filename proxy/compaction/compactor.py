@@ -55,6 +55,8 @@ class Compacted:
     original_tokens, sent_tokens, limit_tokens: in the model's own tokens, as far as its ratio is known.
     original_sections, sent_sections: the sections of which the first two are the sums.
     headers: to send in addition, because of the changes.
+    untold: the pieces without what the provider is told of the changes, together with `headers`; None if that is
+        nothing.
     """
 
     pieces: tuple[bytes, ...]
@@ -66,6 +68,7 @@ class Compacted:
     original_sections: Sections
     sent_sections: Sections
     headers: tuple[tuple[str, str], ...] = ()
+    untold: tuple[bytes, ...] | None = None
 
     @property
     def body(self) -> bytes:
@@ -205,7 +208,8 @@ class Compactor:
         is_same, request = outcome.conversation is planned.original, planned.request
         original = planned.sections.scale(ratio)
         sent = original if is_same else count_sections(outcome.conversation, find).scale(ratio)
-        adapted = Adapted(request.codec.encode(request, planned.original, outcome.conversation))
+        encoded = request.codec.encode(request, planned.original, outcome.conversation)
+        adapted = Adapted(encoded)
         if _tells_upstream(planned, is_same=is_same):
             adapted = request.codec.adapt(request, planned.original, outcome.conversation, adapted.pieces)
         return Compacted(
@@ -218,6 +222,7 @@ class Compactor:
             original_sections=original,
             sent_sections=sent,
             headers=adapted.headers,
+            untold=encoded if adapted.headers else None,
         )
 
     def leave_alone(self, planned: Planned) -> Compacted:

@@ -20,11 +20,11 @@ from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
 from proxy.exchange.answering.remember import prepare_cold, remember
 from proxy.exchange.answering.response_model import ModelTap
-from proxy.exchange.attempts.cache_help import drop_refused, help_cache, learn_refused
+from proxy.exchange.attempts.cache_help import THINKING, drop_refused, help_cache, learn_refused
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
 from proxy.exchange.attempts.compact import Attempt, compact
-from proxy.exchange.attempts.provider_cache import find_help
+from proxy.exchange.attempts.provider_cache import find_help, takes
 from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.attempts.trace import begin_trace
 from proxy.exchange.early_answer import Opening, read_opening
@@ -88,7 +88,9 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
 async def _compact(services: Services, journey: Journey, route: Route, request: Request, begun: Begun | None) -> None:
     """Make the first attempt, and keep what the next request of the session will begin with."""
     arrival, codec = journey.arrival, request.codec
-    request = journey.request = replace(request, cache=find_help(services, arrival, route, codec))
+    takes_binding = takes(services, arrival, route, THINKING)
+    request = replace(request, cache=find_help(services, arrival, route, codec), takes_binding=takes_binding)
+    journey.request = request
     journey.asks_usage, journey.is_count = request.asks_usage, codec.is_count
     attempt = journey.attempt = await compact(services, arrival, route, request, journey.reply, journey.ledger)
     call = attempt.call

@@ -36,6 +36,7 @@ class Request:
     is_reasoning: the request says that the model's reasoning counts against `max_tokens`.
     asks_usage: the request wants its stream to end with the usage.
     cache: what its provider takes for its prompt cache.
+    takes_binding: its upstream has not refused that it is told of a changed transcript.
     breaks_past: answers of the model were given behind other messages than are sent now.
     beginning: kept for the request that continues this one; None if the body is too short for that to pay.
     """
@@ -50,6 +51,7 @@ class Request:
     is_reasoning: bool = False
     asks_usage: bool = False
     cache: CacheHelp = NO_HELP
+    takes_binding: bool = True
     breaks_past: bool = False
     beginning: Beginning | None = field(default=None, compare=False)
 

@@ -304,3 +304,30 @@ async def test_an_older_model_is_told_nothing(open_session, upstream: FakeUpstre
     await finish(session)
     assert not any(session.model.asked)
     assert b"block_binding" not in b"".join(one.body for one in upstream.requests)
+
+
+async def test_an_upstream_that_does_not_know_the_setting(open_session):
+    """The client does not see that it is refused, and it is not sent again. Questions for summaries go without, too."""
+    session = await open_session(*SMALL)
+    session.model.binds = session.model.knows_setting = False
+    await finish(session)
+    assert not any(session.model.asked)
+    assert len(session.model.unknown) == 1
+    assert any(find_changes(session.sent))
+    assert all(status == 200 for status in session.summaries)
+
+
+async def test_an_upstream_that_refuses_the_setting_and_what_it_is_for(open_session, client):
+    """The refusal of the thinking is the client's."""
+    session = await open_session(*SMALL)
+    session.model.knows_setting = False
+    while not session.model.unknown:
+        body = session.agent.write()
+        response, answer = await post(client, session.proxy.url + PATH, body, **MESSAGES.headers)
+        if response.status == 200:
+            calls = session.agent.hear(answer, is_stream=False)
+            session.agent.answer({one: write_file(one, 1) for one in calls})
+            await settle(session.proxy)
+    assert response.status == 400
+    assert MISMATCH in orjson.loads(answer)["error"]["message"]
+    assert len(session.model.mismatched) == 1

@@ -37,7 +37,9 @@ class Bound:
 class BindingModel(StrictModel):
     """The strict model with the check of prefixes.
 
-    binds: whether it checks prefixes; older models do not.
+    binds: whether it checks prefixes; older models do not, and at first not for older accounts.
+    knows_setting: whether it knows the setting; a gateway that keeps the beta header back does not.
+    unknown: the requests that were refused for the setting.
     bound: what each block is bound to, by its signature.
     asked: for each request of the session that was accepted, whether it asks that blocks are dropped.
     dropped: for the same requests, how many blocks were dropped.
@@ -45,6 +47,8 @@ class BindingModel(StrictModel):
     """
 
     binds: bool = True
+    knows_setting: bool = True
+    unknown: list[Recorded] = field(default_factory=list)
     bound: dict[str, Bound] = field(default_factory=dict)
     asked: list[bool] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
@@ -55,7 +59,8 @@ class BindingModel(StrictModel):
         body = recorded.json
         setting = body.get("thinking") or {}
         asks = setting.get("block_binding", {}).get("prefix_mismatch_behavior") == "drop_block"
-        if "block_binding" in setting and (problem := _check_setting(setting, recorded)):
+        if "block_binding" in setting and (problem := _check_setting(setting, recorded, is_known=self.knows_setting)):
+            self.unknown.append(recorded)
             return refuse(problem)
         kept, unfit = self._find_kept(body) if self.binds else (None, [])
         if unfit and not asks:
@@ -90,9 +95,9 @@ class BindingModel(StrictModel):
         return kept, unfit
 
 
-def _check_setting(setting: Wire, recorded: Recorded) -> str | None:
+def _check_setting(setting: Wire, recorded: Recorded, *, is_known: bool) -> str | None:
     betas = [one.strip() for value in recorded.header("anthropic-beta") for one in value.split(",")]
-    if BETA not in betas:
+    if BETA not in betas or not is_known:
         return "thinking.block_binding: Extra inputs are not permitted"
     if setting.get("type") not in {"adaptive", "enabled"}:
         return "thinking.block_binding: not accepted with this type"

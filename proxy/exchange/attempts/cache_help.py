@@ -1,5 +1,7 @@
 """Adds to an attempt what its provider takes for its prompt cache, and takes it back if the upstream refuses it.
 
+What the provider is told of a changed transcript is taken back in the same way.
+
 Law: every addition is a decision, and no rule's. The client never sees a refusal of what only trimtab has added.
 """
 
@@ -25,6 +27,8 @@ REASONS: dict[Addition, str] = {
     "cache_breakpoint": "a breakpoint of the prompt cache at the end of the summary",
     "cache_control": "markers of the prompt cache",
 }
+THINKING: Addition = "thinking"
+NAMES = {**FIELDS, THINKING: b"block_binding"}
 REFUSED = "cache_refused"
 """The name of the decision to send an attempt again without its additions."""
 
@@ -50,14 +54,25 @@ async def help_cache(services: Services, attempt: Attempt) -> Attempt:
 
 def drop_refused(attempt: Attempt, opening: Opening) -> Attempt | None:
     """The attempt without its additions, if the upstream's refusal names one of them; else None."""
-    plain, call = attempt.plain, attempt.call
-    named = _find_named(attempt, opening)
+    call, named = attempt.call, _find_named(attempt, opening)
+    plain = _leave_untold(attempt) if THINKING in named else attempt.plain
     if plain is None or call is None or plain.compacted is None or not named:
         return None
     tokens, limit_tokens = plain.compacted.sent_tokens, plain.compacted.limit_tokens
     reason = f"the upstream refused {', '.join(sorted(named))}; sent again without"
     call.ledger.note(call.attempt, limit_tokens, [Decision(REFUSED, reason, tokens, tokens, 0, 0)])
-    return replace(plain, call=replace(call, request=replace(call.request, cache=NO_HELP)), dropped=named)
+    request = replace(call.request, cache=NO_HELP, takes_binding=THINKING not in named)
+    return replace(plain, call=replace(call, request=request), dropped=named)
+
+
+def _leave_untold(attempt: Attempt) -> Attempt | None:
+    """The attempt without what the provider is told of a changed transcript; None if it is told nothing."""
+    compacted = attempt.compacted
+    if compacted is None or compacted.untold is None:
+        return None
+    decisions = tuple(decision for decision in compacted.decisions if decision.rule != THINKING)
+    left = replace(compacted, pieces=compacted.untold, untold=None, headers=(), decisions=decisions)
+    return replace(attempt, compacted=left, body=left.pieces, plain=None)
 
 
 def learn_refused(services: Services, attempt: Attempt, opening: Opening, route: Route) -> None:
@@ -73,11 +88,11 @@ def _find_named(attempt: Attempt, opening: Opening) -> frozenset[Addition]:
     """The additions of an attempt that a refusal names."""
     if attempt.compacted is None:
         return frozenset()
-    added = {name for name in FIELDS if any(name == decision.rule for decision in attempt.compacted.decisions)}
+    added = {name for name in NAMES if any(name == decision.rule for decision in attempt.compacted.decisions)}
     return _find_names(frozenset(added), opening)
 
 
 def _find_names(added: frozenset[Addition], opening: Opening) -> frozenset[Addition]:
     if opening.status not in REFUSING_STATUSES:
         return frozenset()
-    return frozenset(name for name in added if FIELDS[name] in opening.text)
+    return frozenset(name for name in added if NAMES[name] in opening.text)

@@ -15,7 +15,7 @@ from proxy.exchange.services import Services
 from proxy.state.catalogue.prompt_caches import find_additions
 from proxy.state.catalogue.refusals import Asked
 from proxy.wire.codec import Codec, Request
-from proxy.wire.content.cache_help import NO_HELP, CacheHelp
+from proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
 from rules.prefix import hash_head
 
 KEY_CHARS = 32
@@ -29,6 +29,11 @@ def find_help(services: Services, arrival: Arrival, route: Route, codec: Codec) 
         return NO_HELP
     adds = find_additions(route.upstream.base_url, codec.name, route.target.model)
     return CacheHelp(adds - services.refused_additions.find(name_asked(arrival, route))) if adds else NO_HELP
+
+
+def takes(services: Services, arrival: Arrival, route: Route, addition: Addition) -> bool:
+    """Whether the upstream has not refused an addition."""
+    return addition not in services.refused_additions.find(name_asked(arrival, route))
 
 
 def name_asked(arrival: Arrival, route: Route) -> Asked:

@@ -16,13 +16,14 @@ from proxy.wire.json.repair import decode_member
 from rules.conversation import Message, Origin, Role
 from rules.text.markers import INTRODUCTION
 
-Addition = Literal["cache_key", "cache_breakpoint", "cache_control"]
+Addition = Literal["cache_key", "cache_breakpoint", "cache_control", "thinking"]
 """What may be added, by the name of the decision that says so.
 
 - `cache_key`: the member `prompt_cache_key`.
 - `cache_breakpoint`: OpenAI's `prompt_cache_breakpoint` at the end of the summary.
 - `cache_control`: Anthropic's marker. In the Messages API at the end of the summary; in chat completions also at the
   end of the system prompt and of the transcript.
+- `thinking`: Anthropic's `block_binding`, which has nothing to do with the cache; see messages/binding.py.
 """
 FIELDS: Mapping[Addition, bytes] = {
     "cache_key": b"prompt_cache_key",

@@ -71,8 +71,12 @@ def bind_thinking(request: Request, before: Conversation, after: Conversation, p
 
 
 def is_bound(request: Request, transcript: Conversation) -> bool:
-    """Whether a request's model binds its thinking to what is before it, and there is any."""
-    return binds_thinking(request.model) and any(message.has_reasoning for message in transcript.messages)
+    """Whether a request's model binds its thinking to what is before it, there is any, and its upstream may be told."""
+    return (
+        request.takes_binding
+        and binds_thinking(request.model)
+        and any(message.has_reasoning for message in transcript.messages)
+    )
 
 
 def binds_thinking(model: str) -> bool:
