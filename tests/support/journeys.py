@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 from unittest.mock import Mock
@@ -86,6 +86,7 @@ class _Answer:
 
     status: int
     body: bytes
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
 
     @property
     def content(self) -> "_Answer":
