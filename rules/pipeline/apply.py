@@ -21,6 +21,7 @@ from rules.summary.request import Summary, make_digest
 from rules.summary.splice import splice_summary
 from rules.window.images import remove_images
 from rules.window.prune import Loops, prune_tool_results
+from rules.window.state import Window
 
 
 def apply(
@@ -62,6 +63,8 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
     with _take_state(states, name_state(current.messages, policy, work)) as state:
         leading = count_leading(current.messages)
         start = max(start, leading)
+        bare = _prune_steps(current, window, count)
+        current, decisions = bare.conversation, decisions + bare.decisions
         if window.prune_stop > start:
             known = None if state is None else state.pruned
             loops = Loops(window.spared, window.unfit)
@@ -91,6 +94,16 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             current = pinned.conversation
     _check(plan, current, decisions, policy)
     return Outcome(plan.original if not decisions else current, decisions)
+
+
+def _prune_steps(current: Conversation, window: Window, count: CountTokens) -> Outcome:
+    """Prune the results of the steps of which a cut keeps only the search that loaded tools."""
+    decisions: tuple[Decision, ...] = ()
+    for start, stop in window.cut.bare_steps if window.cut else ():
+        bare = prune_tool_results(current, start=start, stop=stop, count=count)
+        decisions += bare.decisions
+        current = bare.conversation
+    return Outcome(current, decisions)
 
 
 def _check(plan: Plan, current: Conversation, decisions: tuple[Decision, ...], policy: Policy) -> None:

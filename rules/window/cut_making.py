@@ -99,7 +99,9 @@ class CutMaker:
         tokens += LOOP_TOKENS if unfit >= 0 else 0
         if not keeps_least:
             tokens += self._count_opening(at, kept) + sums.reminders.fit(at, self._reminder_budget)[1]
-        tokens += sum(sums.between(*step) for step in self._find_steps(at, keeps_least=keeps_least, loads=loads))
+        whole, bare = self._find_steps(at, keeps_least=keeps_least, loads=loads)
+        tokens += sum(sums.between(*step) for step in whole)
+        tokens += sum(sums.between(*step) - sums.pruned(*step) for step in bare)
         cut = Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared, unfit=unfit)
         return cut if loads else replace(cut, loads=False)
 
@@ -111,14 +113,18 @@ class CutMaker:
         systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
         opening = -1 if keeps_least or self.opening >= at else self.opening
         kept = tuple(sums.users[rank] for rank in ranks if sums.users[rank] != opening)
-        steps = tuple(self._find_steps(at, keeps_least=keeps_least, loads=cut.loads))
-        cut = replace(cut, kept=kept, kept_systems=tuple(systems), kept_steps=steps)
+        whole, bare = self._find_steps(at, keeps_least=keeps_least, loads=cut.loads)
+        cut = replace(cut, kept=kept, kept_systems=tuple(systems), kept_steps=tuple(sorted((*whole, *bare))))
+        cut = replace(cut, bare_steps=tuple(bare))
         return replace(cut, opening=opening, made_at=len(sums))
 
-    def _find_steps(self, at: int, *, keeps_least: bool, loads: bool) -> list[tuple[int, int]]:
-        """The steps before `at` that stay, oldest first."""
-        steps = set[tuple[int, int]]() if keeps_least else set(self.find_loops(at))
-        return sorted(steps.union(self._find_loaded(at) if loads else ()))
+    def _find_steps(
+        self, at: int, *, keeps_least: bool, loads: bool
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """The steps before `at` that stay, oldest first: those that stay whole, and those whose results are pruned."""
+        whole = [] if keeps_least else self.find_loops(at)
+        bare = self._find_loaded(at) if loads else []
+        return whole, [step for step in bare if step not in whole]
 
     def _find_loaded(self, at: int) -> list[tuple[int, int]]:
         """The steps before `at` that loaded tools, as far as they may stay.
@@ -128,12 +134,12 @@ class CutMaker:
         sums, steps, spent = self._sums, list[tuple[int, int]](), 0
         for start, is_called in sums.loaded.list():
             stop = sums.find_stop(start)
-            tokens = sums.between(start, stop)
+            tokens = sums.between(start, stop) - sums.pruned(start, stop)
             most = self.marks.low // (2 if is_called else 4)
             if self._room.leading <= start and stop <= at and spent + tokens <= most:
                 steps.append((start, stop))
                 spent += tokens
-        return steps
+        return sorted(steps)
 
     def find_loops(self, at: int) -> list[tuple[int, int]]:
         """The steps before `at` whose calls the agent makes again and again, oldest first, as far as they may stay.

@@ -42,6 +42,7 @@ class Cut:
     kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
     kept_steps: the steps [start, stop) that stay, oldest first: calls that were repeated because their results were
         removed each time, and searches that loaded tools.
+    bare_steps: those of them of which only the search stays: the other results are pruned.
     loads: whether these searches stay.
     unfit: the newest step that was repeated for the same reason and does not fit; the summary says so; -1 for none.
     tokens: the cost of everything that then lies between the head and message `at`.
@@ -69,6 +70,7 @@ class Cut:
     opening: int = -1
     unfit: int = -1
     loads: bool = True
+    bare_steps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +137,18 @@ class Window:
     def is_removed(self, step: int) -> bool:
         """Whether the results of the step that begins at this message are not forwarded."""
         if (cut := self.cut) is not None and step < cut.at:
-            return all(step != start for start, _ in cut.kept_steps)
+            return all(step != start for start, _ in cut.kept_steps) or any(
+                step == start for start, _ in cut.bare_steps
+            )
         return step < self.prune_stop and all(step != start for start, _ in self.spared)
 
     @property
     def pruned(self) -> Iterator[int]:
         """The messages whose results are pruned, oldest first."""
         stays = {index for start, stop in self.spared for index in range(start, stop)}
-        start = self.cut.at if self.cut else 0
-        return (index for index in range(start, self.prune_stop) if index not in stays)
+        start, bare = (self.cut.at, self.cut.bare_steps) if self.cut else (0, ())
+        yield from (index for step in bare for index in range(*step))
+        yield from (index for index in range(start, self.prune_stop) if index not in stays)
 
     @property
     def shortens(self) -> bool:

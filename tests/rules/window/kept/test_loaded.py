@@ -81,7 +81,22 @@ def test_what_was_called_stays_loaded_as_far_as_there_is_room(
             assert stop <= cut.at
             assert messages[start].tool_calls
             assert all(message.role is Role.TOOL for message in messages[start + 1 : stop])
+        assert cut.bare_steps == cut.kept_steps
         assert sum(message.tokens for step in cut.kept_steps for message in messages[slice(*step)]) <= 1500
+
+
+def test_another_result_of_the_step_is_pruned() -> None:
+    """However long it is, so the search stays; to repeat the call is no loop as long as its result stays away."""
+    found, other = _search(0, "a"), result("o", fill("out", 2000))
+    both = assistant("I look.", call("s0", "search"), call("o", "read"))
+    messages = [system(), user("task"), both, found[1], other]
+    for number in range(60):
+        messages += _use(number, "a")
+    window = fold(messages, POLICY, limit=3000)
+    assert window.cut is not None
+    assert window.cut.kept_steps == window.cut.bare_steps == ((2, 5),)
+    assert window.is_removed(2)
+    assert {2, 3, 4} <= set(window.pruned)
 
 
 def test_a_search_that_is_too_long_goes() -> None:
