@@ -19,6 +19,8 @@ from proxy.config.network.store_servers import SCHEMES, has_several, read_server
 from proxy.config.words import Wanted
 from rules.treatment import MAX_NAME_CHARS
 
+MAX_SUMMARY_MODELS = 8
+"""Chosen: with so many, the last one is asked for a hundredth of the time."""
 MIN_SUMMARY_TOKENS = 64
 """Chosen: a shorter summary has no space for text under its four headings."""
 MIN_CONTEXT_WINDOW = 1024
@@ -243,6 +245,11 @@ Url = Annotated[
 ]
 RootedPath = Annotated[str, AfterValidator(_check_rooted_path), Wanted("/PATH or /PATH/*", r"^/[^\s%?#;*\\]*\*?$")]
 OptionalName = Annotated[str | None, _BLANK_IS_NULL]
+_ModelNames = Annotated[
+    str | Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_SUMMARY_MODELS)],
+    Wanted("the name of a model, or a list of names"),
+]
+SummaryModels = Annotated[_ModelNames | None, _BLANK_IS_NULL]
 _Key = Annotated[
     str, StringConstraints(pattern="^[!-~]*$"), Wanted("one word of printable ASCII, without a line break", "^[!-~]+$")
 ]

@@ -185,7 +185,7 @@ def _check_counting(config: Config, models: list[str], heard: Heard) -> tuple[Co
 def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, Answer]) -> tuple[list[str], int]:
     """Models that are asked for, that the configuration names, and that upstreams list; and how many are left out."""
     named = [entry.match for entry in config.models if not set(entry.match) & set("*?[")]
-    summarisers = [policy.summary.model for policy in (config.defaults, *config.models)]
+    summarisers = [model for policy in (config.defaults, *config.models) for model in policy.summary.models]
     first = dict.fromkeys([*asked, *named, *filter(None, summarisers)])
     listed = [
         name

@@ -6,10 +6,9 @@ quote the session or the key. An error that every later question would meet, too
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 
 import aiohttp
 from multidict import CIMultiDict
@@ -21,14 +20,13 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.client import Body, UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
+from proxy.http.retry_after import BUSY, read_retry_after
 from proxy.http.unreachable import name_host
 from proxy.state.summaries.summariser import REASONING_SIGN
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
 from proxy.wire.dialects import DEFAULT
 from rules.conversation import Conversation, CountTokens
 
-BUSY = frozenset({429, 503, 529})
-"""Statuses after which a later attempt may succeed. Source: RFC 6585, RFC 9110; 529 is Anthropic's for overload."""
 BUSY_ATTEMPTS = 5
 """Chosen: without `Retry-After`, the pauses between them add up to 15 seconds."""
 LONGEST_PAUSE_SECONDS = 60.0
@@ -82,31 +80,20 @@ class PatientClient(UpstreamClient):
         """As `UpstreamClient.send`. The last of BUSY_ATTEMPTS responses is yielded whatever its status."""
         for attempt in range(BUSY_ATTEMPTS):
             async with super().send(method, url, headers, body, upstream) as response:
-                seconds = find_pause(response.status, response.headers.get("Retry-After"), attempt)
+                seconds = find_pause(response.status, response.headers, attempt)
                 if seconds is None:
                     yield response
                     return
             await self._pause(seconds)
 
 
-def find_pause(status: int, retry_after: str | None, attempt: int) -> float | None:
+def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float | None:
     """Seconds until the request is sent again; None if it is not. `attempt` counts from 0."""
     if status not in BUSY or attempt + 1 >= BUSY_ATTEMPTS:
         return None
-    seconds = FIRST_PAUSE_SECONDS * 2**attempt if retry_after is None else _read_retry_after(retry_after)
-    return seconds if seconds is not None and 0 <= seconds <= LONGEST_PAUSE_SECONDS else None
-
-
-def _read_retry_after(value: str) -> float | None:
-    """Seconds from now; None for an invalid value. Source: RFC 9110 section 10.2.3 (seconds, or a date)."""
-    try:
-        return float(value)
-    except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
-    except ValueError:
-        return None
+    named = read_retry_after(headers, time.time())
+    seconds = FIRST_PAUSE_SECONDS * 2**attempt if named is None else named
+    return seconds if seconds <= LONGEST_PAUSE_SECONDS else None
 
 
 @dataclass(frozen=True, slots=True)

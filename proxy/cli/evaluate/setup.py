@@ -135,7 +135,7 @@ class Setup:
     def find_summariser(self) -> Summariser:
         """The model that writes the summaries, with what it needs for that."""
         settings = self.view.settings.summary
-        model = settings.model or self.model
+        model = next(iter(settings.models), self.model)
         upstream = self.config.upstream_for(
             self.view.settings.upstream if settings.upstream is None else settings.upstream
         )

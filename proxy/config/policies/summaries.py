@@ -8,17 +8,18 @@ from typing import Literal
 from pydantic import Field
 
 from proxy.config.policies.tools import Section
-from proxy.config.values import AutoTokens, OptionalName
+from proxy.config.values import AutoTokens, OptionalName, SummaryModels
 from rules.policy import SummaryRole
 
 
 class SummaryConfig(Section):
     """How trimtab asks a model for summaries."""
 
-    model: OptionalName = Field(
+    model: SummaryModels = Field(
         None,
-        examples=["gpt-4.1-mini"],
-        description="The model that writes summaries. null: the model of the request.",
+        examples=["gpt-4.1-mini", ["gpt-4.1-mini", "gpt-4o-mini"]],
+        description="The model that writes summaries, or a list: if the first one writes none or is overloaded, the "
+        "next one is asked. null: the model of the request.",
     )
     upstream: OptionalName = Field(
         None,
@@ -76,3 +77,8 @@ class SummaryConfig(Section):
         examples=[0.5],
         description="The sampling temperature of the request for a summary. null: none is sent.",
     )
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models to ask, in order; empty for the model of the request."""
+        return (self.model,) if isinstance(self.model, str) else self.model or ()

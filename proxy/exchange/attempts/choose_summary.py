@@ -155,7 +155,7 @@ class _Choice:
         """Whether a model may write this summary soon. If not, putting the cut off gains nothing."""
         summaries = self.services.summaries
         is_paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
-        return wanted.asks_model and not is_paused
+        return wanted.asks_model and (not is_paused or summaries.is_busy(self.summariser))
 
     async def _find_excess(self, earlier: Chosen, fitting: int) -> Compacted | None:
         """What would be forwarded with an earlier plan, if that is more than `fitting`; None if it fits."""
@@ -247,19 +247,26 @@ def _write_apart(call: Call, summariser: Summariser, planned: Planned) -> Apart 
 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:
-    """Choose upstream, model and credential for summaries: the client's own credential unless configured otherwise."""
+    """Choose upstream, models and credential for summaries: the client's own credential unless configured otherwise."""
+    first, *others = call.route.settings.summary.models or (None,)
+    chosen = _make_summariser(services, call, first)
+    return replace(chosen, others=tuple(_make_summariser(services, call, model) for model in others))
+
+
+def _make_summariser(services: Services, call: Call, model: str | None) -> Summariser:
+    """The summariser that asks a model; None for the request's own one."""
     config, settings = services.config, call.route.settings.summary
     own = settings.upstream is None
     codec = call.request.codec if own else DEFAULT  # another upstream may not know the client's dialect
     upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
     max_tokens = call.view.policy.summary_max_tokens  # the size that the cut has reserved, whichever model writes
     arrival, asked_for = call.arrival, call.route.target
-    view = call.view if own and settings.model in {None, asked_for.model} else _view_other(services, call)
+    view = call.view if own and model in {None, asked_for.model} else _view_other(services, call, model)
     asked = keep_for_session(arrival.end_to_end) if own else keep_credentials(arrival.end_to_end)
     keys = find_query_keys(arrival.target)
     target = arrival.target if own else codec.path + (f"?{keys}" if keys else "")
-    if own and settings.model is not None:
-        target = replace_deployment(target, settings.model)
+    if own and model is not None:
+        target = replace_deployment(target, model)
     return Summariser(
         upstream=upstream,
         url=place(upstream, codec, target),
@@ -271,7 +278,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         answer_tokens=int(view.policy.context_window // 2 / view.facts.ratio),
         settings=settings,
         token_ratio=view.facts.ratio,
-        is_reasoning=settings.model is None and call.request.is_reasoning,
+        is_reasoning=model is None and call.request.is_reasoning,
         payer=Payer(
             view.price_list,
             arrival.tenant.client_name,
@@ -287,14 +294,14 @@ def find_question_tokens(view: ModelView, answer_tokens: int) -> int:
     return view.policy.limit_tokens(asked_tokens)
 
 
-def _view_other(services: Services, call: Call) -> ModelView:
+def _view_other(services: Services, call: Call, model: str | None) -> ModelView:
     """What is known of the summarising model, if it is another model or at another upstream."""
     config, settings = services.config, call.route.settings
-    asked = config.policy_for(settings.summary.model) if settings.summary.model else settings
+    asked = config.policy_for(model) if model else settings
     upstream = settings.upstream if settings.summary.upstream is None else settings.summary.upstream
     server = config.upstream_for(upstream)
     name = replace(
-        name_model(config, asked, settings.summary.model or call.route.target.model, call.arrival.tenant),
+        name_model(config, asked, model or call.route.target.model, call.arrival.tenant),
         base_url=server.base_url,
     )
     return ModelView.of(config, asked, name, services.models.recall(name), server)

@@ -3,10 +3,13 @@
 Law: an answer is either a note, or an error that says what it is instead.
 """
 
+import time
+
 import aiohttp
 
 from proxy.http.client import read_bounded
-from proxy.state.summaries.calls import NoSummaryError, Result
+from proxy.http.retry_after import BUSY, read_retry_after
+from proxy.state.summaries.calls import BusyError, NoSummaryError, Result
 from proxy.wire.codec import Codec, Completion, Question, UndecodableError
 from proxy.wire.overflow.wordings import Kind
 from rules.conversation import CountTokens
@@ -15,7 +18,7 @@ from rules.summary.quoting import clean_note
 
 REFUSED = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""
-OTHER_REASONS = frozenset({401, 402, 403, 407, 408, 429, 502, 503, 504, 529})
+OTHER_REASONS = frozenset({401, 402, 403, 407, 408, 502, 504})
 """Statuses that are never about a parameter, whatever their text names."""
 UNCLEAR = frozenset({400, 422})
 """Statuses with which servers refuse a parameter without naming it."""
@@ -57,7 +60,9 @@ class EmptyError(NoNoteError):
 
 
 async def read_answer(response: aiohttp.ClientResponse) -> bytes:
-    """Read the body of an answer, also of a refusal. Raises NoSummaryError if it is far too long."""
+    """Read the body of an answer, also of a refusal. Raises BusyError, and NoSummaryError if it is far too long."""
+    if response.status in BUSY:
+        raise BusyError(response.status, read_retry_after(response.headers, time.time()))
     answer = await read_bounded(response, MAX_ANSWER_BYTES)
     if answer is None:
         message = "too long"

@@ -24,7 +24,7 @@ RETRIAL_SECONDS = 6 * 3600.0
 """For so long a parameter that was refused is left out. Chosen: a trial costs one refused call; servers are updated now
 and then."""
 Form = Literal["inline", "transcript"]
-Result = Literal["written", "rejected", "empty", "refused", "failed", "timed_out", "cancelled"]
+Result = Literal["written", "rejected", "empty", "refused", "busy", "failed", "timed_out", "cancelled"]
 
 
 class NoSummaryError(Exception):
@@ -34,6 +34,16 @@ class NoSummaryError(Exception):
     """
 
     result: Result = "failed"
+
+
+class BusyError(NoSummaryError):
+    """The upstream has no time now. `seconds`: it asks to be left alone for so long; None if it does not say."""
+
+    result: Result = "busy"
+
+    def __init__(self, status: int, seconds: float | None) -> None:
+        super().__init__(f"status {status}")
+        self.seconds = seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ credential that paid for it. One summary causes one call, however many processes
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import getsizeof
 
 from proxy.http.client import UpstreamClient
 from proxy.lru import BytesLRU
 from proxy.state.stores import SummaryStore
-from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.state.summaries.calls import BusyError, NoSummaryError, SummaryCalls
 from proxy.state.summaries.leases import hold
 from proxy.state.summaries.sealing import seal, unseal
 from proxy.state.summaries.summariser import Summariser, Task, ask_model
@@ -36,8 +36,15 @@ _PAUSES_BYTES = 1024 * 1024  # chosen: some ten thousand clients
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
+    """After `failures` in a row, nothing is asked until then. `is_busy`: the upstream will have time later.
+
+    reason: why there was no summary, in a word.
+    """
+
     failures: int
     until: float
+    is_busy: bool = False
+    reason: str = ""
 
 
 class Summaries:
@@ -93,9 +100,22 @@ class Summaries:
         return True
 
     def is_paused(self, summariser: Summariser) -> bool:
-        """Whether earlier failures forbid asking for this client's summaries just now."""
+        """Whether earlier failures forbid asking any model for this client's summaries just now."""
+        now = time.monotonic()
+        return all(
+            pause is not None and now < pause.until
+            for pause in (self._pauses.get(one.client_id) for one in (summariser, *summariser.others))
+        )
+
+    def is_busy(self, summariser: Summariser) -> bool:
+        """Whether the models are only busy, so that a summary may be written soon."""
+        pauses = (self._pauses.get(one.client_id) for one in (summariser, *summariser.others))
+        return any(pause is not None and pause.is_busy for pause in pauses)
+
+    def tell_failure(self, summariser: Summariser) -> str:
+        """Why the newest summary of this client was not written, in a word; empty if none failed."""
         pause = self._pauses.get(summariser.client_id)
-        return pause is not None and time.monotonic() < pause.until
+        return "" if pause is None else pause.reason
 
     def is_under_way(self, request: SummaryRequest, summariser: Summariser) -> bool:
         """Whether this process is writing this summary."""
@@ -145,26 +165,53 @@ class Summaries:
         return summary
 
     async def _ask(self, task: Task, result: str) -> Summary | None:
-        """Ask the model; None if that fails, or during the pause after earlier failures."""
-        summariser = task.summariser
-        if self.is_paused(summariser):
-            return None
-        client = summariser.client_id
+        """Ask the models in their order; None if each of them fails or is paused."""
+        settings, payer = task.summariser.settings, task.summariser.payer
+        deadline = time.monotonic() + settings.timeout_seconds
+        asked = [one for one in (task.summariser, *task.summariser.others) if not self._is_paused_itself(one)]
+        if not asked:
+            asked = await self._wait_for_busy(task.summariser, settings.timeout_seconds / 2)
+        base = await self.find_base(task.request, task.summariser)
+        # If the previous text is a digest, the model reads that part of the transcript again, which says more.
+        base_text = base.text if base and base.by_model else None
+        for left, one in reversed([*enumerate(reversed(asked))]):
+            # Each but the last has half of the time, so that the next one has some, too.
+            seconds = (deadline - time.monotonic()) / (1 if left == 0 else 2)
+            try:
+                text = await self._ask_one(_hand_over(task, one, has_others=left > 0), base_text, seconds)
+            except NoSummaryError as error:
+                if left == 0:
+                    self._metrics.summaries.labels(payer.label, "failed").inc()
+                    self._calls.note_failure(payer.label, str(error))
+            else:
+                self._metrics.summaries.labels(payer.label, result).inc()
+                self._calls.note_success(payer.label)
+                return Summary(text, by_model=True)
+        return None
+
+    def _is_paused_itself(self, summariser: Summariser) -> bool:
+        return self.is_paused(replace(summariser, others=()))
+
+    async def _wait_for_busy(self, summariser: Summariser, most_seconds: float) -> list[Summariser]:
+        """The first model whose busy time ends soon, once it has ended; none if there is none."""
+        for one in (summariser, *summariser.others):
+            pause = self._pauses.get(one.client_id)
+            if pause is not None and pause.is_busy and (left := pause.until - time.monotonic()) <= most_seconds:
+                await asyncio.sleep(max(left, 0.0))
+                return [one]
+        return []
+
+    async def _ask_one(self, task: Task, base_text: str | None, seconds: float) -> str:
+        """Ask one model. If that fails, it is paused: raises NoSummaryError."""
+        client = task.summariser.client_id
         try:
-            base = await self.find_base(task.request, task.summariser)
-            # If the previous text is a digest, the model reads that part of the transcript again, which says more.
-            base_text = base.text if base and base.by_model else None
-            text = await ask_model(task, base_text, self._client, self._calls)
+            text = await ask_model(task, base_text, self._client, self._calls, seconds)
         except NoSummaryError as error:
-            if not self.is_paused(summariser):  # of several failures at the same time, one counts
-                self._pauses[client] = _lengthen(self._pauses.get(client))
-            self._metrics.summaries.labels(summariser.payer.label, "failed").inc()
-            self._calls.note_failure(summariser.payer.label, str(error))
-            return None
+            if not self._is_paused_itself(task.summariser):  # of several failures at the same time, one counts
+                self._pauses[client] = _lengthen(self._pauses.get(client), error)
+            raise
         self._pauses[client] = _Pause(0, 0.0)
-        self._metrics.summaries.labels(summariser.payer.label, result).inc()
-        self._calls.note_success(summariser.payer.label)
-        return Summary(text, by_model=True)
+        return text
 
     async def _digest(self, task: Task) -> Summary:
         base = await self.find_base(task.request, task.summariser)
@@ -203,7 +250,18 @@ class Summaries:
         return kept or summary
 
 
-def _lengthen(pause: _Pause | None) -> _Pause:
+def _hand_over(task: Task, summariser: Summariser, *, has_others: bool) -> Task:
+    """The task for one of its summarisers. Only the first one is asked within the conversation."""
+    if summariser is task.summariser:
+        return replace(task, has_others=has_others)
+    payer = replace(summariser.payer, session=task.summariser.payer.session)
+    return replace(task, summariser=replace(summariser, payer=payer), inline=None, has_others=has_others)
+
+
+def _lengthen(pause: _Pause | None, error: NoSummaryError) -> _Pause:
+    """The pause after a failure: as long as a busy upstream asks for, else longer with each failure."""
     failures = pause.failures + 1 if pause else 1
-    seconds = min(PAUSE_SECONDS * 2 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
-    return _Pause(failures, time.monotonic() + seconds)
+    seconds, is_busy = PAUSE_SECONDS * 2 ** min(failures - 1, 10), isinstance(error, BusyError)
+    if isinstance(error, BusyError) and error.seconds is not None:
+        seconds, failures = error.seconds, 0
+    return _Pause(failures, time.monotonic() + min(seconds, MAX_PAUSE_SECONDS), is_busy, error.result)

@@ -22,7 +22,16 @@ from proxy.http.errors import ProxyError
 from proxy.http.headers import add_to_lists
 from proxy.state.catalogue.refusals import Asked
 from proxy.state.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
-from proxy.state.summaries.calls import NO_PAYER, Form, NoSummaryError, Payer, SummaryCall, SummaryCalls, name_reason
+from proxy.state.summaries.calls import (
+    NO_PAYER,
+    BusyError,
+    Form,
+    NoSummaryError,
+    Payer,
+    SummaryCall,
+    SummaryCalls,
+    name_reason,
+)
 from proxy.state.summaries.sealing import derive_id
 from proxy.wire.codec import Codec, Completion, Question
 from rules.conversation import CountTokens
@@ -33,6 +42,10 @@ from rules.text.head_tail import truncate_text
 
 ATTEMPTS = 3
 """Failed calls for one summary at most, over all its parts. Chosen: one for each thing that an attempt can change."""
+BUSY_WAITS = 5
+"""Waits for a busy upstream for one summary at most. Chosen: without `Retry-After`, they add up to 31 seconds."""
+FIRST_WAIT_SECONDS = 1.0
+"""The first wait if the upstream names none; each further one is twice as long. Chosen."""
 MOST_PARTS = 8
 """Successful calls for one summary at most. If a transcript needs more questions, the first one lists the oldest
 messages. Chosen: within the default timeout of 60 seconds, a usual model has no time for more."""
@@ -81,6 +94,7 @@ class Summariser:
     token_ratio: the model's own tokens for one of ours.
     is_reasoning: the model thinks within its completion.
     payer: who bears the cost, at which prices, and under which label.
+    others: who is asked, in order, if this one writes nothing. A summary's id is that of the first one, whoever wrote.
     """
 
     codec: Codec
@@ -95,6 +109,7 @@ class Summariser:
     token_ratio: float = 1.0
     is_reasoning: bool = False
     payer: Payer = NO_PAYER
+    others: "tuple[Summariser, ...]" = ()
 
     @property
     def client_id(self) -> str:
@@ -122,6 +137,7 @@ class Task:
     """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible.
 
     apart: None if the prompt is sent without anything of the client's request.
+    has_others: another model is asked if this one is busy.
     """
 
     request: SummaryRequest
@@ -130,15 +146,19 @@ class Task:
     inline: Inline | None = None
     apart: Apart | None = None
     may_ask: bool = True
+    has_others: bool = False
 
 
-async def ask_model(task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls) -> str:
+async def ask_model(
+    task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls, seconds: float | None = None
+) -> str:
     """Ask for a note of at most its reserved size, and check its facts. Raises NoSummaryError.
 
-    base_text: the previous summary, if any.
+    base_text: the previous summary, if any. seconds: the longest time for it; None for the configured one.
     """
+    seconds = task.summariser.settings.timeout_seconds if seconds is None else seconds
     try:
-        async with asyncio.timeout(task.summariser.settings.timeout_seconds) as timeout:
+        async with asyncio.timeout(seconds) as timeout:
             text = await _Asking(task, base_text, client, calls, timeout).run()
     except (TimeoutError, ProxyError, aiohttp.ClientError, OSError) as error:
         raise NoSummaryError(name_reason(error)) from error
@@ -172,6 +192,7 @@ class _Asking:
         self._forms = _order_forms(task)
         self._input_tokens = task.summariser.window_tokens - (task.apart.tokens if task.apart else 0)
         self._prompt_tokens = 0
+        self._waits = 0
         self._refused = calls.refusals.find(task.summariser.asked, time.monotonic())
         self._suspected: frozenset[str] = frozenset()
         self._completion_factor = REASONING_FACTOR if self._is_reasoning else 1
@@ -186,6 +207,8 @@ class _Asking:
             question, body = await self._write_body()
             try:
                 note = await self._call(question, body)
+            except BusyError as error:
+                await self._wait_for(error)
             except NoSummaryError as error:
                 if isinstance(error, RefusedError) and self._leave_out(error, question, body):
                     continue
@@ -197,6 +220,15 @@ class _Asking:
                 if self._forms[0] is not None or len(self._parts) == 1:
                     return note
                 self._go_on(note)
+
+    async def _wait_for(self, busy: BusyError) -> None:
+        """Wait until the upstream may be asked again. Raises the error if there is no time, or another model to ask."""
+        seconds = FIRST_WAIT_SECONDS * 2**self._waits if busy.seconds is None else busy.seconds
+        left_seconds = (self._timeout.when() or inf) - asyncio.get_running_loop().time()
+        if self._task.has_others or self._waits >= BUSY_WAITS or left_seconds <= seconds + self._slowest_seconds:
+            raise busy
+        self._waits += 1
+        await asyncio.sleep(seconds)
 
     def _change(self, error: NoSummaryError) -> bool:
         """Change the next attempt; return whether there is anything to change."""

@@ -1,12 +1,13 @@
 """Reading an upstream's answer to the question for a summary."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 from support.odd_json import ODD, dump
 from upstreams.recording import write_note
 
@@ -19,7 +20,7 @@ from proxy.state.summaries.answers import (
     read_answer,
     read_completion,
 )
-from proxy.state.summaries.calls import NoSummaryError
+from proxy.state.summaries.calls import BusyError, NoSummaryError
 from proxy.wire.answers.usage import Usage
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Question
@@ -33,6 +34,7 @@ class Response:
 
     body: bytes
     status: int = 200
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
 
     @property
     def content(self) -> "Response":
@@ -46,6 +48,14 @@ async def test_an_answer_is_read_to_its_end_if_that_is_not_too_far() -> None:
     assert await read_answer(Response(b"x" * MAX_ANSWER_BYTES)) == b"x" * MAX_ANSWER_BYTES
     with pytest.raises(NoSummaryError, match=r"^too long$"):
         await read_answer(Response(b"x" * (MAX_ANSWER_BYTES + 1)))
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+async def test_a_busy_upstream_says_when_it_may_be_asked_again(status: int) -> None:
+    """Its body is not read: it may name anything."""
+    with pytest.raises(BusyError, match=f"^status {status}$") as raised:
+        await read_answer(Response(b"temperature", status, CIMultiDict({"Retry-After": "7"})))
+    assert raised.value.seconds == 7
 
 
 def answer(content: object, finish_reason: str | None = "stop", **message: object) -> bytes:
@@ -129,7 +139,7 @@ def test_anything_else_is_an_error_of_ours(body: bytes) -> None:
         *((status, "Oops", None, False, False) for status in (413, 500)),
         (422, "Oops", None, True, False),
         (201, "Oops", None, False, True),
-        (429, "temperature", None, False, True),
+        (403, "temperature", None, False, True),
         (401, "temperature", None, False, True),
         (400, "maximum context length is 8192 tokens, you requested 9000 tokens, lower max_tokens", None, False, False),
     ],
