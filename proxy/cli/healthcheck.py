@@ -68,16 +68,16 @@ def ask_readiness(listen: str) -> None:
         raise UnwellError(message)
 
 
-def read_page(listen: str, path: str) -> bytes:
-    """Return the first 64 bytes of a page of the server at `listen`. Blocks for a few seconds at most.
+def read_page(listen: str, path: str, headers: dict[str, str] | None = None, most_bytes: int = 64) -> bytes:
+    """Return the first `most_bytes` of a page of the server at `listen`. Blocks for a few seconds at most.
 
     Raises OSError; HTTPException if the answer is not HTTP.
     """
     host, port = split_address(listen)
     connection = http.client.HTTPConnection(own_host(host), port, timeout=TIMEOUT_SECONDS)
     try:
-        connection.request("GET", path)
-        return connection.getresponse().read(64)
+        connection.request("GET", path, headers=headers or {})
+        return connection.getresponse().read(most_bytes)
     finally:
         connection.close()
 

@@ -201,7 +201,7 @@ def write_ledger_headers(prompt: Prompt) -> Headers:
         headers.append(("x-trimtab-decisions", ", ".join(map(_write_entry, entries))))
     if summary is not None:
         value = f'"{summary.id}";kind={summary.kind};messages={summary.messages}'
-        headers.append(("x-trimtab-summary", value))
+        headers.append(("x-trimtab-summary", f"{value};instead={summary.instead}" if summary.instead else value))
     return headers
 
 

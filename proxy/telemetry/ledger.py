@@ -71,11 +71,13 @@ class UsedSummary:
     id: the one under which the store keeps it. It is derived from the client's credential and reveals nothing of it.
     kind: `summarise` if a model wrote it, else `digest`.
     messages: the number of messages that it stands for.
+    instead: why it is a digest although a model's summary was wanted, in a word; empty if it is none.
     """
 
     id: str
     kind: str
     messages: int
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,5 +113,6 @@ class Prompt:
         }
         if self.summary is not None:
             used = self.summary
-            fields["summary"] = {"id": used.id, "kind": used.kind, "messages": used.messages}
+            instead = {"instead": used.instead} if used.instead else {}
+            fields["summary"] = {"id": used.id, "kind": used.kind, "messages": used.messages, **instead}
         return fields

@@ -109,6 +109,9 @@ class Metrics:
     )
     fail_open = Row(Counter, "Faults inside trimtab. The request went on without the part that failed.", "phase")
     summaries = Row(Counter, "Summaries that cuts needed, by how each was obtained.", "model result")
+    sessions_without_summaries = Row(
+        Counter, "Sessions that got a digest although a model's summary was wanted, by the reason.", "model reason"
+    )
     summary_tokens = Row(
         Counter, "Tokens of calls for summaries, as reported by the upstream, else as counted.", "model kind"
     )

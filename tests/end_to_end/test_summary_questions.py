@@ -75,11 +75,13 @@ async def test_each_refused_parameter_costs_one_call(
     refused = refuse(upstream, find)
     proxy = await start_proxy(*SETTINGS)
     for number in range(SESSIONS):
-        session = make_session(40, result_words=200, system=f"You are agent {number}.")
-        body = dialect.write(session["messages"][:-1], session["tools"], max_tokens=500)
+        session = make_session(40, result_words=200)
+        messages = [{"role": "user", "content": f"Do part {number}."}, *session["messages"][2:-1]]
+        body = dialect.write(messages, session["tools"], max_tokens=500)
         response, _ = await post(client, proxy.url.removesuffix("/v1") + dialect.path, body)
         assert response.headers["x-trimtab-decisions"].startswith("summarise;")
     await settle(proxy)
+    assert len(upstream.summaries) - len(refused) >= SESSIONS
     suspected = form == "unnamed" and dialect.name == "chat"  # the limit's other name, too
     assert len(refused) == len(bad & {"temperature", dialect.completion_limit}) + 1 + suspected
 
@@ -105,10 +107,9 @@ async def test_a_limit_that_is_too_large_is_lowered(client, upstream, start_prox
     refused = refuse(upstream, find)
     proxy = await start_proxy(*SETTINGS)
     for number in range(SESSIONS):
-        session = make_session(40, result_words=200, system=f"You are agent {number}.")
-        response, _ = await post(
-            client, proxy.url + "/chat/completions", {"model": "m", "messages": session["messages"][:-1]}
-        )
+        task = {"role": "user", "content": f"Do part {number}."}
+        body = {"model": "m", "messages": [task, *make_session(40, result_words=200)["messages"][2:-1]]}
+        response, _ = await post(client, proxy.url + "/chat/completions", body)
         assert response.headers["x-trimtab-decisions"].startswith("summarise;")
     assert len(refused) == 1
     assert {asked.json["max_tokens"] for asked in upstream.summaries[1:]} == {200}

@@ -25,6 +25,7 @@ from proxy.cli.doctor.checks import (
 from proxy.cli.doctor.clients import find_readable_keys
 from proxy.cli.doctor.environment import find_unknown_names
 from proxy.cli.doctor.prices import ModelPrices, check_prices, list_rows, make_table
+from proxy.cli.doctor.sessions import check_sessions
 from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
 from proxy.config.schema import Config, UpstreamConfig
@@ -149,6 +150,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
         tenant = await asyncio.to_thread(_identify, config, key)
         described = [await _describe(config, name, heard_of, Kept(store, tenant), compactors) for name in chosen]
+        fallen = await check_sessions(config)
         stored = await check_store(config, store, heard)  # last: reading the models' records may fail, too
     finally:
         await store.close()
@@ -157,7 +159,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
     findings += [check_prices(config, ((one.model, one.prices) for one in described))]
     findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
-    findings += [*_judge_windows(described), *heard.findings]
+    findings += [*_judge_windows(described), *fallen, *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
 

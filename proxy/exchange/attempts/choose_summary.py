@@ -21,6 +21,7 @@ from proxy.http.headers import keep_for_session, request_headers
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.calls import Payer
+from proxy.state.summaries.fallen import SLIDING
 from proxy.state.summaries.summariser import Apart, Inline, Summariser, Task
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
@@ -43,12 +44,14 @@ class Chosen:
     text: None for the digest, or if the plan needs no summary.
     later: a summary for a later request, to be written once this request was sent; None for none.
     summariser: who writes summaries for this request; None if it needs none.
+    instead: why `text` is a digest although a model's summary was wanted; empty if it is none.
     """
 
     planned: Planned
     text: Summary | None = None
     later: SummaryRequest | None = None
     summariser: Summariser | None = None
+    instead: str = ""
 
 
 async def choose_text(services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases) -> Chosen:
@@ -63,7 +66,23 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
     if plan.request is None or call.route.target.mode != "enforce":
         return Chosen(planned, None, plan.prefetch, summariser)
     with phases.timed("summary"):
-        return await _Choice(services, call, summariser, reply, phases).choose(planned, plan.request)
+        chosen = await _Choice(services, call, summariser, reply, phases).choose(planned, plan.request)
+        return _tell_digest(services, call, summariser, chosen)
+
+
+def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen: Chosen) -> Chosen:
+    """The choice, with the reason for a digest if a model's summary was wanted. The session is told of."""
+    plan, text = chosen.planned.plan, chosen.text
+    if text is None or plan.request is None:
+        return chosen
+    fallen, session = services.summaries.fallen, name_session(plan, call.arrival.tenant.id, call.route.target.model)
+    if text.by_model:
+        fallen.recover(session)
+    if text.by_model or not plan.request.asks_model:
+        return chosen
+    slides = services.sliding.slides(summariser.client_id, plan)
+    reason = SLIDING if slides else services.summaries.tell_failure(summariser)
+    return replace(chosen, instead=fallen.note(session, summariser.payer.label, reason))
 
 
 async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:
@@ -85,7 +104,7 @@ def name_summary(chosen: Chosen, compacted: Compacted) -> UsedSummary | None:
         return None
     kind = "summarise" if chosen.text.by_model else "digest"
     cut = next((decision for decision in compacted.decisions if decision.rule == kind), None)
-    return None if cut is None else UsedSummary(summariser.name_summary(wanted.key), kind, cut.messages)
+    return None if cut is None else UsedSummary(summariser.name_summary(wanted.key), kind, cut.messages, chosen.instead)
 
 
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:

@@ -64,6 +64,7 @@ def _describe_prompt(report: Report) -> dict[str, Any]:
         "summary_id": "" if used is None else used.id,
         "summary_kind": "" if used is None else used.kind,
         "summary_messages": 0 if used is None else used.messages,
+        "summary_instead": "" if used is None else used.instead,
         "is_client_compaction": report.is_client_compaction,
     }
 

@@ -69,6 +69,7 @@ class Event:
     completion_tokens: the upstream's figure, or trimtab's if `is_estimated`.
     prefix_kept: share of the prompt that equals the previous request's prefix; None if not known.
     summary_id, summary_kind, summary_messages: the stored summary in what was sent; empty and 0 if there is none.
+    summary_instead: why it is a digest although a model's summary was wanted; empty if it is none.
     retry: what became of a second attempt; empty if there was none.
     overhead_seconds: what trimtab added before the request was sent.
     cost, without_cost: what it cost, and would have cost without trimtab; None if no price in dollars is known.
@@ -108,6 +109,7 @@ class Event:
     summary_id: str = ""
     summary_kind: str = ""
     summary_messages: int = 0
+    summary_instead: str = ""
     is_client_compaction: bool = False
     retry: str = ""
     overhead_seconds: float = 0.0

@@ -125,6 +125,11 @@ class SummaryCalls:
             self._failing.add(model)
             self._log.warning("summaries_fail", model=model, reason=reason)
 
+    def note_fallen(self, session: str, model: str, reason: str) -> None:
+        """Note that a session has a digest although a model's summary was wanted."""
+        self.metrics.sessions_without_summaries.labels(model, reason).inc()
+        self._log.warning("session_without_summaries", session=session, model=model, reason=reason)
+
     def note_success(self, model: str) -> None:
         """Note that a model has written a summary."""
         if model in self._failing:

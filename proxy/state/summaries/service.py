@@ -13,6 +13,7 @@ from proxy.http.client import UpstreamClient
 from proxy.lru import BytesLRU
 from proxy.state.stores import SummaryStore
 from proxy.state.summaries.calls import BusyError, NoSummaryError, SummaryCalls
+from proxy.state.summaries.fallen import Fallen
 from proxy.state.summaries.leases import hold
 from proxy.state.summaries.sealing import seal, unseal
 from proxy.state.summaries.summariser import Summariser, Task, ask_model
@@ -55,6 +56,7 @@ class Summaries:
         self._client = client
         self._calls = calls
         self._metrics = calls.metrics
+        self.fallen = Fallen(calls)
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
         self._tasks = Tasks(lambda _: None)  # a call's error reaches those who wait; nobody waits for a prefetch
         self._opened: BytesLRU[str, tuple[Summary, float]] = BytesLRU(

@@ -155,6 +155,11 @@ async def _note(services: Services, _: Query) -> list[Json]:
         names = ", ".join(dict.fromkeys(unlearned))
         text = f"The context window of {names} is not known; the default is assumed. See context_window."
         notes.append({"kind": "window", "text": text})
+    fallen = services.summaries.fallen.count()
+    if fallen:
+        reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(fallen.items()))
+        text = f"Sessions with digests instead of summaries on worker {number_of(services)}: {reasons}."
+        notes.append({"kind": "summaries", "text": text})
     return notes
 
 

@@ -148,6 +148,7 @@ def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:
         "without_usd": to_dollars(session.without_cost),
         "summary_usd": to_dollars(session.summary_cost),
         "last_outcome": last.outcome,
+        "digest_instead": last.summary_instead,
         "has_text": has_text,
         "marks": dict(session.marks),
     }

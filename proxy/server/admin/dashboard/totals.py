@@ -109,6 +109,7 @@ def _read(samples: Samples, **of: str) -> Json:
         "cached_share": cached_tokens / reported if reported else None,
         "estimate_error": samples.mean("estimate_error_ratio", **of),
         **_sort_summaries(samples, **of),
+        "sessions_without_summaries": count("sessions_without_summaries_total", **of),
         **{name: count("cuts_total", kind=kind, **of) for name, kind in CUTS.items()},
         "recoveries": count("overflow_retries_total", result="recovered", **of),
         "overflow_refusals": count("overflow_retries_total", **of),

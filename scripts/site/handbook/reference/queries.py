@@ -98,7 +98,14 @@ LABELS = (
         "Each call counts once. A transcript that does not fit into one question is read in parts: a `written` call for"
         " each, at most 8, and one summary. `written`; `rejected` (the answer was not a summary);"
         " `empty` (no text, or a tool call); `refused` (a status"
-        " other than 200); `failed` (no readable answer); `timed_out`; `cancelled` (the process ended).",
+        " other than 200); `busy` (429, 503, 529); `failed` (no readable answer); `timed_out`; `cancelled` (the process"
+        " ended).",
+    ),
+    Label(
+        "reason",
+        "trimtab_sessions_without_summaries_total",
+        "The result of the newest call that failed (see `trimtab_summary_seconds`); `sliding` (the client drops its"
+        " oldest messages); `not_ready` (no summary was ready in time, or the reason is no longer known).",
     ),
     Label(
         "result",

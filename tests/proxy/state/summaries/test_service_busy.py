@@ -11,6 +11,7 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded
 
+from proxy.cli.doctor.sessions import check_sessions
 from proxy.state.summaries.service import MAX_PAUSE_SECONDS
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -18,6 +19,11 @@ LONG = {"model": "m", "messages": make_session(40, result_words=200)["messages"]
 """It fits the window only with a summary."""
 FULL = {"model": "m", "messages": make_session(35, result_words=160)["messages"][:-1]}
 """It has reached high water, but still fits the window."""
+OTHER = {
+    "model": "m",
+    "messages": [LONG["messages"][0], {"role": "user", "content": "Mend it."}, *LONG["messages"][2:]],
+}
+"""Another session."""
 BUSY = pytest.mark.parametrize("status", [429, 503, 529])
 
 
@@ -99,8 +105,7 @@ async def test_a_request_that_must_waits_for_the_end_of_a_short_pause(client, up
     pauses, is_busy = proxy.services.summaries._pauses, False
     (name,) = pauses._entries
     pauses[name] = replace(pauses.get(name), until=time.monotonic() + 0.05)
-    other = {"model": "m", "messages": make_session(40, result_words=200, system="You are another.")["messages"][:-1]}
-    assert (await send(client, proxy, other)).startswith("summarise;")
+    assert (await send(client, proxy, OTHER)).startswith("summarise;")
     assert len(upstream.summaries) == 2
 
 
@@ -127,8 +132,7 @@ async def test_the_next_model_of_the_list_is_asked_if_one_writes_nothing(answer,
         assert (await send(client, proxy, LONG)).startswith("summarise;")
     assert [asked.json["model"] for asked in upstream.summaries] == ["first", "second"]
     answer_summaries(upstream, lambda _: None)
-    other = {"model": "m", "messages": make_session(40, result_words=200, system="You are another.")["messages"][:-1]}
-    assert (await send(client, proxy, other)).startswith("summarise;")
+    assert (await send(client, proxy, OTHER)).startswith("summarise;")
     assert upstream.summaries[-1].json["model"] in {"first", "second"}
 
 
@@ -136,3 +140,55 @@ async def test_the_first_model_of_the_list_has_priority(client, upstream, start_
     proxy = await start_proxy(*SETTINGS, LISTED)
     await send(client, proxy, LONG)
     assert {asked.json["model"] for asked in upstream.summaries} == {"first"}
+
+
+async def test_a_session_that_has_fallen_to_digests_says_so(client, upstream, start_proxy, log):
+    """In each answer's header and log line, and once in the log, the metrics and the notes of the dashboard."""
+    fails = True
+    answer_summaries(upstream, lambda _: web.Response(status=401) if fails else None)
+    proxy = await start_proxy(*SETTINGS)
+    name = {"model": "m", "messages": LONG["messages"]}
+    for _ in range(3):
+        response, _ = await post(client, proxy.url + "/chat/completions", name)
+        assert response.headers["x-trimtab-summary"].endswith(";instead=refused")
+    assert [line["reason"] for line in log.lines if line["event"] == "session_without_summaries"] == ["refused"]
+    assert [line["summary"]["instead"] for line in log.lines if line["event"] == "request"] == ["refused"] * 3
+    page = await (await client.get(proxy.url.removesuffix("/v1") + "/metrics")).text()
+    (sample,) = (line for line in page.splitlines() if line.startswith("trimtab_sessions_without_summaries_total{"))
+    assert sample.endswith('reason="refused"} 1.0')
+    overview = await (await client.get(proxy.url.removesuffix("/v1") + "/trimtab/api/overview")).json()
+    assert overview["totals"]["sessions_without_summaries"] == 1
+    texts = [note["text"] for note in overview["notes"] if note["kind"] == "summaries"]
+    assert texts == ["Sessions with digests instead of summaries on worker 1: refused 1."]
+    sessions = await (await client.get(proxy.url.removesuffix("/v1") + "/trimtab/api/sessions")).json()
+    assert [one["digest_instead"] for one in sessions["sessions"]] == ["refused"]
+
+    fails = False
+    end_pauses(proxy)
+    longer = {"model": "m", "messages": make_session(80, result_words=200)["messages"][:-1]}
+    response, _ = await post(client, proxy.url + "/chat/completions", longer)
+    assert ";instead=" not in response.headers["x-trimtab-summary"]
+    overview = await (await client.get(proxy.url.removesuffix("/v1") + "/trimtab/api/overview")).json()
+    assert [note for note in overview["notes"] if note["kind"] == "summaries"] == []
+
+
+async def test_a_digest_that_was_wanted_is_no_fall(client, upstream, start_proxy, log):
+    """A cut with too few steps for a model gets one, whatever the upstream can do."""
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.min_steps=1000")
+    response, _ = await post(client, proxy.url + "/chat/completions", LONG)
+    assert "kind=digest" in response.headers["x-trimtab-summary"]
+    assert ";instead=" not in response.headers["x-trimtab-summary"]
+    assert not [line for line in log.lines if line["event"] == "session_without_summaries"]
+
+
+async def test_the_doctor_tells_of_the_sessions_of_a_running_trimtab(client, upstream, start_proxy):
+    """Nothing without one, or if none has fallen."""
+    answer_summaries(upstream, lambda _: web.Response(status=401))
+    proxy = await start_proxy(*SETTINGS)
+    listen = proxy.url.removeprefix("http://").removesuffix("/v1")
+    config = proxy.services.config.model_copy(update={"listen": listen})
+    assert await check_sessions(config) == []
+    await send(client, proxy, LONG)
+    (finding,) = await check_sessions(config)
+    assert (finding.level, finding.found.rpartition(": ")[2]) == ("warning", "refused 1")
+    assert await check_sessions(config.model_copy(update={"listen": "127.0.0.1:9"})) == []

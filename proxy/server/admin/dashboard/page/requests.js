@@ -169,7 +169,8 @@ function facts(event) {
     fact("Time", duration(event.seconds), `, of which trimtab ${duration(event.overhead_seconds)}`,
       typeof event.first_token_seconds === "number" ? `; first token after ${duration(event.first_token_seconds)}` : ""),
     fact("Request", el("code", {}, event.request_id), event.worker ? `, worker ${event.worker}` : "", event.upstream ? `, to ${event.upstream}` : ""),
-    event.summary_id ? fact("Summary", el("code", {}, event.summary_id), `, ${event.summary_kind}, for ${plural(event.summary_messages, "message")}`) : null,
+    event.summary_id ? fact("Summary", el("code", {}, event.summary_id), `, ${event.summary_kind}, for ${plural(event.summary_messages, "message")}`,
+      event.summary_instead ? `; instead of a summary: ${event.summary_instead}` : "") : null,
     event.cut_moved ? fact("The cut moved here", typeof event.cut_tokens === "number" ? [tokens(event.cut_tokens), " tokens read again, for ", money(event.cut_cost_usd)] : "what it cost is not known") : null,
     event.retry ? fact("Second attempt", event.retry) : null,
   ];

@@ -85,6 +85,7 @@ async function readSummary({ session: one, turns }, before, signal) {
 function tellSession(one) {
   return [
     el("strong", {}, one.model), one.client ? `, client ${one.client}` : "", ", from ", time(one.first_at), " to ", time(one.last_at), ".",
+    one.digest_instead ? el("strong", {}, ` Digests instead of summaries: ${one.digest_instead}.`) : "",
   ];
 }
 
@@ -180,6 +181,7 @@ function seenNow(last, summary) {
   const told = [];
   if (last.summary_messages) {
     told.push(`A ${last.summary_kind === "digest" ? "digest" : "summary"} stands for ${plural(last.summary_messages, "message")}.`);
+    if (last.summary_instead) told.push(`No model wrote a summary (${last.summary_instead}).`);
   }
   if (cut) told.push(`Messages from ${exact(cut.at)} on are forwarded one by one.`);
   if (last.window?.prune_stop > (cut?.at ?? 0)) {
