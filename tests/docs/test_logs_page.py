@@ -87,7 +87,7 @@ def test_the_page_has_every_field_of_the_request_event() -> None:
     nested = {
         "decisions": {"rule", "attempt", "before_tokens", "after_tokens", "saved_tokens", "first_changed"},
         "sections": {"original", "sent"},
-        "summary": {"id", "kind", "messages"},
+        "summary": {"id", "kind", "messages", "instead"},
     }
 
     assert set(rows).union(*nested.values()) == _find_request_fields()

@@ -109,6 +109,7 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
         + add_up(samples, "summaries_total", result="joined"),
         "summaries_failed": 0,
         "digests": add_up(samples, "summaries_total", result="digest"),
+        "sessions_without_summaries": add_up(samples, "sessions_without_summaries_total"),
         "cuts_pruned": add_up(samples, "cuts_total", kind="prune"),
         "cuts_summarised": add_up(samples, "cuts_total", kind="summarise"),
         "cuts_digested": add_up(samples, "cuts_total", kind="digest"),
