@@ -71,7 +71,7 @@ class UsedSummary:
     id: the one under which the store keeps it. It is derived from the client's credential and reveals nothing of it.
     kind: `summarise` if a model wrote it, else `digest`.
     messages: the number of messages that it stands for.
-    instead: why it is a digest although a model's summary was wanted, in a word; empty if it is none.
+    instead: why it is a digest although a model's summary was wanted, in a word; else empty.
     """
 
     id: str

@@ -44,7 +44,7 @@ class Chosen:
     text: None for the digest, or if the plan needs no summary.
     later: a summary for a later request, to be written once this request was sent; None for none.
     summariser: who writes summaries for this request; None if it needs none.
-    instead: why `text` is a digest although a model's summary was wanted; empty if it is none.
+    instead: why `text` is a digest although a model's summary was wanted; else empty.
     """
 
     planned: Planned
@@ -75,14 +75,14 @@ def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen:
     plan, text = chosen.planned.plan, chosen.text
     if text is None or plan.request is None:
         return chosen
-    fallen, session = services.summaries.fallen, name_session(plan, call.arrival.tenant.id, call.route.target.model)
+    fallen = services.summaries.fallen
     if text.by_model:
-        fallen.recover(session)
+        fallen.recover(call.session)
     if text.by_model or not plan.request.asks_model:
         return chosen
     slides = services.sliding.slides(summariser.client_id, plan)
     reason = SLIDING if slides else services.summaries.tell_failure(summariser)
-    return replace(chosen, instead=fallen.note(session, summariser.payer.label, reason))
+    return replace(chosen, instead=fallen.note(call.session, summariser.payer.label, reason))
 
 
 async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:

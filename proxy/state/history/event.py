@@ -69,7 +69,7 @@ class Event:
     completion_tokens: the upstream's figure, or trimtab's if `is_estimated`.
     prefix_kept: share of the prompt that equals the previous request's prefix; None if not known.
     summary_id, summary_kind, summary_messages: the stored summary in what was sent; empty and 0 if there is none.
-    summary_instead: why it is a digest although a model's summary was wanted; empty if it is none.
+    summary_instead: why it is a digest although a model's summary was wanted; else empty.
     retry: what became of a second attempt; empty if there was none.
     overhead_seconds: what trimtab added before the request was sent.
     cost, without_cost: what it cost, and would have cost without trimtab; None if no price in dollars is known.
