@@ -86,3 +86,30 @@ def test_whatever_an_upstream_lists_can_be_merged(entries: list[object]) -> None
     merged = orjson.loads(merge_lists([_read("main", OPENAI), listed], _to_main))["data"]
     assert all(isinstance(entry[UPSTREAM_MEMBER], str) and entry["owned_by"] for entry in merged)
     assert {entry["id"] for entry in merged} == {"gpt", *listed.models}
+
+
+@pytest.mark.parametrize(
+    "written", [b"123456789012345678901234567890", b"1.50", b"[" * 300 + b"]" * 300, b'"\\u00e4"', b'{"a": 1, "a": 2}']
+)
+def test_what_an_upstream_writes_of_a_model_stays_as_it_is(written: bytes) -> None:
+    """Numbers of any length, white space and escapes, in a list and in an entry."""
+    odd = read_list("odd", b'{"n":%b,"data":[{"id":"m","n":%b}]}' % (written, written))
+    assert odd is not None
+    merged = merge_lists([odd, _read("main", OPENAI)], _to_main)
+    assert merged.count(b'"n":' + written) == 2
+    assert b'"gpt"' in merged
+
+
+@pytest.mark.parametrize(
+    "written",
+    [b'"\\ud800"', b"NaN", b"1e400", b'"\xff"', b"[" * 5000 + b"]" * 5000, b"01", b'"', b'{"\\ud800":1}', b"Infinity"],
+)
+def test_a_list_that_others_may_not_read_is_no_list(written: bytes) -> None:
+    """The lists of the others are merged without it."""
+    for body in (b'{"data":[{"id":"m","n":%b}]}', b'{"n":%b,"data":[]}', b'[{"id":"m","n":%b}]', b'[{"id":%b}]'):
+        assert read_list("odd", body % written) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"1", b'"data"', b'{"data":{}}', b'{"data":null}', b"<html>", b"null"])
+def test_another_answer_is_no_list(body: bytes) -> None:
+    assert read_list("odd", body) is None
