@@ -91,11 +91,16 @@ def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, 
 
 
 def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The upstream's headers that the client receives: not hop-by-hop, and without control characters."""
-    headers = drop_hop_by_hop(read_headers(raw_headers))
+    """The upstream's headers that the client receives: not hop-by-hop, not ours, and without control characters."""
+    headers = [item for item in drop_hop_by_hop(read_headers(raw_headers)) if not _is_named_as_ours(item[0])]
     if is_sendable("".join([value for _, value in headers])):
         return headers
     return [(name, value) for name, value in headers if is_sendable(value)]
+
+
+def _is_named_as_ours(name: str) -> bool:
+    """Whether a header has a name that only trimtab gives, or one that some clients read as such."""
+    return name[: len(OWN_PREFIX)].lower().replace("_", "-") == OWN_PREFIX
 
 
 def is_sendable(text: str) -> bool:

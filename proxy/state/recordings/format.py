@@ -16,8 +16,10 @@ import msgspec
 from proxy.state.catalogue.prices import PriceList
 from proxy.state.history.event import Event
 from proxy.state.statistics.costs import Bill, Tokens
+from proxy.state.statistics.sums import MOST
 from rules.conversation import Decision
 from rules.policy import Policy
+from rules.tokens.sections import Sections
 
 VERSION = 1
 """The version of the format. A reader refuses any other."""
@@ -31,6 +33,8 @@ SUMMARY_ENDPOINT = "summary"
 """The endpoint in the event of a call for a summary."""
 GZIP_LEVEL = 1
 """Chosen: a body of a megabyte takes some 10 ms; level 6 takes four times as long for a fifth less."""
+END_OF_TIME = 253_402_300_800
+"""Seconds since 1970 at the end of the year 9999, the last that dates have."""
 MAX_OPENED_BYTES = 1024 * 1024 * 1024
 """A recording that is larger when unpacked is refused. Chosen: above two bodies of the largest size that is decoded by
 default; bounds the memory that a foreign file may take."""
@@ -263,10 +267,34 @@ def decode(data: bytes) -> Recording:
         message = f"it has version {version} of the format; this trimtab reads version {VERSION}"
         raise BadRecordingError(message)
     try:
-        return msgspec.json.decode(unpacked, type=Recording)
+        recording = msgspec.json.decode(unpacked, type=Recording)
+        is_possible = _is_possible(recording)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         message = "a value in it has the wrong form"
         raise BadRecordingError(message) from error
+    if not is_possible:
+        message = "a value in it is out of bounds"
+        raise BadRecordingError(message)
+    return recording
+
+
+def _is_possible(recording: Recording) -> bool:
+    """Whether the figures can be those of a request."""
+    event = recording.event
+    sections = len(event.original_sections), len(event.sent_sections)
+    if not 0 <= event.at < END_OF_TIME or sections not in {(0, 0), (len(Sections._fields),) * 2}:
+        return False
+    figures = event, recording.circumstances, recording.counted, recording.bill, recording.call
+    return _is_bounded(msgspec.to_builtins(figures, str_keys=True))
+
+
+def _is_bounded(value: Any) -> bool:
+    """Whether no number in a value is too large to be a figure."""
+    if isinstance(value, dict):
+        return all(map(_is_bounded, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_bounded, value))
+    return not isinstance(value, int | float) or -MOST < value < MOST
 
 
 def _unpack(data: bytes) -> bytes:

@@ -12,6 +12,7 @@ import orjson
 from proxy.state.statistics.store import Batch
 from proxy.state.statistics.sums import KEPT_DAYS, Place, Sums, go_back
 from proxy.state.stores.redis import PREFIX, RedisStore
+from proxy.state.stores.store import StoreError
 
 DAY_SECONDS = 86400  # source: 24 hours
 WRITER_SECONDS = 2 * DAY_SECONDS
@@ -69,15 +70,18 @@ class RedisStatistics:
         await self._server.run(_ADD, keys, arguments)
 
     async def read(self, first_day: str, today: str) -> dict[Place, Sums]:
-        """The sums of these days."""
+        """The sums of these days. Raises StoreError."""
         rows: dict[Place, Sums] = {}
         for back in range(min(_count_days(first_day, today), KEPT_DAYS), -1, -1):
             day = go_back(today, back)
             figures = await self._server.ask(partial(self._server.commands.hgetall, day_key(day)))
-            for field, amount in sorted(figures.items()):
-                model, client, name = orjson.loads(field)
-                place = Place(day, model, client)
-                rows[place] = rows.get(place, Sums()) + Sums(**{name: int(amount)})
+            try:
+                for field, amount in sorted(figures.items()):
+                    model, client, name = orjson.loads(field)
+                    place = Place.read(day, model, client)
+                    rows[place] = rows.get(place, Sums()) + Sums.read({name: int(amount)})
+            except (TypeError, ValueError) as error:
+                raise StoreError(self.name, "a figure in it is not one of trimtab's") from error
         return rows
 
     async def close(self) -> None:

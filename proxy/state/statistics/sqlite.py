@@ -12,6 +12,7 @@ from proxy.state.statistics.store import Batch
 from proxy.state.statistics.sums import NAMES, Place, Sums, go_back
 from proxy.state.stores.sqlite_file import FileForm, SqliteFile
 from proxy.state.stores.sqlite_thread import SqliteThread
+from proxy.state.stores.store import StoreError
 
 APPLICATION_ID = 0x7472696E
 """The letters `trin`: the number after that of the summaries' file."""
@@ -49,11 +50,14 @@ class SqliteStatistics:
         await self._thread.use(partial(_add, batch=batch))
 
     async def read(self, first_day: str, today: str) -> dict[Place, Sums]:
-        """The sums of these days; none if there is no file yet."""
+        """The sums of these days; none if there is no file yet. Raises StoreError."""
         if not self._path.exists():
             return {}
         rows = await self._thread.use(lambda connection: connection.execute(_READ, (first_day, today)).fetchall())
-        return {Place(*row[:3]): Sums(*row[3:]) for row in rows}
+        try:
+            return {Place.read(*row[:3]): Sums.read(dict(zip(NAMES, row[3:], strict=True))) for row in rows}
+        except ValueError as error:
+            raise StoreError(self.name, str(error)) from error
 
     async def close(self) -> None:
         """Close the file and end the thread."""

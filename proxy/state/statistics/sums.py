@@ -6,12 +6,14 @@ Law: all figures are whole numbers that only grow, so sums of sums are exact in 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from proxy.state.statistics.costs import Bill, Cost, Tokens
 
 KEPT_DAYS = 366
 """Sums of older days are deleted. Source: the promise to keep them for a year."""
+MOST = 2**63
+"""No figure reaches it. Source: the largest number in SQLite and in Redis."""
 NO_CLIENT = "-"
 """The client of requests whose key has no name."""
 
@@ -22,6 +24,14 @@ class Place(NamedTuple):
     day: str
     model: str
     client: str
+
+    @classmethod
+    def read(cls, *names: Any) -> Self:
+        """The place with these names. Raises ValueError if they are none."""
+        if len(names) != len(cls._fields) or not all(isinstance(name, str) for name in names):
+            message = "a name in it is not one of trimtab's"
+            raise ValueError(message)
+        return cls(*names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,14 @@ class Sums:
     completion_nanodollars: int = 0
     summary_nanodollars: int = 0
     without_nanodollars: int = 0
+
+    @classmethod
+    def read(cls, figures: Mapping[str, Any]) -> Self:
+        """The sums with these figures. Raises ValueError if one of them cannot be a sum of trimtab's."""
+        if not all(name in NAMES and type(amount) is int and 0 <= amount < MOST for name, amount in figures.items()):
+            message = "a figure in it is not one of trimtab's"
+            raise ValueError(message)
+        return cls(**figures)
 
     @classmethod
     def of_bill(cls, bill: Bill) -> Self:

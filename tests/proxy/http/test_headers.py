@@ -3,7 +3,14 @@
 import pytest
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.headers import drop_hop_by_hop, keep_for_session, read_headers, request_headers, write_key
+from proxy.http.headers import (
+    answer_headers,
+    drop_hop_by_hop,
+    keep_for_session,
+    read_headers,
+    request_headers,
+    write_key,
+)
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
@@ -20,6 +27,18 @@ def test_headers_are_read_as_they_are() -> None:
     headers = read_headers(raw)
     assert headers == [("X-A", "1"), ("x-a", "2"), ("X-B", "ü"), ("X-C", "\udcff")]
     assert [value.encode("utf-8", "surrogateescape") for _, value in headers] == [value for _, value in raw]
+
+
+def test_an_upstream_cannot_speak_as_trimtab() -> None:
+    """Its headers with names of ours are dropped, in any case, and in spellings that some clients take for the same."""
+    raw = [
+        (b"X-Trimtab-Outcome", b"compacted"),
+        (b"x-trimtab-tokens", b"1"),
+        (b"x_trimtab_summary", b"s"),
+        (b"X-A", b"1"),
+    ]
+    raw += [(b"x-trimtab", b"2"), (b"X-TRIMTAB-", b"3"), (b"my-x-trimtab-outcome", b"4")]
+    assert answer_headers(raw) == [("X-A", "1"), ("x-trimtab", "2"), ("my-x-trimtab-outcome", "4")]
 
 
 def test_hop_by_hop_headers_stay_on_their_hop() -> None:

@@ -41,3 +41,31 @@ async def test_the_file_is_only_the_owners_and_has_only_sums(tmp_path, log) -> N
     columns = {row[1]: row[2] for row in connection.execute("PRAGMA table_info(sums)")}
     connection.close()
     assert {name for name, kind in columns.items() if kind == "TEXT"} == {"day", "model", "client"}
+
+
+@pytest.mark.parametrize("figure", ["abc", 1e300, -5, b"x", 1.5])
+async def test_a_file_with_foreign_values_is_damaged(figure: object, tmp_path, log) -> None:
+    """It is told in a sentence, which quotes nothing."""
+    path = tmp_path / "statistics.sqlite3"
+    store = SqliteStatistics(path, log=log)
+    await store.add(Batch("w", 1, PLACE.day, {PLACE: Sums(1)}))
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE sums SET requests = ?", (figure,))
+    connection.close()
+    with pytest.raises(StoreError, match="a figure in it is not one of trimtab's"):
+        await store.read(PLACE.day, PLACE.day)
+    await store.close()
+
+
+async def test_a_foreign_name_is_damage_too(tmp_path, log) -> None:
+    path = tmp_path / "statistics.sqlite3"
+    store = SqliteStatistics(path, log=log)
+    await store.add(Batch("w", 1, PLACE.day, {PLACE: Sums(1)}))
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE sums SET model = ?", (b"\xff\xfe",))
+    connection.close()
+    with pytest.raises(StoreError, match="a name in it"):
+        await store.read(PLACE.day, PLACE.day)
+    await store.close()
