@@ -57,7 +57,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
         model = codec.peek_model(received.beginning) if request is None else request.model
         model = model or find_deployment(journey.arrival.target)
-        route = _route(services, journey, model)
+        route = _route(services, journey, model, request)
         place(route.upstream, codec, journey.arrival.target)  # a path that must not get our key is refused first
         journey.trace = begin_trace(services.spans, journey.arrival, route, codec)
         if request is None:
@@ -101,11 +101,11 @@ async def _compact(services: Services, journey: Journey, route: Route, request: 
         _keep_beginning(services, journey, call.request, None)
 
 
-def _route(services: Services, journey: Journey, model: str) -> Route:
+def _route(services: Services, journey: Journey, model: str, request: Request | None) -> Route:
     """Choose upstream and settings. Raises UnknownModeError and UnknownProfileError, after noting the model."""
     config, arrival = services.config, journey.arrival
     try:
-        route = choose_route(config, arrival, journey.reply.request.headers, model)
+        route = choose_route(config, arrival, journey.reply.request.headers, model, request)
     except ProxyError:
         journey.target = describe_target(config, arrival, model, config.match_for(model))
         raise

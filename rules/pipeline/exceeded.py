@@ -18,6 +18,7 @@ from rules.results.tidy.rule import TIDY
 from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
 from rules.text.markers import ASK_PART
+from rules.text.payloads import hide_payloads
 from rules.treatment import Budget
 from rules.window.images import drop_images
 from rules.window.open_step import Cap, least_tokens
@@ -103,6 +104,6 @@ def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work
 
 def _share_head_tail(texts: tuple[str, ...], limit: int, count: CountTokens) -> tuple[str, ...]:
     def shorten(text: str, share: Budget) -> str:
-        return truncate_text(text, share.max_tokens, count, how=ASK_PART)
+        return truncate_text(hide_payloads(text).text, share.max_tokens, count, how=ASK_PART)
 
     return share_budget(texts, Budget(limit), count, shorten)

@@ -15,6 +15,7 @@ from rules.results.excerpt.rule import MIN_SHARE, share_budget
 from rules.results.incremental import weigh_message
 from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
+from rules.text.payloads import hide_payloads
 from rules.treatment import Budget
 
 
@@ -82,7 +83,7 @@ def shorten_message(message: Message, limit: int, work: Work) -> Message:
 
 def _work_out(texts: tuple[str, ...], limit: int, count: CountTokens) -> Shortened:
     def shorten(text: str, share: Budget) -> str:
-        return truncate_text(text, share.max_tokens, count)
+        return truncate_text(hide_payloads(text).text, share.max_tokens, count)
 
     tokens = sum(map(count, texts))
     short = share_budget(texts, Budget(limit), count, shorten)

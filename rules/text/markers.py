@@ -208,6 +208,15 @@ def mark_image(*facts: str) -> str:
     return f"{START}{', '.join(facts)}, removed; get it again if needed]"
 
 
+def mark_payload(kind: str, size: int, form: str) -> str:
+    """A file that a text contained, written out in Base64, in hex or as a `data:` URL.
+
+    `kind` is its type as far as it is known, `size` its bytes, `form` how it was written.
+    """
+    rounded = f"{size} bytes" if size < 1000 else f"{round(size / 1000)} kB"
+    return f"{START}{kind}, {rounded} {form}, omitted]"
+
+
 def mark_memory(tokens: int) -> str:
     """A block of retrieved memory that was dropped; `tokens` is its size. Retrieve it again if it is needed."""
     return f"{START}retrieved memory of {tokens} tokens removed]"

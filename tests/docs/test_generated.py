@@ -47,6 +47,8 @@ def test_the_example_of_a_key_is_valid(key: configuration.Key, tmp_path: Path) -
     value = yaml.safe_load(configuration.show(example))
     for name in reversed(key.path.replace("*", "read_*").split(".")):
         value = {name: value}
+        if name == "context_windows" and isinstance(value[name], dict):
+            value[name] = [{"tokens": 4096} | value[name]["read_*"]]
         if key.path == "client_keys.*.max_concurrent_requests" and name == key.name:
             value["key"] = "k"
     section = NEIGHBOURS.get(key.path, {}) | value.get("upstream", {})

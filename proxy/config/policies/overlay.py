@@ -42,3 +42,13 @@ def _overlay(under: Same[PolicyConfig], over: Same[PolicyConfig]) -> PolicyConfi
     changes["summary"] = defaults.summary.model_copy(update=summary)
     changes["tidy"] = patch.tidy.over(defaults.tidy)
     return defaults.model_copy(update=changes)
+
+
+def with_window(settings: PolicyConfig, tokens: int) -> PolicyConfig:
+    """The settings with this context window; the same object each time."""
+    return _with_window(Same(settings), tokens)
+
+
+@lru_cache(256)
+def _with_window(settings: Same[PolicyConfig], tokens: int) -> PolicyConfig:
+    return settings.value.model_copy(update={"context_window": tokens})

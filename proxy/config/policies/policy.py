@@ -3,6 +3,7 @@
 Law: every key has a default.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -12,6 +13,7 @@ from proxy.config.policies.control import ControlConfig
 from proxy.config.policies.sections import MemoryConfig, SectionsConfig
 from proxy.config.policies.summaries import SummaryConfig
 from proxy.config.policies.tools import TidyConfig, ToolConfig, allow_a_switch
+from proxy.config.policies.windows import WindowConfig
 from proxy.config.values import AutoShare, AutoWater, ContextWindow, NameGlob
 from rules.economy import Budgets, Economy, find_budgets
 from rules.policy import (
@@ -37,6 +39,12 @@ class PolicyConfig(ControlConfig):
         examples=[32_768],
         description="The model's context window in tokens, prompt and completion together. auto: what the upstream "
         "reports, else the catalogue's value, else 128000.",
+    )
+    context_windows: tuple[WindowConfig, ...] = Field(
+        (),
+        examples=[[{"header": "anthropic-beta", "value": "*context-1m-*", "tokens": 1_000_000}]],
+        description="Context windows that hold only for some requests: for those with a header, or of an endpoint. The "
+        "first entry that matches applies instead of context_window.",
     )
     completion_reserve: int = Field(
         8192,
@@ -207,6 +215,10 @@ class PolicyConfig(ControlConfig):
         """The configured context window; else the one that was found; else the default."""
         window = self.context_window
         return (found_tokens or DEFAULT_CONTEXT_WINDOW) if window == "auto" else window
+
+    def window_for(self, headers: Iterable[tuple[str, str]], endpoint: str) -> int | None:
+        """The configured window of a request by its headers and its endpoint; None if only `context_window` holds."""
+        return next((one.tokens for one in self.context_windows if one.matches(headers, endpoint)), None)
 
     def to_policy(self, prices: Prices, *, token_ratio: float = 1.0, window_tokens: int | None = None) -> Policy:
         """The values that the rules need. `token_ratio`: tokens of the model per token of trimtab's vocabulary.

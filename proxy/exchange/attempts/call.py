@@ -3,6 +3,7 @@
 Law: each of these is derived once for a request. A client's headers make the proxy do less, never more.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -14,6 +15,7 @@ from proxy.compaction.compactor import Compactor, Planned
 from proxy.compaction.offload import Lane
 from proxy.compaction.refusal import scale_cleaned
 from proxy.config.policies.control import MODES
+from proxy.config.policies.overlay import with_window
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.secrets import find_in_name
@@ -23,6 +25,7 @@ from proxy.http.client import origin_form, target_url
 from proxy.http.credentials import keep_credentials
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
+from proxy.state.catalogue.windows import MILLION_TOKENS, asks_million
 from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Codec, Request
@@ -31,6 +34,10 @@ from rules.conversation import Conversation, Decision, Message
 from rules.prefix import place_session
 from rules.window.state import ColdCut
 
+EDGE_BYTES = 4096
+"""Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""
+_BETAS = re.compile(rb'"(?:anthropic_beta|betas)"\s{0,8}:\s{0,8}(\[[^\]]{0,1000}\]|"[^"]{0,1000}")')
+_CLAUDE = ("claude", "sonnet", "opus")
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
 _HAS_REASONING = attrgetter("has_reasoning")
 
@@ -87,9 +94,16 @@ class Call:
 
 
 def choose_route(
-    config: Config, arrival: Arrival, headers: CIMultiDict[str] | CIMultiDictProxy[str], model: str
+    config: Config,
+    arrival: Arrival,
+    headers: CIMultiDict[str] | CIMultiDictProxy[str],
+    model: str,
+    request: Request | None = None,
 ) -> Route:
-    """Choose upstream and settings of a request for a model. Raises UnknownModeError and UnknownProfileError."""
+    """Choose upstream and settings of a request for a model; `request`: what could be read of it.
+
+    Raises UnknownModeError and UnknownProfileError.
+    """
     overrides = headers if config.allow_header_override else CIMultiDict[str]()
     wanted = _read_mode(overrides.getall("x-trimtab-mode", ()))
     matched = config.match_for(model)
@@ -101,7 +115,29 @@ def choose_route(
         mode = "observe"
     upstream = config.upstream_for(settings.upstream)
     target = describe_target(config, arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
+    if request is not None:
+        settings = _choose_window(settings, arrival, request)
     return Route(target, settings, upstream, share)
+
+
+def _choose_window(settings: PolicyConfig, arrival: Arrival, request: Request) -> PolicyConfig:
+    """The settings with the context window that the request's headers, its endpoint or its own words ask for."""
+    tokens = settings.window_for(arrival.headers, arrival.endpoint) if settings.context_windows else None
+    if tokens is None and settings.context_window == "auto":
+        betas = _read_betas(arrival, request)
+        if (betas or request.model.endswith("]")) and asks_million(request.model, betas):
+            tokens = MILLION_TOKENS
+    return settings if tokens is None else with_window(settings, tokens)
+
+
+def _read_betas(arrival: Arrival, request: Request) -> str:
+    """The features that a request for Claude asks for: in a header, or in the body as some clouds want it."""
+    if not any(name in request.model for name in _CLAUDE):
+        return ""
+    told = [value for name, value in arrival.headers if name.lower() == "anthropic-beta"]
+    edges = request.body[:EDGE_BYTES], request.body[-EDGE_BYTES:]
+    found = [match[1].decode("utf-8", "replace") for edge in edges for match in _BETAS.finditer(edge)]
+    return ",".join((*told, *found))
 
 
 def settle_mode(call: Call, conversation: Conversation) -> Call:

@@ -4,6 +4,7 @@ Law: the catalogue has no answer for servers on this machine or in a private net
 """
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
 
 MIN_WINDOW_TOKENS = 1024
 """Smaller windows are ignored. Chosen: in the catalogue only embedding models and classifiers have them (512)."""
+MILLION_TOKENS = 1_000_000  # source: Anthropic's page on context windows
+_ASKED = "[1m]"
+"""Ends the name of a model whose window of a million is asked for. Source: Claude Code."""
+_HAVE_MILLION = ("*sonnet-4*", "*4-sonnet*", "*sonnet-[5-9]*", "*opus-4[.-][6-9]*", "*opus-[5-9]*")
+"""Models of Anthropic that have a window of a million, some of them only if it is asked for. Source: its page on
+context windows."""
+_PROMPTS = (
+    ("gpt-5-chat*", 400_000, 128_000),
+    ("gpt-5*", 400_000, 272_000),
+    ("gpt-5*", 1_000_000, 922_000),
+    ("gpt-5*", 1_050_000, 922_000),
+    ("deepseek-chat*", 64_000, 128_000),
+    ("deepseek-reasoner*", 64_000, 128_000),
+)
+"""What the catalogue (genai-prices 0.2.3) says of some models, and the most tokens that a prompt for them may have.
+Source: the pages of OpenAI (of 400,000 tokens, 128,000 are for the completion alone) and of DeepSeek."""
 
 
 @lru_cache(KEPT_ANSWERS)
@@ -26,6 +43,25 @@ def find_window(base_url: str, model: str) -> int | None:
     """
     if len(model) > MAX_NAME_CHARS or is_local(base_url):
         return None
+    model = model.removesuffix(_ASKED)
+    found = _find(base_url, model)
+    name = model.rpartition("/")[2].lower()
+    checked = (tokens for glob, listed, tokens in _PROMPTS if found == listed and fnmatchcase(name, glob))
+    return next(checked, found)
+
+
+def asks_million(model: str, betas: str) -> bool:
+    """Whether a request asks for a window of a million tokens, and its model has it.
+
+    model: the name in the request. betas: the features that it asks for.
+    """
+    if "context-1m-" not in betas and not model.lower().endswith(_ASKED):
+        return False
+    name = model[:MAX_NAME_CHARS].lower()
+    return any(fnmatchcase(name.removesuffix(_ASKED), glob) for glob in _HAVE_MILLION)
+
+
+def _find(base_url: str, model: str) -> int | None:
     host = find_host(base_url)
     if host is not None:
         return _find_at((host,), model)

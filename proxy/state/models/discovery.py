@@ -50,10 +50,13 @@ _STATED: _Rank = (
     ("context_length",),  # OpenRouter, Together, Maritaca; Ollama, for a loaded model
     ("top_provider", "context_length"),  # OpenRouter
     ("max_context_length",),  # Mistral; LM Studio, for a model that is not loaded
+    ("max_input_tokens",),  # Anthropic; LiteLLM, beside the whole window: a prompt may have no more
+    ("max_prompt_tokens",),
+    ("capabilities", "limits", "max_context_window_tokens"),  # Copilot
+    ("capabilities", "limits", "max_prompt_tokens"),
 )
-_READ: _Rank = (("max_input_tokens",),)  # Anthropic
 _TRAINED: _Rank = (("meta", "n_ctx_train"),)  # llama.cpp, in older builds without n_ctx
-_SERVED = (_RUNNING, _STATED, _READ)
+_SERVED = (_RUNNING, _STATED)
 _NAMES: _Rank = (("id",), ("key",), ("model",))
 _ALIASES: _Rank = (("aliases",), ("loaded_instances", "id"))
 """Other names that requests may use: llama.cpp's aliases, and the instances of LM Studio."""

@@ -6,7 +6,7 @@ marker would cost more tokens than the whole text.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, Message
 from rules.results.calls import Place
@@ -14,6 +14,7 @@ from rules.results.edit import Editor, Result
 from rules.results.excerpt.text import Asked, excerpt_text
 from rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
 from rules.text.markers import READ_PART
+from rules.text.payloads import hide_payloads
 from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
@@ -58,8 +59,6 @@ def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
 
 def _excerpt(text: str, gauge: _Gauge, asked: Asked) -> str:
     """The lines of a text that matter; its head and tail if the limit is too small for that."""
-    if gauge.measure(text) <= gauge.limit:
-        return text
     short = excerpt_text(text, gauge.limit, gauge.measure, asked)
     return _take_ends(text, gauge) if short is None or gauge.measure(short) > gauge.limit else short
 
@@ -82,10 +81,19 @@ def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple
 
     def shorten(text: str, budget: Budget) -> str:
         gauge = _gauge(text, budget, count)
-        is_salient = result.treatment.truncation is Truncation.SALIENT
-        return _excerpt(text, gauge, asked) if is_salient else _take_ends(text, gauge)
+        if gauge.measure(text) <= gauge.limit:
+            return text
+        hidden = hide_payloads(text)
+        if hidden.text is not text:
+            gauge = _gauge(hidden.text, budget, count)
+            if gauge.measure(hidden.text) <= gauge.limit:
+                return hidden.text
+        if result.treatment.truncation is not Truncation.SALIENT:
+            return _take_ends(hidden.text, gauge)
+        return _excerpt(hidden.text, gauge, replace(asked, is_numbered=not hidden.moves_lines))
 
     def take_beginning(text: str, budget: Budget) -> str:
+        text = hide_payloads(text).text
         gauge = _gauge(text, budget, count)
         return take_head(text, gauge.limit, gauge.measure)
 

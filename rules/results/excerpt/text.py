@@ -15,6 +15,7 @@ from rules.results.excerpt.select import Guide, Selection
 from rules.results.excerpt.terms import add_terms, find_terms
 from rules.results.excerpt.windows import Scan, is_large, split_large, tell_large_kind
 from rules.text.head_tail import Measure
+from rules.text.payloads import hide_payloads
 
 LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
 """A line that costs more than this share of the budget, and more than 24 tokens, is cut into pieces. Chosen: one line
@@ -75,6 +76,9 @@ def _shorten_within(measure: Measure, asked: Asked) -> Shorten:
     within = replace(asked, is_numbered=False)
 
     def shorten(text: str, limit: int) -> str | None:
+        if measure(text) <= limit:
+            return text
+        text = hide_payloads(text).text
         return text if measure(text) <= limit else _excerpt_lines(text, limit, measure, within)
 
     return shorten

@@ -49,11 +49,17 @@ def test_the_example_names_every_key_with_a_comment() -> None:
 
 def test_the_policies_that_the_example_only_mentions_are_valid() -> None:
     """The commented lines are valid if they are uncommented."""
-    text = re.sub(r"^((?:models|profiles|  tools):) (?:\[\]|\{\})", r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)
+    text = re.sub(
+        r"^((?:models|profiles|  tools|  context_windows):) (?:\[\]|\{\})",
+        r"\1",
+        EXAMPLE.read_text(),
+        flags=re.MULTILINE,
+    )
     config = _load(re.sub(r"^#  ", "  ", text, flags=re.MULTILINE))
 
     assert (len(config.models), list(config.profiles)) == (1, ["router"])
     assert list(config.defaults.tools) == ["*search*", "[Rr]ead*"]
+    assert [one.tokens for one in config.defaults.context_windows] == [1_000_000, 272_000]
 
 
 @pytest.mark.parametrize("text", ["", "\n# nothing\n", "{}", "null", "---\n"])

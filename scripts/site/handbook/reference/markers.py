@@ -34,6 +34,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         " missing: `omitted 120 lines (~2000 tokens); call the tool again for this part`.",
         "mark_next_gap": "Stands for a further gap in the same tool result. What the first marker says applies here,"
         " too.",
+        "mark_payload": "Stands for a file that a tool result contained, written out as a `data:` URL, in Base64, in"
+        " hex or as a hex dump, if the result was over its budget. Its type is `data` if it is not known.",
         "mark_same": "Stands for a tool result that equals an earlier one, where the model can read it. `2 before"
         " this` means the second tool result before this one. The end of the marker names the call of the earlier"
         " result; it is `from the same call` if the two calls are equal. If one of the two results was shortened,"
@@ -127,6 +129,9 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "mark_middle.how": (markers.READ_PART,),
     "mark_next_gap.tokens": (300,),
     "mark_next_gap.what": ("lines 180-192",),
+    "mark_payload.form": ("in Base64",),
+    "mark_payload.kind": ("image/png",),
+    "mark_payload.size": (60_000,),
     "missing": (12,),
     "size": (2000,),
     "source": ('read_file {"path":"src/port.py"}',),

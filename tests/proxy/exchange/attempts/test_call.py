@@ -1,5 +1,6 @@
 """Where a request goes, and which settings apply to it."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,9 +13,18 @@ from support.journeys import arrive
 from proxy.config.load import load_config
 from proxy.config.policies.control import MODES
 from proxy.config.schema import Config
-from proxy.exchange.attempts.call import Route, choose_route, find_credentials_for, is_counted, is_text_only
+from proxy.exchange.attempts.call import (
+    Route,
+    choose_route,
+    find_credentials_for,
+    is_counted,
+    is_text_only,
+)
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Codec
 from proxy.wire.dialects import read_request
+from proxy.wire.messages.codec import MESSAGES
 from rules.conversation import Message
 from rules.window.images import drop_images
 
@@ -29,6 +39,48 @@ def load(text: str) -> Config:
 def choose(config: Config, *headers: tuple[str, str], model: str = "m") -> Route:
     """The route of a request with these headers."""
     return choose_route(config, arrive(), CIMultiDict(headers), model)
+
+
+BODY = b'{"model":"claude-sonnet-4-5","max_tokens":9,%b"messages":[{"role":"user","content":"hi"}]%b}'
+BETA = b'"anthropic_beta":["context-1m-2025-08-07"]'
+
+
+def ask(config: Config, body: bytes = BODY % (b"", b""), dialect: Codec = MESSAGES, **headers: str) -> int | str:
+    """The window of a request with this body and these headers."""
+    config_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    arrival = replace(arrive(**config_headers), endpoint=dialect.name)
+    request = dialect.read(body)
+    route = choose_route(config, arrival, CIMultiDict(), request.model, request)
+    again = choose_route(config, arrival, CIMultiDict(), request.model, request)
+    assert route.settings is again.settings
+    return route.settings.context_window
+
+
+def test_the_window_that_a_request_asks_for_is_part_of_its_policy() -> None:
+    """By a header or in the body, unless the operator has named a window."""
+    config = load("mode: enforce")
+    assert ask(config) == "auto"
+    assert ask(config, anthropic_beta="a, context-1m-2025-08-07") == 1_000_000
+    assert ask(config, BODY % (BETA + b",", b"")) == ask(config, BODY % (b"", b"," + BETA)) == 1_000_000
+    assert ask(config, BODY.replace(b"4-5", b"4-5[1m]") % (b"", b"")) == 1_000_000
+    assert (
+        ask(config, BODY.replace(b'"hi"', rb'"\"anthropic_beta\":[\"context-1m-2025-08-07\"]"') % (b"", b"")) == "auto"
+    )
+    assert ask(load("defaults: {context_window: 50000}"), anthropic_beta="context-1m-2025-08-07") == 50_000
+
+
+def test_the_operator_may_name_windows_by_header_and_endpoint() -> None:
+    """The first that matches; else `context_window` holds."""
+    config = load(
+        """defaults: {context_window: 50000, context_windows: [
+        {header: X-Tier, value: "gold*", endpoint: messages, tokens: 400000},
+        {header: x-tier, tokens: 300000}, {endpoint: chat, tokens: 20000}]}"""
+    )
+    assert ask(config) == 50_000
+    assert ask(config, x_tier="gold-1") == 400_000
+    assert ask(config, x_tier="iron") == 300_000
+    assert ask(config, BODY % (b"", b""), CHAT) == 20_000
+    assert ask(config, BODY % (b"", b""), CHAT, x_tier="gold") == 300_000
 
 
 @pytest.mark.parametrize(("configured", "wanted"), list(product(MODES, MODES)))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.state.catalogue.providers import MAX_NAME_CHARS
-from proxy.state.catalogue.windows import find_window
+from proxy.state.catalogue.windows import asks_million, find_window
 
 OPENAI = "https://api.openai.com/v1"
 GATEWAY = "https://llm.example.com/v1"
@@ -21,6 +21,13 @@ GATEWAY = "https://llm.example.com/v1"
         (OPENAI, "gpt-4o-2024-08-06", 128_000),
         (OPENAI, "gpt-3.5-turbo", 16_385),
         ("https://api.anthropic.com/v1", "claude-3-5-haiku-latest", 200_000),
+        (OPENAI, "gpt-5", 272_000),  # of 400,000 tokens, 128,000 are for the completion
+        (OPENAI, "gpt-5-mini-2025-08-07", 272_000),
+        (GATEWAY, "openai/gpt-5-codex", 272_000),
+        (OPENAI, "gpt-5-chat-latest", 128_000),
+        ("https://api.deepseek.com/v1", "deepseek-chat", 128_000),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5", 200_000),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5[1m]", 200_000),
         (OPENAI, "no-such-model", None),
         (OPENAI, "claude-3-5-haiku-latest", None),  # another's
         (GATEWAY, "gpt-4o", 128_000),
@@ -32,6 +39,28 @@ GATEWAY = "https://llm.example.com/v1"
 def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, window_tokens: int | None) -> None:
     """It is found by the upstream's URL, else by the model's name."""
     assert find_window(base_url, model) == window_tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "betas", "asks"),
+    [
+        ("claude-sonnet-4-5", "context-1m-2025-08-07", True),
+        ("claude-sonnet-4-20250514", "oauth-2025-04-20,context-1m-2025-08-07", True),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", '["context-1m-2025-08-07"]', True),
+        ("anthropic/claude-sonnet-4.5", "context-1m-2027-01-01", True),
+        ("claude-sonnet-4-5[1m]", "", True),
+        ("claude-opus-4-6[1M]", "", True),
+        ("claude-sonnet-4-5", "oauth-2025-04-20", False),
+        ("claude-sonnet-4-5", "", False),
+        ("claude-haiku-4-5", "context-1m-2025-08-07", False),
+        ("claude-opus-4-5", "context-1m-2025-08-07", False),
+        ("claude-3-7-sonnet-latest", "context-1m-2025-08-07", False),
+        ("gpt-5[1m]", "", False),
+    ],
+)
+def test_a_window_of_a_million_is_asked_for(model: str, betas: str, asks: bool) -> None:  # noqa: FBT001
+    """By a feature or by the model's name; only models that have one."""
+    assert asks_million(model, betas) is asks
 
 
 @given(st.text(max_size=40) | st.just("gpt-4o" * MAX_NAME_CHARS))

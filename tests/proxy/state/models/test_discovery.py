@@ -84,7 +84,14 @@ def _loaded(*windows: Any) -> list[dict[str, Any]]:
         (_list(_model(meta={"n_ctx": 65_536, "n_ctx_train": 32_768})), 65_536),  # llama.cpp, stretched
         (_list(_model(meta={"n_ctx_train": 32_768}, max_model_len=65_536)), 65_536),
         (_list({"type": "model", "id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000}), 200_000),  # Anthropic
-        (_list(_model(max_input_tokens=100_000, context_length=128_000)), 128_000),
+        (_list(_model(max_input_tokens=100_000, context_length=128_000)), 100_000),
+        (_list(_model(max_input_tokens=272_000, context_window=400_000)), 272_000),
+        (
+            _list(
+                _model(capabilities={"limits": {"max_context_window_tokens": 200_000, "max_prompt_tokens": 128_000}})
+            ),
+            128_000,  # Copilot
+        ),
         (_list(_model(context_length=8192), _model(context_length=4096)), 4096),  # listed twice
         (_list(None, 5, "m", [], {}, _model(context_length=8192, max_model_len=True)), 8192),  # among junk
     ],

@@ -1,0 +1,128 @@
+"""Files that are written out in a text: which are found, and that nothing else is."""
+
+import random
+from base64 import b64encode, urlsafe_b64encode
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.text.markers import START
+from rules.text.payloads import MIN_CHARS, hide_payloads
+
+RANDOM = random.Random(3)  # noqa: S311 - the same data each time
+PNG = b"\x89PNG\r\n\x1a\n" + RANDOM.randbytes(6000)
+BASE64 = b64encode(PNG).decode()
+URL = f"data:image/png;base64,{BASE64}"
+DATA = RANDOM.randbytes(1501)
+MARK = "[trimtab: image/png, 6 kB in Base64, omitted]"
+MARK_DATA = "[trimtab: data, 2 kB in Base64, omitted]"
+
+
+def _break(text: str, width: int, between: str = "\n") -> str:
+    return between.join(text[at : at + width] for at in range(0, len(text), width))
+
+
+def _encode(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _xxd(data: bytes) -> str:
+    rows = (data[at : at + 16] for at in range(0, len(data), 16))
+    pairs = (" ".join(row[at : at + 2].hex() for at in range(0, 16, 2)) for row in rows)
+    return "\n".join(f"{16 * number:08x}: {row}  ................" for number, row in enumerate(pairs))
+
+
+def _colons(data: bytes) -> str:
+    return "\n".join("    " + data[at : at + 15].hex(":") + ":" for at in range(0, len(data), 15))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"Saved.\n\n![plan]({URL})\n\nDone.", f"Saved.\n\n![plan]({MARK})\n\nDone."),
+        (orjson.dumps({"ok": True, "image": URL, "took": 3}).decode(), f'{{"ok":true,"image":"{MARK}","took":3}}'),
+        (orjson.dumps({"image": URL}).decode().replace("/", "\\/"), f'{{"image":"{MARK}"}}'),
+        (orjson.dumps({"image": BASE64}).decode().replace("/", "\\/"), f'{{"image":"{MARK}"}}'),
+        (orjson.dumps({"pem": "-----BEGIN-----\n" + _break(_encode(DATA), 64) + "\n-----END-----"}).decode(),
+         f'{{"pem":"-----BEGIN-----\\n{MARK_DATA}\\n-----END-----"}}'),
+        ("See:\n" + _break(URL, 76) + "\nDone", f"See:\n{MARK}\nDone"),
+        ("data:image/png;base64,\n" + _break(BASE64, 76) + "\n\nDone", f"{MARK}\n\nDone"),
+        ("-----BEGIN KEY-----\n" + _break(_encode(DATA), 64) + "\n-----END KEY-----",
+         f"-----BEGIN KEY-----\n{MARK_DATA}\n-----END KEY-----"),
+        ("key: |\n    " + _break(_encode(DATA), 60, "\n    ") + "\nother: 5", f"key: |\n    {MARK_DATA}\nother: 5"),
+        ("Encoding: base64\r\n\r\n" + _break(_encode(DATA), 76, "\r\n") + "\r\n--end--",
+         f"Encoding: base64\r\n\r\n{MARK_DATA}\r\n--end--"),
+        (f"token {urlsafe_b64encode(DATA).decode()}&x=1", f"token {MARK_DATA}&x=1"),
+        (f"text {_encode(b'The quick brown fox jumps. ' * 30)} end",
+         "text [trimtab: data, 810 bytes in Base64, omitted] end"),
+        (f"sparse {_encode(bytes(900) + DATA)} end", f"sparse {MARK_DATA} end"),
+        (f"hex {DATA[:500].hex()} end", "hex [trimtab: data, 500 bytes in hex, omitted] end"),
+        (f"hex:\n{_break(DATA[:500].hex(), 60)}\nend", "hex:\n[trimtab: data, 508 bytes in hex, omitted]\nend"),
+        (f"dump:\n{_xxd(DATA[:480])}\nend", "dump:\n[trimtab: data, 480 bytes in hex, omitted]\nend"),
+        (f"Modulus:\n{_colons(DATA[:300])}\nend", "Modulus:\n[trimtab: data, 300 bytes in hex, omitted]\nend"),
+        ("url(data:image/svg+xml,%3Csvg%20viewBox=%220%200%2024%2024%22%3E%3C/svg%3E) x",
+         "url([trimtab: image/svg+xml, 51 bytes as a data URL, omitted]) x"),
+        ("src=\"data:image/svg+xml;utf8,<svg viewBox='0 0 24 24'><path d='M0 0h24v24'/></svg>\">",
+         'src="[trimtab: image/svg+xml, 53 bytes as a data URL, omitted]">'),
+    ],
+)  # fmt: skip
+def test_a_file_in_a_text_becomes_one_marker(text: str, left: str) -> None:
+    """Whole, in whatever form it is written; what is around it stays. JSON stays JSON."""
+    hidden = hide_payloads(text)
+    assert hidden.text == left
+    assert hidden.moves_lines == (text.count("\n") > left.count("\n"))
+    if text.startswith("{"):
+        orjson.loads(left)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(["/usr/lib/python3/dist-packages/Some_Package-1/ThisIsALongFolder/AnotherOne02/mod" * 4] * 9),
+        "\n".join(RANDOM.randbytes(20).hex() for _ in range(50)),
+        "\n".join(RANDOM.randbytes(64).hex() for _ in range(50)),
+        "\n".join("sha512-" + _encode(RANDOM.randbytes(64)) for _ in range(50)),
+        "\n".join(sign * 500 for sign in "=-/a0_"),
+        "getAbstractSingletonProxyFactoryBeanWithALotOfWords" * 20,
+        "a_very_long_identifier_name_that_goes_on_and_on_" * 20,
+        "\n".join(f"{number * 7919:040d}" for number in range(50)),
+        "\n".join(" ".join(str(1000 + (number * 37 + at) % 9000) for at in range(8)) for number in range(50)),
+        "\n".join(f"{1000 + number:06d} 1234 5678 9012 3456 7890" for number in range(50)),
+        "\n".join("".join(RANDOM.choice("ACGT") for _ in range(70)) for _ in range(50)),
+        "\n".join("https://example.com/" + "Section12/SubSection/Page-Number-12/" * 12 for _ in range(9)),
+        "function a(b,c){return b.d(c)?e(f)[0]:g};" * 50,
+        "\n".join(f"2024-05-01 12:{minute:02d}:33 10 20 30 40 ok" for minute in range(60)),
+        "data: " + "word " * 100,
+        _encode(DATA)[: MIN_CHARS - 8],
+    ],
+)  # fmt: skip
+def test_anything_else_stays(text: str) -> None:
+    """Paths, addresses, hashes and lists of them, names, rules, numbers, tables, sequences, code, short keys."""
+    assert hide_payloads(text).text is text
+
+
+@given(
+    pieces=st.lists(
+        st.sampled_from(
+            [URL, BASE64, _break(BASE64, 76), "\n", " ", "word ", '"', "data:", "\\/", "\\n", "A" * 50, "=", "ab " * 80]
+        ),
+        max_size=12,
+    )
+)  # fmt: skip
+def test_what_is_left_holds_no_part_of_a_file(pieces: list[str]) -> None:
+    """A second look finds nothing that the first has left, and no marker is broken."""
+    left = hide_payloads("".join(pieces)).text
+    assert hide_payloads(left).text == left
+    assert left.count(START) == left.count(" omitted]")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["A" * 41 + "\n", "aB3" * 13 + "xx ", "000000: ab cd ef gh\n", "data:a/b;base64,AAAA",
+     "ab:cd:ef:12:34:56:78:9a:\nxx\n", '"data:a/b,xx ', "a/" * 30 + "\\/", "\\/", "data:"],
+)  # fmt: skip
+def test_hostile_texts_take_linear_time(unit: str) -> None:
+    """Ten times the text takes far less than a hundred times as long: this would take minutes else."""
+    hide_payloads(unit * (3_000_000 // len(unit)))
