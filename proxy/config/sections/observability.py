@@ -84,11 +84,13 @@ class SessionsConfig(Section):
             "x-session-id",
             "x-session-affinity",
         ),
+        examples=[["x-my-session"]],
         description="Headers with the id of a session or of an agent in it. Requests with the same values that begin "
         "with the same message are one session.",
     )
     fields: tuple[FieldPath, ...] = Field(
         ("prompt_cache_key", "metadata.user_id", "conversation"),
+        examples=[["prompt_cache_key", "metadata.chat_id"]],
         description="Members of the body that tell sessions apart, too: NAME or NAME.NAME. Several sessions may share "
         "such a value, so those that begin alike are also told apart by the first message that differs.",
     )
