@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from operator import is_
 from typing import NamedTuple
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, ToolCall
@@ -140,7 +141,8 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
         return Outcome(conversation)  # only orphans; an empty transcript would be no better than these
     named, misnamed = _name_calls(messages, pairs)
     if order == list(range(len(messages))) and not misnamed:
-        return Outcome(conversation.edit(named))
+        is_same = all(map(is_, named, messages))
+        return Outcome(conversation if is_same else conversation.edit(named))
     paired = tuple(named[item] if isinstance(item, int) else _answer(item, count) for item in order)
     origins = tuple(conversation.origins[item] if isinstance(item, int) else None for item in order)
     outcome = replace(conversation, messages=paired, origins=origins)
