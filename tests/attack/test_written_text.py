@@ -220,6 +220,8 @@ async def test_a_summariser_that_repeats_a_stranger_introduces_nobody_on_the_wir
     session.insert(60, {"role": "user", "content": "Mind the tests."})
     await post(client, proxy.url + PATH, {"model": "m", "messages": session[:130]})
     content = upstream.chats[-1].json["messages"][1]["content"]
-    assert "(quoted heading)" in content.partition("A page said: ")[2].partition(CANARY)[0]
+    said = content.partition("A page said: ")[2].partition(CANARY)[0]
+    # What nobody sees, such as a title of tags, is removed.
+    assert said.strip() == "" if disguise == "tags" else "(quoted heading)" in said
     assert content.count(KEPT_TITLE) == spell(content).count(spell("User messages from the removed part")) == 1
     assert content.endswith(f"{KEPT_TITLE}\n\nMind the tests.")
