@@ -44,3 +44,11 @@ def test_codes_are_all_different() -> None:
     codes = [error.code for error in (ProxyError, *ProxyError.__subclasses__())]
 
     assert len(codes) == len(set(codes))
+
+
+def test_a_prompt_that_cannot_fit_is_told_with_its_figures() -> None:
+    error = ContextExceededError("too long", 9000, 8000, {"system": 7})
+    text = error.text()
+    assert (str(error), text.message, text.tokens, text.limit_tokens) == ("too long", "too long", 9000, 8000)
+    assert text.more == {"context_cost": {"system": 7}}
+    assert ContextExceededError("too long").text().more == {}

@@ -73,3 +73,8 @@ def test_what_is_switched_off_keeps_nothing(is_cleared):
         history.keep_text(keeps_text=False)
         assert names(history) == ["a"]
     assert not history.texts.has("s")
+
+
+def test_a_history_says_whether_it_wants_texts():
+    assert [History(keeps_text=wanted).keeps_text for wanted in (True, False)] == [True, False]
+    assert not History().keeps_text

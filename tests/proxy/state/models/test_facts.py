@@ -30,6 +30,7 @@ def test_a_window_that_is_configured_is_never_made_larger(learned: int, configur
 def test_a_ratio_that_answers_confirm_is_learned_and_not_in_doubt() -> None:
     confirmed = replace(LEARNED, ratio=0.8, has_ratio=True, is_calibrated=True)
     assert (confirmed.forget(1.2).ratio, confirmed.doubt(1.2).ratio) == (1.2, 0.8)
+    assert (confirmed.forget(1.2).has_ratio, confirmed.doubt(1.2).has_ratio) == (False, True)
     assert confirmed.doubt(1.2).correct(32_000) == 32_000
     assert replace(confirmed, is_calibrated=False).doubt(1.2) == Facts(1.2)
 

@@ -56,3 +56,9 @@ def test_a_term_that_stands_in_many_lines_adds_nothing() -> None:
     assert score(texts, "common", "nowhere") == {}
     assert set(score(["common common\n"] * 3, "common")) == {0, 1, 2}
     assert score([], "common") == {}
+
+
+def test_only_units_that_there_are_have_scores() -> None:
+    """Around a term in the first and in the last unit, too: the one before it, and more behind it."""
+    assert sorted(score(["wanted_name\n", "b\n", "c\n"], "wanted_name")) == [0, 1, 2]
+    assert sorted(score(["a\n", "b\n", "wanted_name\n"], "wanted_name")) == [1, 2]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import ToolCall
-from rules.results.tools.arguments import has_argument, reads_json_file
+from rules.results.tools.arguments import _find_strings, has_argument, reads_json_file
 
 
 def call(name: str, **arguments: object) -> ToolCall:
@@ -114,3 +114,8 @@ def test_hostile_arguments_are_no_matter(arguments: str) -> None:
     one = ToolCall("x", "bash", arguments)
     assert reads_json_file(one) in {True, False}
     assert not has_argument(one, ("*AGENTS.md",))
+
+
+def test_a_list_of_strings_is_also_a_command_line() -> None:
+    """A single string is only itself."""
+    assert list(_find_strings({"a": ["cat", "x", 5], "b": ["one"], "c": "d"})) == ["cat x", "cat", "x", "one", "d"]
