@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 from support.builders import IMAGE, assistant, conversation, result, system, user
-from support.journeys import arrive
+from support.journeys import MakeStages, arrive, read_session
 
 from proxy.config.load import load_config
 from proxy.config.policies.control import MODES
@@ -19,6 +19,7 @@ from proxy.exchange.attempts.call import (
     find_credentials_for,
     is_counted,
     is_text_only,
+    settle_mode,
 )
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from proxy.wire.chat.codec import CHAT
@@ -289,3 +290,25 @@ def test_a_whole_share_is_the_mode_observe(share: float, mode: str) -> None:
     """Nothing about the session needs to be known then."""
     assert choose(load(f"defaults: {{observe_share: {share}}}")).target.mode == mode
     assert choose(load(f"mode: 'off'\ndefaults: {{observe_share: {share}}}")).target.mode == "off"
+
+
+@pytest.mark.parametrize(
+    ("settings", "continues", "mode"),
+    [
+        (("defaults.observe_share=0",), True, "enforce"),
+        (("defaults.observe_share=0.000001",), True, "observe"),
+        (("defaults.observe_share=0.000001",), False, "enforce"),
+        (("defaults.observe_share=0.999999",), False, "observe"),
+        (("defaults.observe_share=0.999999", "mode=off"), True, "off"),
+    ],
+)
+async def test_a_share_of_sessions_is_observed(make_stages: MakeStages, settings, continues: bool, mode: str) -> None:  # noqa: FBT001
+    """A session whose beginning the upstream holds is, if any is: nobody knows its place."""
+    stages = await make_stages(*settings)
+    request = read_session(3)
+    call = await stages.prepare(request)
+    whole = call.compactor.plan(request, call.view.policy).original
+    settled = settle_mode(call, replace(whole, continues=continues))
+
+    assert settled.route.target.mode == mode
+    assert (settled is call) is (mode == call.route.target.mode)

@@ -1,12 +1,15 @@
 """Opens the store that the configuration names."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
 from proxy.state.stores import open_store
+from proxy.state.stores.opening import data_directory
 
 
 @pytest.fixture
@@ -91,3 +94,8 @@ def test_a_missing_package_is_named_with_what_installs_it(open_url, monkeypatch)
 
     with pytest.raises(ConfigError, match=r"pip install 'trimtab\[redis\]'"):
         open_url("redis://127.0.0.1")
+
+
+def test_the_users_stores_are_in_the_users_data_directory() -> None:
+    """Each test has its own."""
+    assert data_directory() == Path(os.environ["XDG_DATA_HOME"]) / "trimtab"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting
 from proxy.wire.responses.codec import RESPONSES
-from proxy.wire.responses.cost import read_surroundings
+from proxy.wire.responses.cost import TOLERATED_BYTES, _is_uncounted, read_surroundings
 
 FUNCTION = {
     "name": "ls",
@@ -68,6 +69,9 @@ def test_tools_count_as_the_model_reads_them() -> None:
     plain = _count_fixed(tools=[{"type": "function", **FUNCTION}])
     space = {"type": "namespace", "name": "files", "description": "Files.", "tools": [{"type": "function", **FUNCTION}]}
     assert _count_fixed(tools=[space]) > plain
+    longer = {"type": "function", **FUNCTION, "description": "List files. " * 20}
+    grown = _count_fixed(tools=[{**space, "tools": [longer]}]) - _count_fixed(tools=[space])
+    assert grown == _count_fixed(tools=[longer]) - plain  # each is counted once
     long = FUNCTION | {"parameters": {"type": "object", "properties": {f"p{n}": {} for n in range(99)}}}
     deferred = {"type": "function", "defer_loading": True, **long}
     assert _count_fixed(tools=[deferred]) < plain + 100 < _count_fixed(tools=[{"type": "function", **long}])
@@ -109,3 +113,11 @@ def test_odd_members_are_counted_by_their_json(tools: Any, choice: Any, text: An
 
 def test_what_cannot_be_decoded_is_counted_as_text() -> None:
     assert read_surroundings((b"[" * 5000, b"", b"")).others == ("[" * 5000,)
+
+
+@pytest.mark.parametrize(("more_bytes", "is_uncounted"), [(0, False), (1, True)])
+def test_a_short_member_that_is_not_known_is_tolerated(more_bytes: int, *, is_uncounted: bool) -> None:
+    """It costs a token or two at most. A known one is counted, however long it is."""
+    value = msgspec.Raw(b"1" * (TOLERATED_BYTES + more_bytes))
+    assert _is_uncounted({"new": value}, frozenset({"known"})) is is_uncounted
+    assert not _is_uncounted({"known": value}, frozenset({"known"}))
