@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count, count_words
 
-from rules.text.head_tail import SEARCH_ROUNDS, _take, measure_bytes, truncate_text
+from rules.text.head_tail import LIKELY_CHARS_PER_UNIT, SEARCH_ROUNDS, _take, measure_bytes, truncate_text
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 MEASURES = pytest.mark.parametrize("measure", [count, count_words, measure_bytes])
@@ -131,6 +131,11 @@ def test_no_piece_is_measured_in_vain() -> None:
     assert _take("abcde", 100, measure) == "abcde"
     assert sizes[0] == 5
     assert len(sizes) <= 2  # the piece, and its whole lines
+    sizes.clear()
+    assert (
+        len(_take("x" * 9000, 100, lambda text: sizes.append(len(text)) or len(text) // LIKELY_CHARS_PER_UNIT)) >= 400
+    )
+    assert len(sizes) <= 2  # it is close enough at once
     sizes.clear()
     assert _take("x" * 40, 10, measure) == "xxxxx"
     assert len(sizes) < SEARCH_ROUNDS

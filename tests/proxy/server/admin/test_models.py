@@ -72,7 +72,7 @@ async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
 
 async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
     """The page has the ratio, its source, and the error of recent counts."""
-    reported = [6000] * 8 + [6123]
+    reported = [6000] * 8 + [6127]
 
     async def answer(_recorded, _request):
         return completion(prompt_tokens=reported.pop(0), completion_tokens=1)
@@ -87,7 +87,7 @@ async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
 
     assert shown["calibrated"]
     assert 1.4 < shown["token_ratio"] < 1.6
-    assert shown["mean_error"] == round((6123 / 6000 - 1) * ERROR_WEIGHT, 4)
+    assert shown["mean_error"] == round((6127 / 6000 - 1) * ERROR_WEIGHT, 4)
 
 
 async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:

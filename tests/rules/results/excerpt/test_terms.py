@@ -62,3 +62,12 @@ def test_only_units_that_there_are_have_scores() -> None:
     """Around a term in the first and in the last unit, too: the one before it, and more behind it."""
     assert sorted(score(["wanted_name\n", "b\n", "c\n"], "wanted_name")) == [0, 1, 2]
     assert sorted(score(["a\n", "b\n", "wanted_name\n"], "wanted_name")) == [1, 2]
+
+
+def test_a_higher_score_stays() -> None:
+    """That of the unit itself, not of one on the other side of the term."""
+    texts = ["a\n", "b\n", "wanted_name\n", "c\n", "d\n"]
+    scores = {1: 99.0, 4: 99.0}
+    add_terms(scores, "".join(texts), [0, *accumulate(map(len, texts))], ("wanted_name",))
+    assert (scores[1], scores[4]) == (99.0, 99.0)
+    assert scores[3] < scores[2] < 99
