@@ -10,6 +10,7 @@ import aiohttp
 from proxy.http.client import read_bounded
 from proxy.http.retry_after import BUSY, read_retry_after
 from proxy.state.summaries.calls import BusyError, NoSummaryError, Result
+from proxy.wire.answers.sse import is_stream
 from proxy.wire.codec import Codec, Completion, Question, UndecodableError
 from proxy.wire.overflow.wordings import Kind
 from rules.conversation import CountTokens
@@ -22,8 +23,9 @@ OTHER_REASONS = frozenset({401, 402, 403, 407, 408, 502, 504})
 """Statuses that are never about a parameter, whatever their text names."""
 UNCLEAR = frozenset({400, 422})
 """Statuses with which servers refuse a parameter without naming it."""
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Chosen: far above the largest note with its reasoning, also as a stream, which has some 200 bytes for each token."""
+MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above the largest note, with its reasoning
+MAX_STREAM_BYTES = 4 * MAX_ANSWER_BYTES
+"""The same of a stream. Chosen: it has some 200 bytes for each token."""
 
 
 class RefusedError(NoSummaryError):
@@ -63,8 +65,8 @@ async def read_answer(response: aiohttp.ClientResponse) -> bytes:
     """Read the body of an answer, also of a refusal. Raises BusyError, and NoSummaryError if it is far too long."""
     if response.status in BUSY:
         raise BusyError(response.status, read_retry_after(response.headers, time.time()))
-    answer = await read_bounded(response, MAX_ANSWER_BYTES)
-    if answer is None:
+    answer = await read_bounded(response, MAX_STREAM_BYTES)
+    if answer is None or (len(answer) > MAX_ANSWER_BYTES and not is_stream(answer)):
         message = "too long"
         raise NoSummaryError(message)
     return answer

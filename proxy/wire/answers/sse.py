@@ -21,9 +21,14 @@ def write_event(data: bytes) -> bytes:
 _STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
 
+def is_stream(body: bytes) -> bool:
+    """Whether a body begins as a stream of events, whatever its content type is."""
+    return _STREAM.match(body) is not None
+
+
 def read_events(body: bytes) -> list[bytes] | None:
     """The data of each event of a whole stream; None if the body is no stream. `[DONE]` is left out."""
-    if not _STREAM.match(body):
+    if not is_stream(body):
         return None
     reader = EventReader()
     return [data for data in (*reader.feed(body), *reader.finish()) if data.strip() != b"[DONE]"]

@@ -48,6 +48,8 @@ async def test_an_answer_is_read_to_its_end_if_that_is_not_too_far() -> None:
     assert await read_answer(Response(b"x" * MAX_ANSWER_BYTES)) == b"x" * MAX_ANSWER_BYTES
     with pytest.raises(NoSummaryError, match=r"^too long$"):
         await read_answer(Response(b"x" * (MAX_ANSWER_BYTES + 1)))
+    stream = b"data: " + b"x" * MAX_ANSWER_BYTES  # it has many more bytes for the same text
+    assert await read_answer(Response(stream)) == stream
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
