@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.client import post, settle
+from support.client import SMALL, post, settle
 from support.journeys import arrive
 
 from proxy.exchange.attempts.session import CLASS, COMPACTION, tells_compaction
@@ -185,3 +185,17 @@ async def test_a_request_that_the_client_names_as_its_compaction_passes(client, 
         outcomes.append((response.headers["x-trimtab-outcome"], upstream.chats[-1].json == body))
     passed = ("unchanged;compaction=client", True)
     assert outcomes == [("compacted", False), passed, passed, ("compacted", False)]
+
+
+async def test_a_summary_is_paid_by_the_session_that_it_is_for(client, upstream, start_proxy) -> None:
+    """Two sessions begin alike; each has its own summary, and the cost of it."""
+    proxy = await start_proxy(*SMALL, 'prices={"input": 1, "cached_input": 1, "output": 1, "unit": "usd"}')
+    paid = []
+    for letter in "ab":
+        texts = ["hello", *(f"{letter} {at} {'word ' * 150}" for at in range(60))]
+        found = {await name(client, proxy, {"messages": said(*texts[:stop])}) for stop in (1, 21, 41, 61)}
+        await settle(proxy)
+        assert len(found) == 1
+        paid.append(proxy.services.past.sessions.by_name[found.pop()].summary_cost)
+    assert upstream.summaries
+    assert min(paid) > 0
