@@ -4,13 +4,14 @@ Law: runs in a thread, only for a request that is recorded or whose text is kept
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
-from proxy.exchange.telling.hidden import Hidden, Secret, Seed
+from proxy.exchange.telling.hidden import Hidden, Secret
 from proxy.state.recordings.format import HIDDEN
 
 NAME_BYTES = 48
@@ -18,6 +19,11 @@ NAME_BYTES = 48
 it in JSON within JSON."""
 ESCAPE_BYTES = 24
 """The longest escape of a character. Chosen: a pair of surrogates, six backslashes each."""
+STEP_BYTES = 64
+"""Bytes that are compared at once. Chosen: as the distance of the pieces of a credential that are sought."""
+_BACKSLASH = ord("\\")
+_MAY_BE_ESCAPED = b'"\\/'
+_BACKSLASHES = re.compile(rb"\\+")
 _RUN = rb"\\(?<!\\\\)\\*"
 """All backslashes of several. A search that could begin at each of them would take quadratic time; one that begins with
 what must stand before them would look at each byte."""
@@ -35,6 +41,8 @@ _ALONE = re.compile(rb"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4})\Z")
 """What stands before a word: no letter or digit, unless it is one of an escape."""
 _BEHIND = rb"(?![A-Za-z0-9])"
 
+Span = tuple[int, int]
+
 
 def redact(text: bytes, hidden: Hidden) -> bytes:
     """The text with `***` for each credential, also if it is written with the escapes of JSON."""
@@ -44,11 +52,10 @@ def redact(text: bytes, hidden: Hidden) -> bytes:
             if form in text:
                 text = _hide(text, re.compile(re.escape(form)), secret)
     bare = _remove_escapes(text, hidden)
-    if bare is not text:
-        for secret in hidden.secrets:
-            if any(form in bare for form in secret.forms):
-                text = _hide(text, _match_escaped(secret.text), secret)
-    return _hide_pieces(text, bare, hidden)
+    if bare is text:
+        return _hide_spans(text, _find_pieces(bare, hidden))
+    spans = [*_find_whole(bare, hidden), *_find_pieces(bare, hidden)]
+    return _hide_spans(text, _Escapes(text, hidden).find_places(spans)) if spans else text
 
 
 def redact_text(text: str, hidden: Hidden) -> str:
@@ -120,47 +127,119 @@ def _read_escape(found: re.Match[bytes]) -> bytes:
     return b"/" if one is None else chr(int(one, 16)).encode("utf-8", "replace")
 
 
-def _match_escaped(text: str) -> re.Pattern[bytes]:
-    """Matches the text with any of its characters as an escape."""
-    pairs = zip(f" {text}", text, strict=False)
-    return re.compile(b"".join(_match_character(each, before=before) for before, each in pairs))
+class _Escapes:
+    """Where the escapes are that a text has and its bare form does not."""
+
+    def __init__(self, text: bytes, hidden: Hidden) -> None:
+        self._starts, self._places = [0], [(0, 0, 0)]  # in the bare form; and the escape's start, its stop, its length
+        pattern, read = (_ANY_ESCAPE, _read_escape) if hidden.is_wide else (_ASCII_ESCAPE, _read_ascii)
+        behind = 0
+        for found in pattern.finditer(text):
+            start, stop = found.span()
+            before_start, (_, before_stop, before_length) = self._starts[-1], self._places[-1]
+            behind = before_start + before_length + start - before_stop
+            self._starts.append(behind)
+            self._places.append((start, stop, len(read(found))))
+
+    def find_places(self, spans: Iterable[Span]) -> Iterator[Span]:
+        """The spans in the text for those in its bare form."""
+        for start, stop in spans:
+            yield self._find(start)[0], self._find(stop - 1)[1]
+
+    def _find(self, at: int) -> Span:
+        """The span in the text of a byte of the bare form."""
+        number = bisect_right(self._starts, at) - 1
+        start, stop, length = self._places[number]
+        further = at - self._starts[number] - length
+        return (start, stop) if further < 0 else (stop + further, stop + further + 1)
 
 
-def _match_character(character: str, *, before: str = "") -> bytes:
-    """Matches a character, which may be an escape, behind another one."""
-    run = rb"\\+" if before == "\\" else _RUN
-    plain = b"(?:" + run + b")?" if character in '"\\/' else b""
-    plain += re.escape(character.encode("utf-8", "replace"))
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    escape = b"".join(b"%su(?i:%s)" % (run, units[at : at + 4].encode()) for at in range(0, len(units), 4))
-    return b"(?:" + plain + b"|" + escape + b")"
-
-
-def _hide_pieces(text: bytes, bare: bytes, hidden: Hidden) -> bytes:
-    """The text with `***` for each piece of a credential, as long as it is."""
-    spans: list[tuple[int, int]] = []
+def _find_whole(bare: bytes, hidden: Hidden) -> Iterator[Span]:
+    """The spans of whole credentials in a text without its escapes."""
     for secret in hidden.secrets:
-        for seed in secret.seeds:
-            if seed.form in bare:
-                form = re.compile(re.escape(seed.form)) if bare is text else _match_escaped(seed.text)
-                spans += map(partial(_extend, text, secret, seed), form.finditer(text))
-    return b"".join(_replace(text, sorted(spans))) if spans else text
+        for form in secret.forms:
+            if form not in bare:
+                continue
+            for found in re.finditer(re.escape(form), bare):
+                if not secret.is_bounded or (
+                    _is_behind(bare, found.end()) and _hide_alone(found, is_word=secret.is_word) == HIDDEN
+                ):
+                    yield found.span()
 
 
-def _extend(text: bytes, secret: Secret, seed: Seed, found: re.Match[bytes]) -> tuple[int, int]:
-    """The span of the piece that a seed was found in: up to where the text differs from the credential."""
-    start, stop = found.span()
-    for character in secret.text[seed.start + len(seed.text) :]:
-        further = re.compile(_match_character(character)).match(text, stop)
-        if further is None:
+def _is_behind(text: bytes, at: int) -> bool:
+    return re.compile(_BEHIND).match(text, at) is not None
+
+
+def _find_pieces(bare: bytes, hidden: Hidden) -> Iterator[Span]:
+    """The spans of pieces of credentials in a text without its escapes, each as long as it is.
+
+    The time is linear: what lies within a piece that was found is not compared again.
+    """
+    for secret in hidden.secrets:
+        seeds = {seed.form: seed for seed in reversed(secret.seeds) if seed.form in bare}
+        if not seeds:
+            continue
+        whole = secret.text.encode("utf-8", "replace")
+        found = sorted(
+            (one.start(), len(whole) - len(secret.text[seed.start :].encode("utf-8", "replace")), len(form))
+            for form, seed in seeds.items()
+            for one in re.finditer(re.escape(form), bare)
+        )
+        behind = 0
+        for start, at, length in found:
+            if start + length > behind:
+                behind = _reach_on(bare, start + length, whole, at + length)
+                yield _reach_back(bare, start, whole, at), behind
+
+
+def _reach_on(text: bytes, stop: int, whole: bytes, at: int) -> int:
+    """Where a piece ends that is equal to the credential from `at` on. Backslashes may stand before some characters."""
+    while at < len(whole) and text[stop : stop + 1] in {whole[at : at + 1], b"\\"}:
+        same = _count_same(text[stop : stop + STEP_BYTES], whole[at : at + STEP_BYTES], "big")
+        stop, at = stop + same, at + same
+        if same == STEP_BYTES or at == len(whole):
+            continue
+        run = _BACKSLASHES.match(text, stop) if whole[at] in _MAY_BE_ESCAPED else None
+        if run is None or (whole[at] != _BACKSLASH and text[run.end() : run.end() + 1] != whole[at : at + 1]):
             break
-        stop = further.end()
-    for character in reversed(secret.text[: seed.start]):
-        before = re.compile(_match_character(character) + rb"\Z").search(text, max(start - ESCAPE_BYTES, 0), start)
-        if before is None:
+        stop, at = run.end() + (whole[at] != _BACKSLASH), at + 1
+    while at < len(whole) and whole[at] & 0xC0 == 0x80:  # not within a character
+        stop, at = stop - 1, at - 1
+    return stop
+
+
+def _reach_back(text: bytes, start: int, whole: bytes, at: int) -> int:
+    """Where a piece begins that is equal to the credential before `at`."""
+    while start > 0 < at and text[start - 1] in {whole[at - 1], _BACKSLASH}:
+        same = _count_same(text[max(start - STEP_BYTES, 0) : start], whole[max(at - STEP_BYTES, 0) : at], "little")
+        start, at = start - same, at - same
+        run = 0
+        if same and whole[at] in _MAY_BE_ESCAPED:
+            before = text[max(start - ESCAPE_BYTES, 0) : start]
+            run = len(before) - len(before.rstrip(b"\\"))
+        start -= run
+        if not run and same < STEP_BYTES:
             break
-        start = before.start()
-    return start, stop
+    while whole[at : at + 1] and whole[at] & 0xC0 == 0x80:
+        start, at = start + 1, at + 1
+    return start
+
+
+def _count_same(one: bytes, other: bytes, order: Literal["big", "little"]) -> int:
+    """How many bytes are the same: at the beginning of both, or at their ends if the order is `little`."""
+    length = min(len(one), len(other))
+    if order == "big":
+        one, other = one[:length], other[:length]
+    else:
+        one, other = one[len(one) - length :], other[len(other) - length :]
+    differing = int.from_bytes(one, order) ^ int.from_bytes(other, order)
+    return length - (differing.bit_length() + 7) // 8
+
+
+def _hide_spans(text: bytes, spans: Iterable[Span]) -> bytes:
+    ordered = sorted(spans)
+    return b"".join(_replace(text, ordered)) if ordered else text
 
 
 def _replace(text: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[bytes]:

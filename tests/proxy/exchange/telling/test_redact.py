@@ -1,6 +1,9 @@
 """A secret is hidden however it is written."""
 
 import base64
+import random
+import string
+import time
 
 import orjson
 import pytest
@@ -185,3 +188,45 @@ def test_many_backslashes_take_linear_time(secret):
     assert redact_text(text, Hidden.of({secret})) == text.replace(escaped, "***")
     assert own("k3y-b").secrets[0].is_bounded
     assert redact_text(text + " \\u006b3y-b", own("k3y-b")) == text + " ***"
+
+
+LETTERS = string.ascii_letters + string.digits
+LONG = "".join(random.Random(1).choices(LETTERS, k=6000))  # noqa: S311 - a test is to be the same each time
+CPU_SECONDS = 0.5
+"""For 160 kB. It takes less than 0.1 s; a search that compares what it has found again takes seconds."""
+
+
+@pytest.mark.parametrize(
+    ("secret", "unit"),
+    [
+        (LONG, LONG[:8] + " "),
+        (LONG, LONG[:400] + " "),
+        (LONG, LONG[-400:] + "."),
+        (LONG, "".join(f"\\u{ord(each):04x}" for each in LONG[:8]) + " "),
+        (LONG, "\\" * 200 + LONG[:8]),
+        ("a" * 5000 + "B1", "a" * 4000 + " "),
+        ("a" * 5000 + "B1", "a"),
+        ('"/' * 2000 + LONG[:40], '\\"\\/' * 1000),
+    ],
+    ids=["seeds", "beginnings", "ends", "escaped", "backslashes", "one letter", "nothing else", "quoted"],
+)
+def test_the_time_is_linear_whatever_a_client_chooses(secret: str, unit: str) -> None:
+    """It chooses both its credential and the text."""
+    for whole in ("", "".join(f"\\u{ord(each):04x}" if each == "a" else each for each in secret[:5002])):
+        body = b'{"a":"' + (unit * (160_000 // len(unit)) + whole).encode() + b'"}'
+        hidden = Hidden.of({secret})
+        started = time.thread_time()
+        redact(body, hidden)
+        assert time.thread_time() - started < CPU_SECONDS
+
+
+@given(st.data())
+def test_a_piece_is_hidden_as_long_as_it_is(data: st.DataObject) -> None:
+    """Of a credential of random characters: a beginning or an end, plain or with escapes. What is around it stays."""
+    secret = LONG[: data.draw(st.integers(20, 300))]
+    length = data.draw(st.integers(16, len(secret) - 1))
+    piece = data.draw(st.sampled_from([secret[:length], secret[-length:]]))
+    escaped = data.draw(st.sets(st.integers(0, length - 1), max_size=4))
+    written = "".join(f"\\u{ord(each):04x}" if at in escaped else each for at, each in enumerate(piece))
+    before, after = data.draw(st.text("-. \n", max_size=9)), data.draw(st.text("-. \n", max_size=9))
+    assert redact(f"{before}{written}{after}".encode(), Hidden.of({secret})) == f"{before}***{after}".encode()
