@@ -1,8 +1,10 @@
 """Long tool results keep head and tail."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +116,28 @@ def test_what_costs_few_tokens_keeps_a_budget_in_bytes(truncation: Truncation) -
     (after,) = truncate_tool_results(before, policy=policy, work=Work(truth)).conversation.messages
     assert after.text == text[:256]
     assert truth(after.text) <= truth(text)
+
+
+FILE = b64encode(bytes(range(256)) * 40).decode()
+SHAPES = [
+    f"Saved.\n![plan](data:image/png;base64,{FILE})\nDone.",
+    orjson.dumps([{"type": "image", "data": f"data:image/png;base64,{FILE}"}] * 6).decode(),
+    "\n".join(FILE[at : at + 76] for at in range(0, len(FILE), 76)),
+]
+
+
+@pytest.mark.parametrize("truncation", Truncation)
+@pytest.mark.parametrize("text", SHAPES)
+@pytest.mark.parametrize("around", ["", LOG])
+def test_no_part_of_a_file_is_left(truncation: Truncation, text: str, around: str) -> None:
+    """A file that is written out becomes one marker before anything is chosen. Within the budget, it stays."""
+    before = result("1", "\n".join(filter(None, (around, text, around))))
+    policy = Policy(result_budget=Budget(400), truncation=truncation)
+    (after,) = truncate_tool_results(conversation(before), policy=policy, work=Work(count)).conversation.messages
+    left = after.text
+    assert not any(FILE[at : at + 24] in left for at in range(0, len(FILE) - 24, 24))
+    assert around or ", omitted]" in left
+    assert _truncate(before, Budget(999_999)) is before
 
 
 def test_media_of_a_result_stay() -> None:
