@@ -132,7 +132,14 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     ),
     "Cuts and summaries": (
         Panel("Requests with a cut per second", "reqps", {"{{kind}}": _rate("trimtab_cuts_total", "kind")}),
-        Panel("Summaries per second", "ops", {"{{result}}": _rate("trimtab_summaries_total", "result")}),
+        Panel(
+            "Summaries, and sessions that get digests instead, per second",
+            "ops",
+            {
+                "{{result}}": _rate("trimtab_summaries_total", "result"),
+                "session without: {{reason}}": _rate("trimtab_sessions_without_summaries_total", "reason"),
+            },
+        ),
         Panel("Tokens of summaries per second", "short", {"{{kind}}": _rate("trimtab_summary_tokens_total", "kind")}),
         Panel(
             "Duration of calls for summaries, 95th percentile",
