@@ -33,6 +33,7 @@ from proxy.state.summaries.calls import (
     name_reason,
 )
 from proxy.state.summaries.sealing import derive_id
+from proxy.wire.answers.usage import believe
 from proxy.wire.codec import Codec, Completion, Question
 from rules.conversation import CountTokens
 from rules.summary.asking.facts import list_sources, mark_unverified
@@ -373,15 +374,17 @@ class _Asking:
     def _read_note(self, question: Question, answer: bytes, call: SummaryCall) -> str:
         """Read the note in an answer, and count its cost. Raises NoSummaryError if there is none."""
         completion = read_completion(call.status or 0, answer, self._task.summariser.codec, question)
-        self._record_cost(completion, call)
+        self._record_cost(completion, call, len(answer))
         request = self._task.request
         covered_tokens = sum(message.tokens for message in (*request.earlier, *request.span))
         enough = ceil(request.max_tokens * OWN_FORM_SHARE) if request.instructions else None
         return accept_note(completion, covered_tokens, self._task.count, enough_tokens=enough)
 
-    def _record_cost(self, completion: Completion, call: SummaryCall) -> None:
-        """Record the tokens that the upstream reports, else those that we count."""
-        usage, ratio, payer = completion.usage, self._task.summariser.token_ratio, self._task.summariser.payer
+    def _record_cost(self, completion: Completion, call: SummaryCall, answer_bytes: int) -> None:
+        """Record the tokens that the upstream reports if they can be true, else those that we count."""
+        ratio, payer = self._task.summariser.token_ratio, self._task.summariser.payer
+        most_tokens = max(self._task.summariser.window_tokens, call.prompt_tokens)
+        usage = believe(completion.usage, answer_bytes=answer_bytes, window_tokens=most_tokens)
         self._calls.metrics.vouch_for(payer.vouched)
         call.model = payer.label  # another one, if this is the model's first answer
         call.usage = usage

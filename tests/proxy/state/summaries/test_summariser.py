@@ -370,10 +370,12 @@ async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, ups
     assert "NOTE in parts." in text
 
 
-async def test_what_is_not_reported_is_counted(client, upstream, start_proxy, compactors):
-    """If an upstream does not report the cost of a summary, the summary still does not count as free."""
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 10**9, "completion_tokens": 10**8}])
+async def test_what_is_not_reported_is_counted(usage, client, upstream, start_proxy, compactors):
+    """If an upstream does not report the cost of a summary, it does not count as free; so if its report cannot be."""
     note = write_note("Little.")
-    proxy, _ = await ask_with(lambda _: raw_completion({"content": note}), client, upstream, start_proxy)
+    told = {} if usage is None else {"usage": usage}
+    proxy, _ = await ask_with(lambda _: raw_completion({"content": note}, **told), client, upstream, start_proxy)
     metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
     tokens = {
         line.split('kind="')[1].split('"')[0]: float(line.split()[-1]) for line in metrics if "y_tokens_total{" in line
