@@ -8,6 +8,7 @@
 import gc
 import itertools
 import os
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -75,6 +76,12 @@ def _own_data_directory(_data_directories: Iterator[Path], monkeypatch: pytest.M
     directory = next(_data_directories)
     directory.mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(directory))
+
+
+@pytest.fixture(autouse=True)
+def _seed(request: pytest.FixtureRequest) -> None:
+    """What a test draws at random is the same in every run."""
+    random.seed(request.node.nodeid)
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,13 @@
 """Everything that no rule edits passes byte for byte: heads and bodies, in both directions, seen on the socket."""
 
 from collections.abc import AsyncIterator
-from uuid import uuid4
 
 import orjson
 import pytest
 from support.client import ask_raw, post
 from support.dialects.spoken.all_dialects import DIALECTS, find_dialect
 from support.dialects.spoken.chat import CHAT
+from support.ids import make_uuid
 from upstreams.raw import OK, RawUpstream, run_raw_upstream
 from upstreams.recording import completion
 
@@ -277,7 +277,7 @@ async def test_a_message_that_defies_decoding_is_forwarded(
         return completion(dialect=dialect)
 
     upstream.answer = answer
-    said = orjson.dumps({"role": "user", "content": " ".join(uuid4().hex for _ in range(words))})
+    said = orjson.dumps({"role": "user", "content": " ".join(make_uuid().hex for _ in range(words))})
     body = b'{"model":"gpt-4o","%b":[%b,%b]}' % (dialect.transcript.encode(), said, message)
     assert (len(body) > INLINE_BYTES) == (words > 1000)
     proxy = await start_proxy()

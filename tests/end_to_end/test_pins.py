@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 from typing import Any
-from uuid import uuid4
 
 import orjson
 import pytest
@@ -11,6 +10,7 @@ from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect, list_texts
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
+from support.ids import make_uuid
 from support.shortened import put_back, read_pin
 
 PLAIN = ("defaults.tidy=false", "defaults.dedupe=false", "defaults.max_tool_result_tokens=100000")
@@ -22,7 +22,7 @@ TODO = {"todos": [{"content": "Run the tests", "status": "in_progress"}]}
 
 def words(number: int) -> str:
     """Lines that are different in each call; a line has some 25 tokens."""
-    return "".join(f"{uuid4()} was built\n" for _ in range(number))
+    return "".join(f"{make_uuid()} was built\n" for _ in range(number))
 
 
 def act(number: int, *results: str, name: str = "run", arguments: Any = None, text: str | None = None) -> list[Any]:

@@ -4,7 +4,6 @@ import re
 import threading
 from itertools import pairwise
 from typing import Any
-from uuid import uuid4
 
 import orjson
 import pytest
@@ -13,6 +12,7 @@ from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.dialects.spoken.messages import MESSAGES
+from support.ids import make_uuid
 from upstreams.recording import completion
 
 from proxy.compaction.compactor import Compactor
@@ -37,7 +37,7 @@ def talk(dialect: Dialect, *turns: tuple[str, dict[str, Any], str]) -> dict[str,
 
 def log(lines: int = 60) -> str:
     """Coloured lines that are all different and unique to this call."""
-    return "".join(f"\x1b[1;32m{uuid4()} was built\x1b[0m\n" for _ in range(lines))
+    return "".join(f"\x1b[1;32m{make_uuid()} was built\x1b[0m\n" for _ in range(lines))
 
 
 def plain(text: str) -> str:
@@ -58,7 +58,7 @@ async def send(
 @each_dialect
 async def test_colours_and_repetitions_go(dialect, client, upstream, start_proxy):
     """By default, colours, repeated results and text over the budget are removed. Header and metrics name the rules."""
-    text, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
+    text, long = log(), "".join(f"{make_uuid()} {make_uuid()}\n" for _ in range(300))
     proxy = await start_proxy()
     run = ("run", {}, text)
     results, rules = await send(client, upstream, proxy, dialect, talk(dialect, run, ("run", {}, long), run))
@@ -173,7 +173,7 @@ async def test_profiles_and_models_have_tools_of_their_own(dialect, client, upst
 @each_dialect
 async def test_the_next_request_has_the_same_prefix(dialect, client, upstream, start_proxy):
     """Edited results are edited in the same way again, byte for byte, here and on another replica."""
-    first, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
+    first, long = log(), "".join(f"{make_uuid()} {make_uuid()}\n" for _ in range(300))
     turns = [("run", {}, first), ("run", {}, long), ("run", {}, first), ("run", {}, log()), ("run", {}, log() + first)]
     proxies = [await start_proxy(), await start_proxy()]
     for stop in range(1, len(turns) + 1):
@@ -223,7 +223,7 @@ async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(dialect, c
     proxy = await start_proxy("defaults.dedupe=false", "defaults.high_water=0.8")  # no cut
     turns, sent = [], []
     for number in range(16):
-        turns.append(("run", {}, "".join(f"{number}.{line} {uuid4()}\n" for line in range(400))))
+        turns.append(("run", {}, "".join(f"{number}.{line} {make_uuid()}\n" for line in range(400))))
         counted = sent[-1][1] if sent else 0
 
         async def report(_recorded: Any, _request: Any, tokens: int = int(counted * 1.4)) -> Any:
