@@ -198,6 +198,7 @@ def test_another_length_is_the_only_thing_that_may_differ() -> None:
     heads = [_head(key, (b"content-length", length), (b"X-A", b"1")) for length in (b"5", b"777")]
     first, second = _connection(*heads)
     assert first.head is second.head
+    assert [dict(told)["content-length"] for told in (second.headers, second.end_to_end)] == ["777", "777"]
     upstream = UpstreamConfig(base_url="http://localhost/v1")
     sent = [[*arrival.forward(upstream).items()] for arrival in (first, second)]
     assert [dict(headers)["content-length"] for headers in sent] == ["5", "777"]

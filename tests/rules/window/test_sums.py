@@ -196,3 +196,10 @@ def test_a_user_message_of_the_head_is_no_turn() -> None:
         sums.add(message)
     assert (sums.task, list(sums.users)) == (2, [2, 3])
     assert sums.between(0, 3) == 0
+
+
+def test_the_opening_is_a_clients_summary_behind_the_head() -> None:
+    """It stands before the first call; one in the head stays there anyway."""
+    told = "This session is being continued from a previous conversation that ran out of context. All went well."
+    messages = (system(told), user("Task."), assistant("Yes."), user(told), assistant(None, call("1")), user(told))
+    assert (sum_up(messages).opening, sum_up(messages[:3]).opening) == (3, -1)
