@@ -240,9 +240,7 @@ class PolicyConfig(ControlConfig):
             result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
             protect_turns=self.protect_turns,
             keep_user_tokens=round(self.keep_user_tokens / token_ratio),
-            summary_max_tokens=max(
-                round((budgets.summary_tokens if max_tokens == "auto" else max_tokens) / token_ratio), 1
-            ),
+            summary_max_tokens=round((budgets.summary_tokens if max_tokens == "auto" else max_tokens) / token_ratio),
             summary_min_steps=self.summary.min_steps,
             summary_role=self.summary.role,
             prices=prices,
