@@ -89,10 +89,12 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
         error.__traceback__ = error.__cause__ = error.__context__ = None
         journey.error, journey.is_over = error, True
         return await _answer_error(journey, error, codec, find_dialect(services.codecs, journey.arrival.endpoint))
-    except (asyncio.CancelledError, ConnectionError):
+    except (asyncio.CancelledError, ConnectionError) as error:
         journey.is_over = True
         # A client may leave once it has its answer; the client of a WebSocket, before the upstream has answered.
         reply.client_left = reply.status != SWITCHING_PROTOCOLS and not reply.last_byte_at
+        if isinstance(error, ConnectionError):
+            return reply.response or web.Response()  # nobody reads it; raised, it would be logged as a fault
         raise
     else:
         journey.is_over = True
