@@ -111,9 +111,11 @@ async def test_a_cut_is_told_with_its_summary(dialect: Dialect, client, start_pr
     assert (decisions[0][1]["before"], decisions[-1][1]["after"]) == (original, sent)
     assert all(before["after"] == after["before"] for (_, before), (_, after) in pairwise(decisions))
     assert {(one["attempt"], one["limit"]) for _, one in decisions} == {(1, limit)}
-    found = re.fullmatch(r'"([0-9a-f]{64})";kind=digest;messages=(\d+)', answer.headers["x-trimtab-summary"])
+    told = r'"([0-9a-f]{64})";kind=digest;messages=(\d+);instead=not_ready'
+    found = re.fullmatch(told, answer.headers["x-trimtab-summary"])
     assert found is not None
-    assert (await find_line(log, answer))["summary"] == {"id": found[1], "kind": "digest", "messages": int(found[2])}
+    used = {"id": found[1], "kind": "digest", "messages": int(found[2]), "instead": "not_ready"}
+    assert (await find_line(log, answer))["summary"] == used
     assert await proxy.services.summaries._store.get(found[1]) is not None
 
 
