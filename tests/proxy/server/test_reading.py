@@ -129,3 +129,15 @@ async def test_a_body_that_is_not_read_leaves_nothing_behind() -> None:
     async with _run(seen, reads=False) as port:
         await _send(port, [_write_chunked(0, b"ab" * 500, b"X-T: 1\r\n"), _write_plain(1, b"")])
     assert [names for _, _, names in seen] == [("Host", "Transfer-Encoding"), ("Host", "Content-Length")]
+
+
+async def test_requests_may_come_byte_by_byte() -> None:
+    """Where one ends is found across any number of pieces."""
+    seen: list[Seen] = []
+    sent = (
+        _write_chunked(1, b"ab", b"X-T: 1\r\n") + _write_chunked(2, b"", b"X-T: 2\r\n") + _write_plain(3, b"\r\n\r\n")
+    )
+    async with _run(seen) as port:
+        answer = await _send(port, [sent[at : at + 1] for at in range(len(sent))])
+    assert [(target, body) for target, body, _ in seen] == [("/1", b"ab"), ("/2", b""), ("/3", b"\r\n\r\n")]
+    assert answer.count(b"HTTP/1.1 200") == 4
