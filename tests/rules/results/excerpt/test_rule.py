@@ -16,6 +16,7 @@ from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.policy import Policy
 from rules.results.work import ResultKey, Shortened, Work
 from rules.text.head_tail import measure_bytes
+from rules.text.payloads import hide_payloads
 from rules.treatment import Budget, ToolRule, Treatment, Truncation
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
@@ -138,6 +139,21 @@ def test_no_part_of_a_file_is_left(truncation: Truncation, text: str, around: st
     assert not any(FILE[at : at + 24] in left for at in range(0, len(FILE) - 24, 24))
     assert around or ", omitted]" in left
     assert _truncate(before, Budget(999_999)) is before
+
+
+@pytest.mark.parametrize("truncation", Truncation)
+@pytest.mark.parametrize("text", SHAPES[:2])
+@pytest.mark.parametrize("budget", [Budget(150), Budget(300, 900), Budget(4000, 900), Budget(300, 5000)])
+def test_what_is_left_is_that_of_the_text_with_the_marker(truncation: Truncation, text: str, budget: Budget) -> None:
+    """The budget is not measured by the file, which may have other bytes a token."""
+    whole = f"{LOG}\n{text}\n{LOG}"
+    policy = Policy(result_budget=budget, truncation=truncation)
+    left = []
+    for each in (whole, hide_payloads(whole).text):
+        before = conversation(result("1", each))
+        (after,) = truncate_tool_results(before, policy=policy, work=Work(truth)).conversation.messages
+        left.append(after.text)
+    assert left[0] == left[1]
 
 
 def test_media_of_a_result_stay() -> None:
