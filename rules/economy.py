@@ -21,16 +21,18 @@ class Economy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The sizes that a cut works with.
+    """The sizes that a cut works with, and when it is made.
 
     `high_water` and `low_water` are shares of the room. `summary_tokens` is the most that a summary may have.
     `anchor_share` bounds what code carries over a cut (task list, exact names), as a share of low water.
+    `risk_share` bounds what a cut may add to the cost of the session, as a share of its cost without trimtab.
     """
 
     high_water: float
     low_water: float
     summary_tokens: int
     anchor_share: float
+    risk_share: float
 
 
 _WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 1_000_000)
@@ -41,31 +43,31 @@ _SUMMARIES = (1_500, 1_500, 1_500, 2_500, 4_000, 5_500, 8_000)
 and 8,000 at 1M; the other values lie between these. For comparison, Claude Code allows 20,000."""
 _CURVE = {
     Economy.CAREFUL: (
-        (0.88, 0.50, 0.25),
-        (0.85, 0.40, 0.25),
-        (0.80, 0.35, 0.25),
-        (0.75, 0.35, 0.15),
-        (0.70, 0.30, 0.08),
-        (0.60, 0.30, 0.05),
-        (0.50, 0.25, 0.03),
+        (0.80, 0.48, 0.25),
+        (0.65, 0.36, 0.30),
+        (0.50, 0.28, 0.30),
+        (0.48, 0.27, 0.25),
+        (0.45, 0.25, 0.15),
+        (0.40, 0.22, 0.08),
+        (0.35, 0.20, 0.05),
     ),
     Economy.BALANCED: (
-        (0.85, 0.45, 0.25),
-        (0.80, 0.27, 0.35),
-        (0.60, 0.22, 0.35),
-        (0.50, 0.20, 0.22),
-        (0.45, 0.18, 0.14),
-        (0.35, 0.14, 0.08),
-        (0.25, 0.08, 0.05),
+        (0.66, 0.39, 0.25),
+        (0.42, 0.24, 0.35),
+        (0.29, 0.17, 0.35),
+        (0.29, 0.17, 0.30),
+        (0.26, 0.15, 0.20),
+        (0.22, 0.12, 0.12),
+        (0.15, 0.08, 0.06),
     ),
     Economy.FRUGAL: (
-        (0.70, 0.30, 0.25),
-        (0.60, 0.20, 0.30),
-        (0.40, 0.15, 0.40),
-        (0.33, 0.13, 0.25),
-        (0.28, 0.10, 0.18),
-        (0.20, 0.08, 0.10),
-        (0.10, 0.04, 0.05),
+        (0.50, 0.30, 0.25),
+        (0.30, 0.17, 0.35),
+        (0.19, 0.105, 0.40),
+        (0.18, 0.105, 0.40),
+        (0.18, 0.10, 0.25),
+        (0.14, 0.07, 0.15),
+        (0.08, 0.04, 0.08),
     ),
 }
 """(high water, low water, anchor share) for each of the windows.
@@ -76,13 +78,18 @@ are chosen, as few recorded sessions reach the waters there: in tokens, the wate
 """
 
 
+_RISKS = {Economy.CAREFUL: 0.05, Economy.BALANCED: 0.12, Economy.FRUGAL: 0.2}
+"""The risk share of each economy."""
+
+
 def find_budgets(economy: Economy, window_tokens: int) -> Budgets:
     """The budgets for a context window of `window_tokens`. All tokens are the model's own."""
     place = _find_place(window_tokens)
     high_water, low_water, anchor_share = (
         round(_interpolate([point[index] for point in _CURVE[economy]], place), 3) for index in range(3)
     )
-    return Budgets(high_water, low_water, round(_interpolate(_SUMMARIES, place)), anchor_share)
+    summary_tokens = round(_interpolate(_SUMMARIES, place))
+    return Budgets(high_water, low_water, summary_tokens, anchor_share, _RISKS[economy])
 
 
 def _find_place(window_tokens: int) -> float:

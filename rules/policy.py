@@ -29,6 +29,9 @@ MEMORY_TAGS = ("relevant_context",)
 DEFAULT_WINDOW = 128_000
 """The context window, in tokens, of a model about which nothing is known. Chosen."""
 _FITTED = find_budgets(Economy.BALANCED, DEFAULT_WINDOW)
+THRESHOLD_LOW = 0.5
+"""Low water is at most this share of a threshold that is set without a low water. Chosen: with more, a cut would come
+after every few steps."""
 DEFAULT_BUDGET = Budget(max_tokens=4000)
 ALL_TIDYING = Tidying()
 
@@ -113,6 +116,8 @@ class Policy:
       that it assumes for a request without `max_tokens`.
     - `result_budget`, `truncation`, `tidying`, `dedupe`: the treatment of results if no rule of `tools` matches.
     - `anchor_share`: share of low water for what code carries over a cut (task list, instruction files, exact names).
+    - `cuts_at_threshold`: the first request that reaches high water is cut. Else a cut is made when it pays.
+    - `risk_share`: a cut that need not be made may add at most this share to what the session costs without trimtab.
     - `keep_images`: this many of the newest images stay. Older ones are removed when there are twice as many, because
       each removal breaks the prompt cache. None keeps as many as fit.
     - `instruction_files`: globs on file names. A file that was read and matches is carried over a cut.
@@ -148,6 +153,8 @@ class Policy:
     dedupe: bool = True
     tools: tuple[ToolRule, ...] = ()
     anchor_share: float = _FITTED.anchor_share
+    risk_share: float = _FITTED.risk_share
+    cuts_at_threshold: bool = False
     keep_images: int | None = None
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
     preserve_system: PreserveSystem = PreserveSystem.LEADING

@@ -89,7 +89,7 @@ class Journey:
             return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
         tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
         is_over = prompt.original_tokens > prompt.limit_tokens  # for a request that was refused: it has no plan
-        if chosen.planned.plan.window.has_reached_high if chosen else is_over:
+        if chosen.planned.plan.window.is_near if chosen else is_over:
             tokens["high_water"] = True
         headers = write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens)
         return [*headers, *write_ledger_headers(prompt)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.credentials import drop_credentials, plain
+from proxy.http.credentials import IDENTITY_NAMES, drop_credentials, is_credential, plain
 from proxy.telemetry.ledger import Entry, Prompt
 from rules.tokens.sections import Sections
 
@@ -38,19 +38,25 @@ KEY_HEADER = f"{OWN_PREFIX}key"
 """Client key, for clients that send the upstream's key in `Authorization`. It is never forwarded."""
 OUTCOME_HEADER = "x-trimtab-outcome"
 """What was done to a request: a value of the metrics' label `outcome`."""
-OF_ONE_REQUEST = frozenset(
+SESSION_HEADERS = frozenset(
     {
-        "accept", "accept-encoding", "accept-ranges", "connection", "content-digest", "digest", "expect", "from",
-        "idempotency-key", "x-idempotency-key", "if-match", "if-modified-since", "if-none-match", "if-range",
-        "if-unmodified-since", "range", "signature", "signature-input", "traceparent", "tracestate", "baggage",
-        "x-request-id", "x-correlation-id", "x-amz-content-sha256",
+        "accept-language", "conversation-id", "cookie", "http-referer", "originator", "sec-fetch-mode", "session-id",
+        "thread-id", "user-agent", "version", "x-affinity", "x-app", "x-client-request-id", "x-client-version",
+        "x-grok-conv-id", "x-initiator",
+        "x-session-affinity", "x-session-id", "x-title",
     }
 )  # fmt: skip
-"""Headers that belong to one request of a client, not to its session: its form, its number, its trace.
+"""Headers that say who the client is and which session goes on.
 
-Source: RFC 9110, 9421 and 9530; W3C Trace Context; the SDKs of OpenAI and Anthropic."""
-_OF_ONE_REQUEST = ("content-", "x-stainless-retry", "x-b3-", "sec-websocket-")
-"""Beginnings of the names of such headers."""
+Source: recorded requests of agents and SDKs; xAI, Fireworks and OpenRouter for the affinity of a session."""
+SESSION_BEGINNINGS = (
+    "anthropic-", "azure", "cf-", "chatgpt-", "copilot-", "editor-", "helicone-", "openai-", "x-amz-", "x-anthropic-",
+    "x-azure-", "x-claude-", "x-codex-", "x-github-", "x-goog-", "x-litellm-", "x-ms-", "x-openai-", "x-portkey-",
+    "x-stainless-", "x-vscode-",
+)  # fmt: skip
+"""Beginnings of the names of headers of providers, their clients and gateways."""
+OF_ONE_REQUEST = ("x-amz-content-", "x-amz-date", "x-stainless-retry", "x-ms-client-request", "cf-ray", "cf-connecting")
+"""Beginnings of the names of those among them that belong to one request."""
 
 REWRITING_HEADERS = frozenset(
     {
@@ -111,13 +117,16 @@ def is_sendable(text: str) -> bool:
 def keep_for_session(headers: Headers) -> Headers:
     """The client's headers that a request of our own for the same session has, too, with its credentials.
 
-    A provider may refuse a request without them, read it otherwise, or not find its prompt cache.
+    A provider may refuse a request without them, read it otherwise, or not find its prompt cache. Others may speak of
+    that one request, so they are left out.
     """
-    return [
-        (name, value)
-        for name, value in headers
-        if (lower := plain(name)) not in OF_ONE_REQUEST and not lower.startswith(_OF_ONE_REQUEST)
-    ]
+    return [item for item in headers if _names_session(plain(item[0]))]
+
+
+def _names_session(name: str) -> bool:
+    if is_credential(name) or name in SESSION_HEADERS or name in IDENTITY_NAMES:
+        return True
+    return name.startswith(SESSION_BEGINNINGS) and not name.startswith(OF_ONE_REQUEST)
 
 
 def write_key(key: str, upstream: UpstreamConfig, *, is_messages: bool = False) -> Headers:

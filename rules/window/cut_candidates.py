@@ -82,7 +82,7 @@ class Cuts:
         """The mildest window that frees enough: without memory, without old images, pruned, or cut, in this order.
 
         The later ones drop memory, too. None if none of them is possible. None also if the cut is too short to ask a
-        model for a summary, it is not forced (`over`: the room is exceeded, or a soft limit), and the strategy is not
+        model for a summary, it is not forced (`over`: the room is exceeded, or a threshold), and the strategy is not
         `prune`.
         """
         policy = self._policy
@@ -98,9 +98,13 @@ class Cuts:
             return light
         if (without := self.remove_images(window, 0)) is not None and self.size(without) <= enough:
             return without
-        if pruned is not None and self.size(pruned) <= enough:
+        if pruned is not None and self.size(pruned) <= enough and not (asks and self._has_pruned(window)):
             return pruned
         return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else light
+
+    def _has_pruned(self, window: Window) -> bool:
+        """Whether results were pruned since the last cut."""
+        return window.prune_stop > self.floor(window)
 
     def drop_memory(self, window: Window, growth_tokens: int, *, over: bool = False) -> Window | None:
         """The window without its oldest memory, so that low water is left even after `growth_tokens` more.

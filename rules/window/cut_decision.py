@@ -31,7 +31,19 @@ class Fold:
     window: what is decided and will not change. `finish` adds what only a request that ends here needs.
     """
 
-    __slots__ = ("_cold", "_cuts", "_economics", "_forwarded", "_open", "_policy", "_room", "_sums", "room", "window")
+    __slots__ = (
+        "_cold",
+        "_cuts",
+        "_economics",
+        "_forwarded",
+        "_is_near",
+        "_open",
+        "_policy",
+        "_room",
+        "_sums",
+        "room",
+        "window",
+    )
 
     def __init__(self, room: Room, policy: Policy) -> None:
         self.room = room
@@ -42,7 +54,8 @@ class Fold:
         self._policy = policy
         keeps_systems = policy.preserve_system is PreserveSystem.ALL
         self._sums = Sums(room.leading, keeps_systems=keeps_systems, longest=room.tokens)
-        self._cuts, self._economics = Cuts(room, policy, self._sums), Economics(policy.prices)
+        self._cuts, self._economics = Cuts(room, policy, self._sums), Economics(policy.prices, policy.risk_share)
+        self._is_near = False  # whether the next request is expected to be cut
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
 
     def __len__(self) -> int:
@@ -91,7 +104,8 @@ class Fold:
         if shows_answer:
             self.window = self._economics.look_cold(self._cuts, self.window, self._policy)
             self._answer()
-            self._economics.send(self._room.limit - self._cuts.room_tokens + self._forwarded)
+            head = self._room.limit - self._cuts.room_tokens
+            self._economics.send(head + self._forwarded, head + self._sums.between(0, len(self._sums)))
         if message.role is Role.TOOL:
             self._sums.repeats.answer(message)
         elif message.role is Role.USER and self._sums.ends_with_answer:
@@ -107,6 +121,7 @@ class Fold:
             self.window = replace(self.window, opening=self._cuts.opening)
         if not self.window.is_high:
             self.window = note_marks(self._cuts, self.window, self._forwarded)
+        self._is_near = False
         self._drop_memory()
         self._make_room()
         self._keep_images()
@@ -115,19 +130,24 @@ class Fold:
 
     def _heed_marks(self, *, is_request: bool) -> None:
         """Cut, or fix the next cut, if what is forwarded has reached a mark."""
-        high, ahead = self._cuts.marks.high, self._cuts.share(1 - PREFETCH_GAP)
-        if self._forwarded < min(high, ahead):
+        marks = self._cuts.marks
+        must = marks.high if marks.is_threshold else marks.tokens  # the size that the next request must not have
+        if self._forwarded < min(marks.high, int(must * (1 - PREFETCH_GAP))):
             return
-        if not self._cuts.is_roomy and not self._is_worth_it:
+        if not (self._cuts.is_roomy or self._policy.cuts_at_threshold or self._is_worth_it):
             return
-        if self._forwarded >= high and self._policy.overflow_strategy is not OverflowStrategy.ERROR:
+        if self._forwarded >= marks.high and self._policy.overflow_strategy is not OverflowStrategy.ERROR:
             self._cut(is_request=is_request)
-        if self._forwarded >= ahead:
-            self.window = self._look_ahead()
+        growth = max(self._cuts.open_tokens, self._economics.growth_tokens)
+        if self._forwarded >= must * (1 - PREFETCH_GAP) and self._forwarded + growth >= must:
+            self._is_near = True
+            self.window = self._look_ahead(must)
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""
         caps, window = self._share_room(), self._economics.look_cold(self._cuts, self.window, self._policy)
+        if self._is_near != window.is_near:
+            window = replace(window, is_near=self._is_near)
         return replace(window, caps=(*window.caps, *caps)) if caps else window
 
     def _with_caps(self, caps: Sequence[Cap]) -> Window:
@@ -170,7 +190,7 @@ class Fold:
         if number is None or self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
         if (window := self._cuts.limit_turns(self.window, number)) is not None:
-            self._apply(window, keeps_least=True)
+            self._change(window, keeps_least=True)
 
     def _make_room(self) -> None:
         """Shorten for all later requests a task statement that leaves no room for cuts, once a request does not fit."""
@@ -207,9 +227,12 @@ class Fold:
         """With little room left after the head, cut only if the request would not fit otherwise."""
         return self._forwarded > self._cuts.room_tokens >= self._room.limit * LEAST_ROOM_SHARE
 
-    def _look_ahead(self) -> Window:
-        """The window with its next cut fixed. Its summary is asked for ahead unless pruning will probably be enough."""
-        growth = max(self._cuts.room_tokens - self._forwarded, 0)
+    def _look_ahead(self, due_tokens: int) -> Window:
+        """The window with its next cut fixed. Its summary is asked for ahead unless pruning will probably be enough.
+
+        The cut is due when `due_tokens` are forwarded.
+        """
+        growth = max(due_tokens - self._forwarded, 0)
         window = self._fix_cut(growth, spares=self._policy.keep_recent_steps is not None)
         if window.next_cut is None or window.prefetch_tokens:
             return window
@@ -234,26 +257,25 @@ class Fold:
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees.
 
-        At a soft limit, cut if that frees enough.
+        At a threshold, cut if that frees enough.
         """
         over = self._forwarded > self._cuts.room_tokens
-        chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_soft)
+        chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_threshold)
         size = self._cuts.size(chosen) if chosen else self._forwarded
-        if not over:
-            if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
-                self._apply(chosen)
-        else:
+        if over:
             self._cut_over(chosen, size)
+        elif chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
+            self._change(chosen)
 
     def _cut_over(self, chosen: Window | None, size: int) -> None:
         """Cut whatever it frees. `chosen` leaves `size` tokens after the head, if it is not None."""
         if chosen and size < self._forwarded and size <= self._cuts.room_tokens:
-            self._apply(chosen)
+            self._change(chosen)
         elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
             if made_way:
-                self._apply(made_way)
+                self._change(made_way)
         elif shrunk := self._cuts.shrink(self.window):
-            self._apply(shrunk, keeps_least=True)
+            self._change(shrunk, keeps_least=True)
 
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.
@@ -270,11 +292,18 @@ class Fold:
         """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
         if gain < self._cuts.marks.least_gain:
             return False
-        if self._cuts.marks.is_soft:
+        if self._cuts.marks.is_threshold:
             return self._cuts.size(chosen) <= self._cuts.marks.high
         if is_request:
             self._economics.wait(gain)
+        self._is_near = self._economics.pays(self._cuts, self.window, chosen, gain)
         return self._economics.pays(self._cuts, self.window, chosen)
+
+    def _change(self, chosen: Window, *, keeps_least: bool = False) -> None:
+        """Change to a window at high water: the upstream's cache breaks."""
+        self._economics.cut(self._cuts, self.window, chosen)
+        self._apply(chosen, keeps_least=keeps_least)
+        self._is_near = False
 
     def _apply(self, chosen: Window, *, keeps_least: bool = False) -> None:
         """Change to a window; list the messages that a new cut keeps."""

@@ -9,21 +9,12 @@ from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, Prices
 from rules.window.cut_candidates import Cuts
 from rules.window.state import ColdCut, ColdSummary, Cut, CutKind, Window
 
-PATIENCE = 0.25
-"""A cut is put off until waiting has cost this share of the cut's own cost. Waiting is counted over the whole session.
+PATIENCE = 0.5
+"""A cut is put off until waiting since the last one has cost this share of the cut's own cost.
 
-Source: the break-even rule of the ski rental problem, by which waiting costs at most twice the best choice in
-hindsight. Fitted by bench.sessions.run: of 0, 0.1, 0.2, 0.25, 0.33 and 0.4, the value 0.25 had the cheapest worst case
-of all recorded sessions, at windows of 32k and 64k.
-"""
-FIRST_SHARE = 0.06
-"""Below the room, the first cut may cost at most this share of what the session has cost so far. So a session that ends
-right after it costs at most about that much more than without trimtab.
-
-Source: fitted on 105 recorded sessions with the fold and an estimate of the calls, for ten price lists with reads of
-0.02 to 0.5 and writes of 1 to 2. At prices 0.1/1.25/5, sessions larger than the window cost 0.354 at 32k and 0.384 at
-64k; with 0.03, 0.358 and 0.416; without the bound, 0.331 and 0.356. Without it, the worst session that fits its window
-cost 1.147 and 1.143 of doing nothing; with it, 1.023 and 1.112.
+Source: the break-even rule of the ski rental problem: with a share of 1, waiting and cutting together cost at most
+twice the best choice in hindsight. A session that has come so far goes on about as long again, so half of it is the
+better bet: of 0.3, 0.5 and 1, measured with bench.retention.needed, 0.5 costs least at equal recall.
 """
 AHEAD_SHARE = 0.02
 """All summaries together that are written for a cold cache cost at most this share of what the session has cost so far.
@@ -51,31 +42,69 @@ the log says nothing of longer silences; bench.sessions.lists.gaps assumes the s
 class Economics:
     """The cost of the session, and of putting cuts off. The unit is the price of one uncached input token."""
 
-    __slots__ = ("_bet", "_bet_at", "_prices", "_sent_tokens", "_spent", "_waited")
+    __slots__ = (
+        "_bet",
+        "_bet_at",
+        "_plain",
+        "_plain_tokens",
+        "_prices",
+        "_requests",
+        "_risk_share",
+        "_sent_tokens",
+        "_spent",
+        "_waited",
+    )
 
-    def __init__(self, prices: Prices) -> None:
+    def __init__(self, prices: Prices, risk_share: float) -> None:
         self._prices = prices
+        self._risk_share = risk_share
         self._waited = 0.0
         self._spent = 0.0
+        self._plain = 0.0  # what the session would have cost without any cut
+        self._plain_tokens = 0
+        self._requests = 0
         self._sent_tokens = 0
         self._bet = 0.0  # the price of summaries that were written for a cold cache
         self._bet_at = -1  # where the last of them ends
 
-    def send(self, tokens: int) -> None:
-        """Note a request of `tokens`. The cache has what the request before it had, and the rest is written."""
+    def send(self, tokens: int, plain_tokens: int) -> None:
+        """Note a request of `tokens`, which would have `plain_tokens` without any cut.
+
+        The cache has what the request before it had, and the rest is written.
+        """
+        known_tokens = min(plain_tokens, self._plain_tokens)
+        self._plain += known_tokens * self._prices.cached_input
+        self._plain += (plain_tokens - known_tokens) * self._prices.cache_write
+        self._plain_tokens = plain_tokens
+        self._requests += 1
         cached_tokens = min(tokens, self._sent_tokens)
         self._spent += cached_tokens * self._prices.cached_input
         self._spent += (tokens - cached_tokens) * self._prices.cache_write
         self._sent_tokens = tokens
 
+    @property
+    def growth_tokens(self) -> int:
+        """How much a request had on average more than the one before it."""
+        return self._plain_tokens // max(self._requests, 1)
+
     def wait(self, gain_tokens: int) -> None:
         """Note that one more request carries `gain_tokens` that a cut would have removed."""
         self._waited += gain_tokens * self._prices.cached_input
 
-    def pays(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
-        """Whether to change from `window` to `chosen`: waiting has cost enough, and the session can bear the price."""
+    def pays(self, cuts: Cuts, window: Window, chosen: Window, more_tokens: int = 0) -> bool:
+        """Whether to change from `window` to `chosen`, once further requests have carried `more_tokens` of its gain.
+
+        Waiting must have cost enough. And the session, with this cut, may cost at most `risk_share` more than it would
+        have cost so far without any: so a session that ends here loses no more than that.
+        """
         price = self._price(cuts, window, chosen)
-        return self._waited >= price * PATIENCE and self._bears(window, price, FIRST_SHARE)
+        is_bearable = self._spent + price <= (1 + self._risk_share) * self._plain
+        return is_bearable and self._waited + more_tokens * self._prices.cached_input >= price * PATIENCE
+
+    def cut(self, cuts: Cuts, window: Window, chosen: Window) -> None:
+        """Note a change from `window` to `chosen`."""
+        self._spent += self._price(cuts, window, chosen)
+        self._waited = 0.0
 
     def bears_cold(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
         """Whether a cut at a cold cache pays although its summary must be written first.
@@ -132,11 +161,6 @@ class Economics:
         share = min(more_tokens / max(cuts.marks.high - cuts.marks.low, 1), 1.0)
         saving = more_tokens * prices.cache_write + max(share, 0.0) * self._price(cuts, window, chosen)
         return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, self._price_note(cuts, window, cut), saving)
-
-    def _bears(self, window: Window, price: float, share: float) -> bool:
-        """Whether a price is small beside the cost of the session. A session that was cut before bears any price."""
-        is_first = not window.cuts and not window.prune_stop
-        return not is_first or price <= self._spent * share
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
         """The cost of a change: the upstream writes what stays into its cache, and a summary is written.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Message, Role, count_leading
-from rules.policy import Policy
+from rules.policy import THRESHOLD_LOW, Policy
 from rules.window.open_step import bare_tokens
 
 MIN_ROOM_SHARE = 0.25
@@ -16,8 +16,9 @@ MIN_ROOM_SHARE = 0.25
 would not fit otherwise. Chosen: in a smaller room, high and low water are about one tool result apart."""
 LEAST_ROOM_SHARE = 1 / 16
 """Share of the limit. With less room nothing is cut. Chosen: less room cannot hold a summary and one step."""
-HEAD_STEPS = 16
-"""The head's size is rounded up to a multiple of limit / 16. Chosen: larger than a timestamp or one small tool."""
+HEAD_STEPS = 64
+"""The head's size is rounded up to a multiple of limit / 64. Chosen: larger than a timestamp. And about
+one small step, so that a cut comes within a step of its threshold."""
 GUESSED_SHARE = 0.25
 """Share of the limit. Guesses about the head's files count no more than that together. Chosen: as MIN_ROOM_SHARE. A
 guess must not leave the conversation without room."""
@@ -100,7 +101,7 @@ class Marks:
     high, low: something is removed at high water, and low water is left then.
     least_gain: what a cut below the room must remove at least.
     protected: if the protected user turns are longer, they are pruned too.
-    is_soft: high water is a soft limit of the policy. Then a cut need not pay.
+    is_threshold: the first request that reaches high water is cut, whether that pays or not.
     """
 
     tokens: int
@@ -108,17 +109,18 @@ class Marks:
     low: int
     least_gain: int
     protected: int
-    is_soft: bool
+    is_threshold: bool
 
     @classmethod
     def measure(cls, tokens: int, soft_tokens: int | None, policy: Policy) -> "Marks":
-        """The marks of a room. The ratio of low to high water holds for a soft limit too."""
-        high, low, protected = policy.high_water, policy.low_water, policy.high_water * PROTECTED_SHARE
-        high_tokens = min(int(tokens * high), tokens if soft_tokens is None else soft_tokens)
-        is_soft = high_tokens < int(tokens * high)
-        scale = high_tokens / high if is_soft else tokens
-        low_tokens, gain, protected_tokens = (int(scale * share) for share in (low, (high - low) / 4, protected))
-        return cls(tokens, high_tokens, low_tokens, gain, protected_tokens, is_soft)
+        """The marks of a room; `soft_tokens` is a size at which the policy cuts although the room would hold more."""
+        high_tokens, low_tokens = int(tokens * policy.high_water), int(tokens * policy.low_water)
+        is_threshold, is_alone = policy.cuts_at_threshold, policy.compact_at_tokens is not None
+        if soft_tokens is not None and (soft_tokens < high_tokens or (is_alone and not is_threshold)):
+            high_tokens, is_threshold = soft_tokens, True
+            low_tokens = min(low_tokens, int(soft_tokens * THRESHOLD_LOW))
+        gain, protected_tokens = (high_tokens - low_tokens) // 4, int(high_tokens * PROTECTED_SHARE)
+        return cls(tokens, high_tokens, low_tokens, gain, protected_tokens, is_threshold)
 
 
 def _cap_task(task: Message, head: int, limit: int) -> int | None:

@@ -107,6 +107,8 @@ class Window:
     images: which images are replaced by one-line markers.
     memory_stop: retrieved memory in messages before this one is dropped.
     is_high: high water was reached at one of the messages so far, after the task statement was shortened to fit.
+    is_near: the next request is expected to be cut. It does not count for equality, as nothing is forwarded differently
+        because of it.
     is_long: the mark was reached from which on a cold cache is used for a cut. It does not count for
         equality, as nothing is forwarded differently because of it.
     cold_summary: the summary to write ahead in case that the cache will be cold; None for none. It does not count for
@@ -123,6 +125,7 @@ class Window:
     images: ImageStop = NONE_REMOVED
     memory_stop: int = 0
     is_high: bool = False
+    is_near: bool = field(default=False, compare=False)
     is_long: bool = field(default=False, compare=False)
     cold_summary: ColdSummary | None = field(default=None, compare=False)
     removed_from: int = 0
@@ -181,7 +184,8 @@ class Window:
             return None
         last = self.cuts[-1]
         before = replace(self, cuts=self.cuts[:-1], prune_stop=last.prune_stop, images=last.images)
-        return replace(before, memory_stop=last.memory_stop, next_cut=None, prefetch_tokens=0, cold_summary=None)
+        before = replace(before, memory_stop=last.memory_stop, next_cut=None, prefetch_tokens=0, cold_summary=None)
+        return replace(before, is_near=True)
 
     @property
     def without_images(self) -> Iterator[int]:

@@ -101,8 +101,8 @@ def test_figures_of_decisions_are_those_of_the_code() -> None:
     text = " ".join(_read("decisions.md").split())
 
     assert f"A lease lasts {LEASE_SECONDS:g} seconds and is renewed every {RENEW_SECONDS:g} seconds" in text
-    assert (SUMMARIES, PATIENCE) == (3, 1 / 4)
-    assert f"only when the conversation has reached {1 - PREFETCH_GAP:.0%} of the room".replace("%", " %") in text
+    assert (SUMMARIES, PATIENCE) == (3, 1 / 2)
+    assert f"and {1 - PREFETCH_GAP:.0%} of the room, or of the threshold, is reached".replace("%", " %") in text
 
 
 def test_the_table_of_steps_has_every_step_of_the_script() -> None:

@@ -34,16 +34,17 @@ def by_economy(policy: Policy, economy: Economy, window: int) -> Policy:
 
 
 def with_any_waters(policies: st.SearchStrategy[Policy]) -> st.SearchStrategy[Policy]:
-    """The policies with waters of every economy and window size, or with arbitrary waters."""
+    """The policies with waters of every economy and window size, or with arbitrary ones, which may be thresholds."""
     fitted = st.builds(find_budgets, st.sampled_from(Economy), st.sampled_from([8_000, 32_000, 128_000, 1_000_000]))
     percents = st.tuples(st.integers(2, 60), st.integers(2, 40), st.integers(0, 40))
     drawn = percents.map(
-        lambda each: Budgets((each[0] + each[1]) / 100, each[0] / 100, summary_tokens=0, anchor_share=each[2] / 100)
+        lambda each: Budgets((each[0] + each[1]) / 100, each[0] / 100, 0, each[2] / 100, risk_share=each[1] / 100)
     )
-    return st.builds(_go_by, policies, st.one_of(fitted, drawn))
+    return st.builds(_go_by, policies, st.one_of(fitted, drawn), st.booleans())
 
 
-def _go_by(policy: Policy, budgets: Budgets) -> Policy:
+def _go_by(policy: Policy, budgets: Budgets, cuts_at_threshold: bool = False) -> Policy:  # noqa: FBT001, FBT002
     """Keeps the policy's own summary budget: the windows of tests are too small for a fitted one."""
     waters = replace(policy, high_water=budgets.high_water, low_water=budgets.low_water)
-    return replace(waters, anchor_share=budgets.anchor_share)
+    waters = replace(waters, anchor_share=budgets.anchor_share, risk_share=budgets.risk_share)
+    return replace(waters, cuts_at_threshold=cuts_at_threshold)

@@ -19,6 +19,7 @@ from rules.economy import Budgets, Economy, find_budgets
 from rules.policy import (
     DEFAULT_WINDOW,
     INSTRUCTION_FILES,
+    THRESHOLD_LOW,
     OnExceeded,
     OverflowStrategy,
     Policy,
@@ -27,6 +28,7 @@ from rules.policy import (
 )
 from rules.treatment import Budget, Truncation
 
+CutRule = Literal["auto", "at_threshold", "when_it_pays"]
 DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
 """The context window of a model about which nothing is known."""
 
@@ -58,18 +60,26 @@ class PolicyConfig(ControlConfig):
         "are auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest cost. balanced: between "
         "the two.",
     )
+    cut: CutRule = Field(
+        "auto",
+        examples=["when_it_pays"],
+        description="When a cut is made that need not be made yet. at_threshold: at the first request that reaches "
+        "high_water or compact_at_tokens. when_it_pays: when what it saves is worth its price. auto: at_threshold if "
+        "high_water is a number, else when_it_pays. compact_at_tokens is a threshold in any case.",
+    )
     high_water: AutoWater = Field(
         "auto",
         examples=[0.75],
-        description="When the conversation has reached this share of the room, a cut is made as soon as it pays. The "
-        "room is the context window without the reserve, the system messages, the tools and the first user message. "
-        "auto: a value for the economy and the window, for example 0.45 for balanced at 128000 tokens.",
+        description="The first request whose conversation reaches this share of the room is cut. The room is the "
+        "context window without the reserve, the system messages, the tools and the first user message. auto: the "
+        "economy decides when a cut pays.",
     )
     low_water: AutoWater = Field(
         "auto",
         examples=[0.35],
         description="The largest share of the room that a cut leaves, the summary included. It must be below "
-        "high_water. auto: a value for the economy and the window, for example 0.18 for balanced at 128000 tokens.",
+        "high_water. auto: a value for the economy and the window, for example 0.15 for balanced at 128000 tokens, but "
+        "at most half of high_water.",
     )
     compact_at_tokens: int | None = Field(
         None,
@@ -248,6 +258,8 @@ class PolicyConfig(ControlConfig):
             truncation=self.truncation,
             tidying=self.tidy.to_tidying(),
             dedupe=self.dedupe,
+            risk_share=budgets.risk_share,
+            cuts_at_threshold=self.cut == "at_threshold" or (self.cut == "auto" and self.high_water != "auto"),
             anchor_share=budgets.anchor_share if self.anchors == "auto" else self.anchors,
             keep_images=self.keep_images,
             instruction_files=self.instruction_files,
@@ -271,11 +283,10 @@ class PolicyConfig(ControlConfig):
         )
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:
-        # If only one of the two is a number, the other follows from it by the ratio of the fitted waters.
         ratio = budgets.low_water / budgets.high_water
         high, low = self.high_water, self.low_water
         if high != "auto":
-            return high, high * ratio if low == "auto" else low
+            return high, min(budgets.low_water, high * THRESHOLD_LOW) if low == "auto" else low
         if low == "auto":
             return budgets.high_water, budgets.low_water
         return min(low / ratio, (1 + low) / 2), low  # the ratio alone could put it above the whole room

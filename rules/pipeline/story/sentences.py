@@ -69,7 +69,7 @@ def _say_cause(plan: Plan, ratio: float) -> str:
         soft = round(plan.fitting * ratio)
         return f"The conversation has reached the soft limit of {say_number(soft, 'token')} that is configured."
     if window.has_reached_high:
-        return "The conversation has reached high water, the size at which trimtab makes room."
+        return "The conversation has reached high water, the size from which on trimtab makes room."
     if window.shortens:
         return "The conversation is below high water, but something in it has a limit of its own."
     return "There is room left; what was done does not wait for a full window."

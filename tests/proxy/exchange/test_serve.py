@@ -297,7 +297,7 @@ async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(phase, br
     settings = ("defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300", "defaults.high_water=0.95")
     proxy = await start_proxy(*SMALL, *settings, *free)
     proxy.current.services = replace(proxy.services, **{broken: _Broken()})
-    body = {"model": "m", "messages": make_session(33, result_words=120)["messages"][:-1]}  # its next cut is near
+    body = {"model": "m", "messages": make_session(38, result_words=120)["messages"][:-1]}  # its next cut is near
     response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
     assert (response.status, b"All good." in answer) == (200, True)
     metrics = await (await client.get(proxy.url + "/metrics")).text()

@@ -138,11 +138,11 @@ def test_a_request_of_our_own_is_one_of_the_clients_session() -> None:
     """It has all that says who asks, with what and for which session; not what belongs to one request."""
     kept = _headers(
         "Anthropic-Version: 2023-06-01", "anthropic-beta: a,b", "OpenAI-Beta: c", "X-Session-Id: s", "User-Agent: me",
-        "x-api-key: theirs", "OpenAI-Organization: o", "x-app: cli", "originator: codex", "x-client: 1",
+        "x-api-key: theirs", "OpenAI-Organization: o", "x-app: cli", "originator: codex", "session_id: s",
     )  # fmt: skip
     others = _headers(
-        "Content-Type: text/plain", "Content-Length: 7", "Accept: text/html", "Accept-Encoding: br",
-        "Idempotency-Key: k",
+        "x-note: about this request", "Content-Type: text/plain", "Content-Length: 7", "Accept: text/html",
+        "Accept-Encoding: br", "Idempotency-Key: k",
         "traceparent: 00", "X-Request-Id: r", "If-None-Match: e", "Range: bytes=0-", "X-Stainless-Retry-Count: 1",
     )  # fmt: skip
 

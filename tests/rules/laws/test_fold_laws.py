@@ -156,7 +156,7 @@ def _least(messages: Sequence[Message]) -> int:
 
 
 @MANY
-@given(messages=transcripts(), policy=policies(), extra=st.integers(0, 120))
+@given(messages=transcripts(), policy=policies(), extra=st.integers(0, LIMIT // HEAD_STEPS - 20))
 def test_a_volatile_head_moves_nothing(messages: tuple[Message, ...], policy: Policy, extra: int) -> None:
     """A small tool or a longer system prompt changes no decision while the rounded head is the same."""
     body = (user("Mend the build."), *messages)

@@ -95,11 +95,15 @@ def test_a_larger_request_passes() -> None:
 
 
 def test_a_soft_limit_above_high_water_changes_nothing() -> None:
-    """So do shares that give the whole limit together."""
-    messages = session(200, result_tokens=200)
-    for policy in (replace(POLICY, compact_at_tokens=29_000), replace(POLICY, sections=SectionShares(summary=0.1))):
+    """High water is a threshold then, too. And shares that give the whole limit together change nothing."""
+    messages, both = session(200, result_tokens=200), replace(POLICY, cuts_at_threshold=True)
+    pairs = [
+        (replace(both, compact_at_tokens=29_000), both),
+        (replace(POLICY, sections=SectionShares(summary=0.1)), POLICY),
+    ]
+    for policy, plain in pairs:
         for stop in (60, 250, 402):
-            assert run(messages[:stop], policy)[1] == run(messages[:stop], POLICY)[1]
+            assert run(messages[:stop], policy)[1] == run(messages[:stop], plain)[1]
 
 
 def test_a_summary_has_its_share_at_most() -> None:

@@ -179,7 +179,7 @@ def test_remembered_states_change_nothing(messages: tuple[Message, ...], stops: 
 def test_the_fold_sees_the_pins() -> None:
     """Sessions that fit without pins are cut because of them, as if each pinned result were that much longer."""
     messages = session(12, result_tokens=160)
-    plain = replace(POLICY, context_window=3300, overflow_strategy=OverflowStrategy.PRUNE)
+    plain = replace(POLICY, context_window=3150, overflow_strategy=OverflowStrategy.PRUNE)
     with pinning(150):
         pinned = run(conversation(*messages), replace(plain, pin_instruction=True))[0]
         longer = [replace(one, tokens=one.tokens + pinned.pins[0].tokens * (one.role is Role.TOOL)) for one in messages]

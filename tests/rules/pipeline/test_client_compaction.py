@@ -35,7 +35,7 @@ from rules.summary.request import Summary
 from rules.text.summary_requests import IN_SYSTEM, IN_USER
 
 ASK = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
-FIRST_CUT = 22
+FIRST_CUT = 23
 """Steps of a session after which the cut stands."""
 DUPLICATES = replace(POLICY, dedupe=True)
 

@@ -237,7 +237,7 @@ def test_key_order_and_a_moved_cache_mark_move_nothing(marked: set[int], policy:
     assert (other.request.key, other.request.base) == (plain.request.key, plain.request.base)
 
 
-@given(messages=valid_transcripts(), extra=st.integers(0, 120))
+@given(messages=valid_transcripts(), extra=st.integers(0, 30))
 def test_a_timestamp_and_a_tool_more_rename_no_summary(messages: tuple[Message, ...], extra: int) -> None:
     """The head's size is rounded, and its text is in no key."""
     body = (user("Mend the build."), *messages, *LONG[2:40])

@@ -15,7 +15,6 @@ from rules.window.cut_decision import Fold
 from rules.window.economics import (
     AHEAD_SHARE,
     COLD_SHARE,
-    FIRST_SHARE,
     NOTE_SHARE,
     PATIENCE,
     SILENCE_SECONDS,
@@ -60,8 +59,8 @@ LONG_TOKENS = 1_000_000
 
 def begin(policy: Policy, *, spent_tokens: int = LONG_TOKENS) -> Economics:
     """The economics of a session that has sent this much."""
-    economics = Economics(policy.prices)
-    economics.send(spent_tokens)
+    economics = Economics(policy.prices, policy.risk_share)
+    economics.send(spent_tokens, spent_tokens)
     return economics
 
 
@@ -83,7 +82,7 @@ def price_note(cuts: Cuts, window: Window, prices: Prices) -> float:
 def test_what_costs_nothing_pays_at_once() -> None:
     """Anything else pays only after a wait."""
     cuts, window, chosen = cut_in_two(POLICY)
-    assert Economics(Prices(0.0, 0.0, 0.0, 0.0)).pays(cuts, window, chosen)
+    assert Economics(Prices(0.0, 0.0, 0.0, 0.0), 0.1).pays(cuts, window, chosen)
     assert not begin(POLICY).pays(cuts, window, chosen)
 
 
@@ -117,18 +116,33 @@ def test_a_digest_is_written_for_nothing(output: float) -> None:
 
 
 @pytest.mark.parametrize("prices", [Prices(), Prices(1, 0.02, 4), Prices(1, 0.5, 1.1), Prices(1, 0.1, 5, 2)])
-def test_the_first_cut_waits_until_it_is_a_small_share_of_the_cost_of_the_session(prices: Prices) -> None:
-    """However long waiting for it was. A later cut does not wait for that."""
+def test_a_cut_waits_until_the_session_can_bear_it(prices: Prices) -> None:
+    """It may add the risk share to what the session would have cost without any cut, however long waiting was."""
     cuts, window, chosen = cut_in_two(replace(POLICY, prices=prices))
     price = cuts.size(chosen) * (prices.cache_write - prices.cached_input) + price_note(cuts, window, prices)
-    enough = price / FIRST_SHARE / prices.cache_write
+    enough = price / POLICY.risk_share / prices.cache_write
     verdicts = []
     for spent_tokens in (int(enough * 0.99), int(enough * 1.01)):
         economics = begin(replace(POLICY, prices=prices), spent_tokens=spent_tokens)
         economics.wait(10**9)
         verdicts.append(economics.pays(cuts, window, chosen))
-        assert economics.pays(cuts, replace(window, prune_stop=3), chosen)
     assert verdicts == [False, True]
+
+
+def test_what_earlier_cuts_saved_bears_the_next_one() -> None:
+    """A cut that was made has cost its price, and waiting begins anew; what it saved counts from then on."""
+    cuts, window, chosen = cut_in_two(POLICY)
+    economics = begin(POLICY)
+    economics.wait(10**9)
+    assert economics.pays(cuts, window, chosen)
+    for _ in range(60):
+        economics.cut(cuts, window, chosen)
+    assert not economics.pays(cuts, window, chosen)
+    economics.wait(10**9)
+    assert not economics.pays(cuts, window, chosen)
+    economics.send(1000, 5 * LONG_TOKENS)
+    assert economics.pays(cuts, window, chosen)
+    assert begin(POLICY).pays(cuts, window, chosen, 10**9)
 
 
 def test_a_request_reads_what_the_one_before_it_had() -> None:
@@ -136,10 +150,11 @@ def test_a_request_reads_what_the_one_before_it_had() -> None:
     cuts, window, chosen = cut_in_two(POLICY)
     prices = POLICY.prices
     price = cuts.size(chosen) * (prices.cache_write - prices.cached_input) + price_note(cuts, window, prices)
-    economics, verdicts = Economics(prices), []
+    economics, verdicts = Economics(prices, POLICY.risk_share), []
     economics.wait(10**9)
     for _ in range(3):
-        economics.send(int(0.85 * price / FIRST_SHARE))
+        tokens = int(0.85 * price / POLICY.risk_share)
+        economics.send(tokens, tokens)
         verdicts.append(economics.pays(cuts, window, chosen))
     assert verdicts == [False, False, True]
 

@@ -15,7 +15,9 @@ LIMIT = 3200
 GRAIN = LIMIT // HEAD_STEPS
 
 
-@pytest.mark.parametrize(("fixed_tokens", "grains"), [(0, 0), (1, 1), (GRAIN, 1), (GRAIN + 1, 2), (2 * LIMIT, 32)])
+@pytest.mark.parametrize(
+    ("fixed_tokens", "grains"), [(0, 0), (1, 1), (GRAIN, 1), (GRAIN + 1, 2), (2 * LIMIT, 2 * HEAD_STEPS)]
+)
 def test_the_head_is_rounded_up(fixed_tokens: int, grains: int) -> None:
     """It is rounded to a sixteenth of the limit. If the head exceeds the limit, the room is negative."""
     left = LIMIT - grains * GRAIN
@@ -44,16 +46,20 @@ def test_a_limit_below_any_rounding_leaves_what_is_left(limit: int) -> None:
     assert Room.measure((), 3, limit).tokens == limit - 3
 
 
-def test_a_soft_limit_lowers_the_marks_in_proportion() -> None:
-    """Only if it is below high water, and only if the head leaves it a quarter."""
+def test_a_soft_limit_is_a_threshold() -> None:
+    """Only if it is below high water, and only if the head leaves it a quarter. Low water is at most half of it."""
     policy = Policy(high_water=0.8, low_water=0.4)
     plain = Marks.measure(1000, None, policy)
     assert plain == Marks.measure(1000, 800, policy)
-    assert (plain.high, plain.low, plain.least_gain, plain.protected, plain.is_soft) == (800, 400, 100, 640, False)
+    assert (plain.high, plain.low, plain.least_gain, plain.protected, plain.is_threshold) == (800, 400, 100, 640, False)
     soft = Marks.measure(1000, 400, policy)
-    assert (soft.tokens, soft.high, soft.low, soft.least_gain, soft.is_soft) == (1000, 400, 200, 50, True)
+    assert (soft.tokens, soft.high, soft.low, soft.least_gain, soft.is_threshold) == (1000, 400, 200, 50, True)
+    assert Marks.measure(1000, 900, replace(policy, compact_at_tokens=900)).high == 900
+    assert Marks.measure(1000, None, replace(policy, compact_at_tokens=2000)) == plain
+    both = Marks.measure(1000, 900, replace(policy, compact_at_tokens=900, cuts_at_threshold=True))
+    assert both == replace(plain, is_threshold=True)
     messages = [system(), user(fill("task", 500))]
-    assert Room.measure(messages, 0, 10_000, soft_limit=3200).soft == 2600
+    assert Room.measure(messages, 0, 10_000, soft_limit=3200).soft == 2650
     assert Room.measure(messages, 0, 10_000, soft_limit=600).soft is None
     assert Room.measure(messages, 0, 10_000).soft is None
 

@@ -72,7 +72,7 @@ profiles:
 POLICY = (
     "upstream, mode, prices, observe_share, pairing, drop_tools, local_items, context_window, context_windows, "
     "completion_reserve, "
-    "economy, high_water, low_water, compact_at_tokens, preserve_system, overflow_strategy, on_exceeded, "
+    "economy, cut, high_water, low_water, compact_at_tokens, preserve_system, overflow_strategy, on_exceeded, "
     "tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, "
     "keep_user_tokens, anchors, keep_images, sections, truncate_system, keep_recent_steps, max_turns, "
     "max_message_tokens, memory, pin_instruction, instruction_files, summary, count"

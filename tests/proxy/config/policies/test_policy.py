@@ -51,6 +51,7 @@ def test_a_policy_is_what_the_rules_need() -> None:
         SummaryRole.PAIR,
         PRICES,
         anchor_share=0.2,
+        cuts_at_threshold=True,
         keep_images=4,
         instruction_files=("RULES.md",),
     )
@@ -67,6 +68,7 @@ def test_what_is_auto_is_fitted_to_window_and_economy(window_tokens: int, econom
         low_water=budgets.low_water,
         summary_max_tokens=budgets.summary_tokens,
         anchor_share=budgets.anchor_share,
+        risk_share=budgets.risk_share,
         keep_images=None,
         instruction_files=INSTRUCTION_FILES,
     )
@@ -93,13 +95,13 @@ def test_waters_that_are_set_are_those() -> None:
 
 
 @given(share=SHARES, window_tokens=WINDOWS)
-def test_one_water_that_is_set_has_the_other_in_proportion(share: float, window_tokens: int) -> None:
-    """The other one has the ratio of the fitted waters, as far as the room allows. Low water is always lower."""
+def test_one_water_that_is_set_has_a_fitting_other_one(share: float, window_tokens: int) -> None:
+    """A low water is the fitted one, but at most half of high water; a high water has the fitted ratio to low water."""
     fitted_high, fitted_low = _fitted(window_tokens)
 
     high, low = _waters(PolicyConfig(high_water=share), window_tokens)
     assert high == share
-    assert low == pytest.approx(share * fitted_low / fitted_high)
+    assert low == min(fitted_low, share / 2)
 
     high, low = _waters(PolicyConfig(low_water=share), window_tokens)
     assert low == share
@@ -131,12 +133,28 @@ def test_a_profile_sets_its_waters_over_the_defaults(
 
 @pytest.mark.parametrize("text", ["{}", "{low_water: 0.2}", "{high_water: 0.9}", "{economy: careful}"])
 def test_a_percentage_of_the_environment_replaces_a_high_water_that_is_auto(text: str) -> None:
-    """Low water keeps its fitted ratio to high water, in profiles too."""
+    """Low water is the economy's, but at most half of it, in profiles too. The first request that reaches it is cut."""
     config = _load(f"{{defaults: {text}, profiles: {{p: {text}}}}}", TRIMTAB_AUTOCOMPACT_PCT="50")
 
     for settings in (config.defaults, config.over_defaults(config.profiles["p"])):
-        fitted_high, fitted_low = _fitted(economy=settings.economy)
-        assert _waters(settings) == (0.5, pytest.approx(0.5 * fitted_low / fitted_high))
+        assert _waters(settings) == (0.5, min(_fitted(economy=settings.economy)[1], 0.25))
+        assert settings.to_policy(Prices()).cuts_at_threshold
+
+
+@pytest.mark.parametrize(
+    ("text", "is_threshold"),
+    [
+        ("{}", False),
+        ("{economy: frugal}", False),
+        ("{low_water: 0.2}", False),
+        ("{high_water: 0.5}", True),
+        ("{high_water: 0.5, cut: when_it_pays}", False),
+        ("{cut: at_threshold}", True),
+    ],
+)
+def test_a_high_water_that_is_set_is_a_threshold(text: str, is_threshold: bool) -> None:  # noqa: FBT001
+    """The key `cut` says it in so many words."""
+    assert _load(f"defaults: {text}").defaults.to_policy(Prices()).cuts_at_threshold is is_threshold
 
 
 def test_numbers_of_the_rules_are_in_our_tokens() -> None:

@@ -91,7 +91,7 @@ ASKS = (*SMALL, "defaults.overflow_strategy=summarize", "upstream.cache_seconds=
 
 async def _attempt_after(stages: Stages, idle_seconds: float, *, slides: bool = False) -> list[str]:
     """The rules that decide about a long session after a silence."""
-    store, request = MemoryStore(ttl_seconds=1e6), read_session(24, result_words=200)
+    store, request = MemoryStore(ttl_seconds=1e6), read_session(22, result_words=200)
     store.name = "sqlite"
     cold_cuts = ColdCuts(store, clock=lambda: 10_000.0)
     stages = replace(stages, services=replace(stages.services, cold_cuts=cold_cuts))

@@ -350,7 +350,7 @@ async def _window_of(stages: Stages) -> int:
 async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_stages: MakeStages) -> None:
     """The second attempt is planned within the limits of the refusal, and names the lesson."""
     stages = await make_stages(*PRUNES)
-    first = await stages.attempt(read_session(46))
+    first = await stages.attempt(read_session(50))
     second = await recover(stages.services, first, SAID, make_reply())
 
     assert second is not None

@@ -47,7 +47,7 @@ def test_tidying_and_truncation_are_told_apart() -> None:
 def test_each_rule_on_old_messages_is_named() -> None:
     """Of a result that was shortened before it was pruned or cut, both rules."""
     long = session(20, result_tokens=400)
-    policy = replace(POLICY, result_budget=Budget(290), context_window=6250)
+    policy = replace(POLICY, result_budget=Budget(290), context_window=5950)
     assert blame(long, policy) == {at: ("truncate", "prune") if at < 22 else ("truncate",) for at in range(3, 42, 2)}
     cut = blame(session(40, result_tokens=400), policy)
     assert cut[2] == ("digest",)

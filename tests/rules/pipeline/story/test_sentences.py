@@ -87,7 +87,7 @@ def test_results_are_named_with_tool_and_place() -> None:
 
 def test_pruned_results_are_named() -> None:
     """Calls stay."""
-    told = tell(conversation(*session(20, result_tokens=290)), replace(POLICY, context_window=6250))[1]
+    told = tell(conversation(*session(20, result_tokens=290)), replace(POLICY, context_window=5950))[1]
     assert told.rule == "prune"
     assert told.messages == tuple(range(3, told.messages[-1] + 1, 2))
     assert told.text.startswith(f"{len(told.messages)} tool results of run (messages 3, 5, ")

@@ -1,0 +1,86 @@
+"""A threshold that is set is a trigger: the first request that reaches it is cut, at any prices."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, fill, session, user
+
+from rules.conversation import Message
+from rules.policy import Policy, Prices
+from rules.window.cut_decision import Fold
+from rules.window.room import Room
+
+LIMIT = 8000
+POLICY = Policy(
+    protect_turns=0,
+    keep_user_tokens=100,
+    summary_max_tokens=150,
+    summary_min_steps=3,
+    anchor_share=0.06,
+    cuts_at_threshold=True,
+)
+VALUES = st.integers(10, 95).map(lambda percent: percent / 100)
+PRICES = st.sampled_from(
+    [Prices(), Prices(1, 0.02, 4), Prices(1, 0.5, 1.1), Prices(1, 0.1, 5, 2), Prices(1, 0.25, 8, 1.25), Prices(1, 1, 1)]
+)
+
+
+def chat(turns: int, tokens: int) -> list[Message]:
+    """A conversation without tools."""
+    said = ((user(fill(f"q{turn}", tokens)), assistant(fill(f"a{turn}", tokens))) for turn in range(turns))
+    return [user("Begin."), *(message for pair in said for message in pair)]
+
+
+SESSIONS = st.one_of(
+    st.builds(chat, st.just(100), st.integers(30, 90)),
+    st.builds(lambda tokens: session(60, call_tokens=12, result_tokens=tokens), st.integers(60, 240)),
+)
+
+
+def by_high_water(high_water: float, prices: Prices) -> Policy:
+    """The policy with this threshold; low water as the configuration derives it."""
+    return replace(POLICY, high_water=high_water, low_water=min(0.2, high_water / 2), prices=prices)
+
+
+def find_first(messages: Sequence[Message], policy: Policy) -> int:
+    """The number of messages at which something is removed first; one more than there are if nothing is."""
+    folded = Fold(Room.measure(messages, 0, LIMIT), policy)
+    for message in messages:
+        folded.add(message)
+        if folded.window.cuts or folded.window.prune_stop:
+            return len(folded)
+    return len(messages) + 1
+
+
+@given(messages=SESSIONS, values=st.tuples(VALUES, VALUES), prices=st.tuples(PRICES, PRICES))
+def test_a_lower_threshold_never_acts_later(
+    messages: Sequence[Message], values: tuple[float, float], prices: tuple[Prices, Prices]
+) -> None:
+    """Whatever the prices are, of either."""
+    low, high = sorted(values)
+    assert find_first(messages, by_high_water(low, prices[0])) <= find_first(messages, by_high_water(high, prices[1]))
+
+
+@given(messages=SESSIONS, value=st.integers(20, 95).map(lambda percent: percent / 100), prices=PRICES)
+def test_a_threshold_acts_within_a_step_of_its_size(messages: Sequence[Message], value: float, prices: Prices) -> None:
+    """It never acts before; and where the newest steps fill the space that a cut must free, a step or two later."""
+    policy = by_high_water(value, prices)
+    first = find_first(messages, policy)
+    room = Room.measure(messages, 0, LIMIT).tokens
+    sizes = [sum(message.tokens for message in messages[1:stop]) for stop in range(len(messages) + 1)]
+    step = max(sizes[stop] - sizes[stop - 2] for stop in range(2, len(sizes)))
+    assert first <= len(messages)
+    assert int(room * value) <= sizes[first] <= room * value + 2 * step
+
+
+@pytest.mark.parametrize("value", [0.2, 0.5, 0.9])
+def test_without_a_threshold_prices_decide(value: float) -> None:
+    """Where reading from the cache is nearly free, nothing is cut before the room is full."""
+    dear = replace(by_high_water(value, Prices(1, 0.001, 4)), cuts_at_threshold=False)
+    messages = chat(60, 60)
+    assert sum(message.tokens for message in messages) < Room.measure(messages, 0, LIMIT).tokens
+    assert find_first(messages, dear) == len(messages) + 1
+    assert find_first(messages, replace(dear, cuts_at_threshold=True)) < len(messages)
