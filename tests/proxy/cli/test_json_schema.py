@@ -53,10 +53,13 @@ LEAVES = [path for path, schema in KEYS.items() if "properties" not in _resolve(
 
 
 def _build(path: tuple[str | int, ...], value: Any) -> Any:
-    """A configuration with one key; an entry of `models` has a match, too, and recordings have a folder."""
+    """A configuration with one key; an entry of `models` has a match, recordings have a folder, and windows tokens."""
     if path[0] == "record" and path[-1] != "dir" and len(path) > 1:
         value = {"dir": "x", path[-1]: value}
         path = path[:-1]
+    if path[-2:-1] == (0,) and path[-3] == "context_windows":
+        value = [{"endpoint": "chat", "header": "h", "tokens": 4096, path[-1]: value}]
+        path = path[:-2]
     for step in reversed(path):
         value = [{"match": "m*", **value}] if step == 0 else {step: value}
     return value
@@ -91,12 +94,15 @@ def test_the_published_file_is_what_the_command_prints() -> None:
 def test_it_is_a_schema_with_a_name() -> None:
     """It is valid by its own dialect, and named for the program's version.
 
-    Every key but `match` and `record.dir` has a default.
+    Every key but `match`, `record.dir` and the tokens of a window has a default.
     """
     Draft202012Validator.check_schema(SCHEMA)
     assert (SCHEMA["$schema"], SCHEMA["$id"]) == (DIALECT, f"urn:trimtab:config:{version('trimtab')}")
     required = {name: section["required"] for name, section in SCHEMA["$defs"].items() if "required" in section}
-    assert ("required" in SCHEMA, required) == (False, {"ModelConfig": ["match"], "RecordConfig": ["dir"]})
+    assert ("required" in SCHEMA, required) == (
+        False,
+        {"ModelConfig": ["match"], "RecordConfig": ["dir"], "WindowConfig": ["tokens"]},
+    )
 
 
 def test_patterns_are_valid_in_editors() -> None:
@@ -119,7 +125,9 @@ def test_every_key_is_described_in_sentences() -> None:
 
 def test_the_example_is_accepted() -> None:
     """It is accepted unchanged, and with its commented lines uncommented."""
-    taken_in = re.sub(r"^((?:models|profiles|  tools):) (?:\[\]|\{\})", r"\1", EXAMPLE, flags=re.MULTILINE)
+    taken_in = re.sub(
+        r"^((?:models|profiles|  tools|  context_windows):) (?:\[\]|\{\})", r"\1", EXAMPLE, flags=re.MULTILINE
+    )
     for text in (EXAMPLE, re.sub(r"^#  ", "  ", taken_in, flags=re.MULTILINE)):
         assert list(VALIDATOR.iter_errors(Document.parse(text).data)) == []
 

@@ -158,7 +158,12 @@ async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_b
     assert sudden.compactor.plan(first, sudden.policy).plan.request == cut.request
     await _write(sudden, _summariser(upstream), client)
     (asked,) = upstream.summaries
-    assert asked.json["messages"][:-1] == messages[: cut.request.at]
+    *prefix, _ = asked.json["messages"]
+    assert len(prefix) == cut.request.at == 28
+    assert prefix[:-1] == messages[:27]
+    assert messages[27]["content"].startswith(
+        prefix[-1]["content"][:1000]
+    )  # too long: its head and tail were forwarded
     assert examinee.kinds == ["summary"]
 
 

@@ -69,20 +69,19 @@ async def test_a_client_that_masks_its_old_results_gets_digests(client, upstream
     for stop in range(110, 160, 2):
         old = [message | ({"content": "old"} if message["role"] == "tool" else {}) for message in messages[: stop - 44]]
         await send(client, proxy, [*old, *messages[stop - 44 : stop]])
-    assert 1 <= len(upstream.summaries) <= 3
+    assert 1 <= len(upstream.summaries) <= 6  # three when they were needed, three ahead
 
 
 async def test_a_client_that_stops_sliding_has_summaries_again(client, upstream, start_proxy):
     """As soon as its transcript grows, the same text is found several times."""
     proxy = await start_proxy(*SETTINGS)
     system, task, *steps = make_session(150, result_words=260)["messages"][:-1]
-    for start in range(0, 12, 2):
-        await send(client, proxy, [system, task, *steps[start : start + 70]])
+    slid = [await ask(client, proxy, [system, task, *steps[start : start + 70]]) for start in range(0, 12, 2)]
+    assert slid[-1] == "digest"
     written = len(upstream.summaries)
     await send(client, proxy, [system, task, *steps[12:102]])
-    assert len(upstream.summaries) == written  # three texts, in two parts each, are enough to tell
+    assert len(upstream.summaries) <= written + 1  # three are enough to tell; one may be written ahead
     rules = [await ask(client, proxy, [system, task, *steps[10:stop]]) for stop in range(102, 220, 2)]
-    assert rules[0] == "digest"
     assert rules[-1] == "summarise"
 
 

@@ -261,8 +261,8 @@ async def test_each_attempt_is_a_span(traceparent, client, start, collector, ups
     upstream.answer = refuse
     body = {"model": "m", **make_session(14)}
     response, _ = await post(client, url, body, **({} if traceparent is None else {"traceparent": traceparent}))
-    spans = await collector.wait_for(2)
-    first, second = [span for span in spans if not span.is_summary]
+    await collector.wait_until(lambda: sum(not span.is_summary for span in collector.spans) == 2)
+    first, second = [span for span in collector.spans if not span.is_summary]
     names = [name_parents(request) for request in upstream.chats]
 
     assert response.status == 200

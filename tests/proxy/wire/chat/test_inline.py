@@ -42,6 +42,7 @@ RENDERED = {
     "extra_body": {"google": {"cached_content": "c"}},
 }
 CACHED = {
+    "metadata": {"a": "b"},
     "model": "m",
     "models": ["m", "n"],
     "provider": {"order": ["p"]},
@@ -80,7 +81,6 @@ SAMPLED = {
     "audio": {"voice": "v"},
     "guided_choice": ["a"],
     "continue_final_message": True,
-    "metadata": {"a": "b"},
     "unheard_of": 1,
 }
 

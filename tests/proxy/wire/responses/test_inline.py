@@ -23,6 +23,7 @@ KEPT = {
     "store": False,
     "user": "u",
     "client_metadata": {"a": "b"},
+    "metadata": {"a": "b"},
 }
 DROPPED = {
     "input": [],
@@ -32,7 +33,6 @@ DROPPED = {
     "max_output_tokens": 9,
     "temperature": 1,
     "top_p": 0.5,
-    "metadata": {"a": "b"},
     "previous_response_id": None,
     "unknown": 1,
 }
