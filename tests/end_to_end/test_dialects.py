@@ -83,7 +83,7 @@ async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_
     """Calls in separate items form one turn, and all results follow them. A result without a call is removed."""
     items = step(1, "a.txt", "b.txt")
     del items[-1]["blocks"][1]
-    items[-1]["blocks"] += [{"result": "unknown", "text": "?"}, {"text": "Look again."}]
+    items[-1]["blocks"] += [{"text": "Look again."}, {"result": "unknown", "text": "?"}]
     await ask(await start_proxy(codecs=DIALECTS), client, body(*items))
 
     received = upstream.chats[-1].json["items"]
@@ -91,6 +91,17 @@ async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_
     answers = [(block.get("result"), block["text"]) for item in received[4:] for block in item["blocks"]]
     assert answers == [("c1-0", "a.txt"), ("c1-1", NO_RESULT), (None, "Look again.")]
     assert len(received) == 5
+
+
+async def test_a_result_of_an_unknown_call_right_behind_an_open_one_answers_it(start_proxy, client, upstream):
+    """The result gets the id of the only call without one, and stays where it was."""
+    items = step(1, "a.txt", "b.txt")
+    items[-1]["blocks"][1]["result"] = "unknown"
+    await ask(await start_proxy(codecs=DIALECTS), client, body(*items))
+
+    received = upstream.chats[-1].json["items"]
+    answers = [(block["result"], block["text"]) for item in received[4:] for block in item["blocks"]]
+    assert answers == [("c1-0", "a.txt"), ("c1-1", "b.txt")]
 
 
 @pytest.mark.parametrize("role", ["auto", "user", "system", "assistant", "pair"])

@@ -123,7 +123,9 @@ class Speech:
             assert sent.body is request.body, "no decision was made, but the body changed"
             return
         if policy.on_exceeded is not OnExceeded.FORWARD and not sent.forwarded.continues:
-            assert sent.forwarded.tokens <= policy.hard_limit_tokens(request.max_tokens), "over the limit, not refused"
+            # What is guessed about a file is the upstream's to correct, and no ground for a refusal.
+            tokens = sent.forwarded.tokens - sent.forwarded.guessed_tokens
+            assert tokens <= policy.hard_limit_tokens(request.max_tokens), "over the limit, not refused"
         arrived = self.read(sent.body)
         assert arrived is not None, "the body sent cannot be read"
         before, after = load(request.body), load(sent.body)

@@ -229,7 +229,8 @@ class TurnsCodec:
     ) -> bytes | None:
         asked = (Message(Role.USER, (prompt,), edited=True), None)
         items = _write_items([*zip(prefix.messages, prefix.origins, strict=True), asked])
-        members = {} if is_apart else msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
+        own = {"model": msgspec.Raw(msgspec.json.encode(question.model))}
+        members = own if is_apart else msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
         limit = msgspec.Raw(b"%d" % question.max_tokens)
         return msgspec.json.encode({**members, "limit": limit, "items": msgspec.Raw(b"[" + items + b"]")})
 

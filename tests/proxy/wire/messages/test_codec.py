@@ -18,6 +18,11 @@ WIRE_NAMES = frozenset(
     }
 )  # fmt: skip
 """Names that only this dialect has."""
+ALLOWED = {
+    ("proxy/wire/content/served.py", "tool_use_id"): "servers that speak chat send blocks of this dialect in a content",
+    ("proxy/wire/content/loaded.py", "tool_use"): "the same: its input is the model's and loads no tool",
+}
+"""What may be named elsewhere, and why."""
 
 
 def _find_names(path: Path) -> Iterator[str]:
@@ -42,7 +47,7 @@ def _find(folder: Path, *, outside: bool) -> set[tuple[str, str]]:
 
 
 def test_no_file_outside_the_dialect_names_its_fields() -> None:
-    assert _find(ROOT / "proxy", outside=True) | _find(ROOT / "rules", outside=True) == set()
+    assert _find(ROOT / "proxy", outside=True) | _find(ROOT / "rules", outside=True) == set(ALLOWED)
 
 
 def test_the_dialect_itself_is_found_out() -> None:
