@@ -13,6 +13,8 @@ from upstreams.recording import FakeUpstream
 
 Wire = dict[str, Any]
 PRUNES = (*SMALL, "defaults.overflow_strategy=prune")
+STEPS_BEFORE_CUT = 28
+"""With PRUNES, in each dialect, the step after these reaches high water, and the one after that does not."""
 
 
 def _to_chat(session: Wire, *, model: str) -> Wire:
@@ -48,21 +50,23 @@ def _make_session(task: str, steps: int = 40) -> Wire:
 async def test_observing_one_glob_leaves_that_model_s_bytes_and_not_its_neighbour_s(
     dialect: Dialect, client, upstream: FakeUpstream, start_proxy, log
 ) -> None:
-    """The answer, the log line and the metrics of each say so."""
+    """The answer, the log line and the metrics of each say so. All three tell of high water: the next step is cut."""
     proxy = await start_proxy(*PRUNES, 'models=[{match: "gpt-*", mode: observe}, {match: "gpt*"}]')
-    seen = {}
-    for model in ("gpt-a", "gptb", "other"):
-        body = orjson.dumps(dialect.write(_make_session("Mend it."), model=model))
-        answer, _ = await post(client, proxy.url + dialect.path, body)
-        assert answer.headers["x-trimtab-outcome"] == log.lines[-1]["outcome"]
-        seen[model] = (answer.headers["x-trimtab-outcome"], upstream.requests[-1].body == body)
-        assert "high_water=?1" in answer.headers["x-trimtab-tokens"].split(", ")
+    seen, is_told = {}, {}
+    for steps in (STEPS_BEFORE_CUT + 1, STEPS_BEFORE_CUT):
+        for model in ("gpt-a", "gptb", "other"):
+            body = orjson.dumps(dialect.write(_make_session("Mend it.", steps), model=model))
+            answer, _ = await post(client, proxy.url + dialect.path, body)
+            assert answer.headers["x-trimtab-outcome"] == log.lines[-1]["outcome"]
+            seen[model] = (answer.headers["x-trimtab-outcome"], upstream.requests[-1].body == body)
+            is_told[model, steps] = "high_water=?1" in answer.headers["x-trimtab-tokens"].split(", ")
+    assert is_told == {(model, steps): steps == STEPS_BEFORE_CUT for model, steps in is_told}
 
     assert seen == {"gpt-a": ("observe", True), "gptb": ("compacted", False), "other": ("compacted", False)}
     sample = proxy.services.recorder.metrics.registry.get_sample_value
     labels = {"endpoint": dialect.name, "status": "200"}
     for match, outcome in (("gpt-*", "observe"), ("gpt*", "compacted")):
-        assert sample("trimtab_requests_total", labels | {"model": match, "outcome": outcome}) == 1
+        assert sample("trimtab_requests_total", labels | {"model": match, "outcome": outcome}) == 2
 
 
 @each_dialect
@@ -149,14 +153,23 @@ async def test_high_water_is_told_once_it_is_reached(client, start_proxy) -> Non
     assert (answer.status, answer.headers["x-trimtab-tokens"].split(", ")[-1]) == (400, "high_water=?1")
 
 
-async def test_high_water_is_told_of_a_task_statement_that_is_shortened(client, start_proxy) -> None:
-    """It is for the rest of the session, although what is sent of it is below high water."""
+async def test_high_water_is_told_of_the_next_cut_and_not_of_a_task_statement_that_is_shortened(
+    client, start_proxy
+) -> None:
+    """The statement is over the limit, but what is sent of it is below high water until the conversation has grown."""
     proxy = await start_proxy(*PRUNES)
     messages = [{"role": "user", "content": "word " * 9000}]
-    for more in ([], [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]):
-        messages += more
+    told, rules = [], []
+    for number in range(8):
         answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", "messages": messages})
-        assert (answer.status, answer.headers["x-trimtab-tokens"].split(", ")[-1]) == (200, "high_water=?1")
+        assert answer.status == 200
+        told.append(answer.headers["x-trimtab-tokens"].endswith(", high_water=?1"))
+        rules.append([item.partition(";")[0] for item in answer.headers["x-trimtab-decisions"].split(", ")])
+        more = f"Thanks {number}." + " more" * 300
+        messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": more}]
+    assert all(names[0] == "exceeded" for names in rules)
+    assert [names[1:] for names in rules[1:]] == [["digest"] if is_near else [] for is_near in told[:-1]]
+    assert set(told) == {False, True}
 
 
 def _is_result(element: Wire) -> bool:
