@@ -183,7 +183,7 @@ ASKS = ("defaults.overflow_strategy=summarize", "prices.output=0.1")
 
 
 async def test_a_cut_that_pays_for_its_summary_waits_for_it(client, upstream, serve, clock, log, tmp_path) -> None:
-    """The model gets the transcript of the cut part, once, before the request; a replica replays the cut."""
+    """The model gets the cut part as one text, once, before the request; a replica replays the cut."""
     store = f"store=sqlite:///{tmp_path}/a.sqlite3"
     async with serve(store, *ASKS) as first, serve(store, *ASKS) as second:
 
@@ -193,7 +193,10 @@ async def test_a_cut_that_pays_for_its_summary_waits_for_it(client, upstream, se
         await play(client, clock, change)
     at = next(at for at, recorded in enumerate(upstream.requests) if recorded is upstream.chats[SILENT_AT])
     assert upstream.requests[at - 1].asks_for_summary
-    assert len(orjson.loads(upstream.requests[at - 1].body)["messages"]) == 1
+    system, question = orjson.loads(upstream.requests[at - 1].body)["messages"]
+    assert system == bodies()[0]["messages"][0]
+    assert question["role"] == "user"
+    assert "word0x0 " in question["content"]
     assert find_cold(log) == [SILENT_AT]
     moves = find_moves(take(upstream))
     assert SILENT_AT in moves
@@ -341,13 +344,13 @@ async def test_a_clients_own_compaction_is_not_cut(client, upstream, serve, cloc
 
 async def test_counting_tokens_replays_a_cold_cut_and_makes_none(client, upstream, serve, clock, log, tmp_path) -> None:
     """It tells the size of what would be forwarded, and changes nothing of the session."""
-    path = "/v1/messages"
+    path, more = "/v1/messages", {"max_tokens": 1000}  # reserves about as much as for the chat completions above
     async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3") as proxy:
         for body in bodies()[:SILENT_AT]:
             clock.now += 10
-            await ask(client, proxy, to_messages(body), path)
+            await ask(client, proxy, to_messages(body) | more, path)
         clock.now += SILENCE_SECONDS
-        body = to_messages(bodies()[SILENT_AT])
+        body = to_messages(bodies()[SILENT_AT]) | more
         lengths = []
         for asked in (f"{path}/count_tokens", path, f"{path}/count_tokens"):
             await ask(client, proxy, body, asked)

@@ -94,7 +94,10 @@ async def test_a_system_prompt_over_its_share_keeps_head_and_tail(dialect, clien
 
 
 async def test_blocks_of_a_system_prompt_keep_their_cache_markers(client, upstream, start_proxy):
-    """A block of the nonce, a long block with a marker, and thinking that newer models bind."""
+    """A block of the nonce and a long block with a marker. They are the same in each request.
+
+    So thinking that newer models bind to what is before it still fits, and the server is not asked to drop any.
+    """
     marker = {"type": "ephemeral"}
     body = {
         "model": "claude-opus-5-5",
@@ -108,15 +111,17 @@ async def test_blocks_of_a_system_prompt_keep_their_cache_markers(client, upstre
         "max_tokens": 100,
     }
     proxy = await start_proxy(*WINDOW, "defaults.sections={}", "defaults.truncate_system=true")
-    response, _ = await post(client, proxy.url + "/v1/messages", body)
-    assert find_rules(response)[0] == "truncate_system"
-    sent = upstream.chats[-1].json
-    first, second = sent["system"]
-    assert first == body["system"][0]
-    assert second["cache_control"] == marker
-    assert len(second["text"]) < len(RULES) / 2
-    assert sent["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
-    assert sent["messages"] == body["messages"]
+    for more in ([], [say("assistant", "Nine metres."), say("user", "And now?")]):
+        asked = body | {"messages": body["messages"] + more}
+        response, _ = await post(client, proxy.url + "/v1/messages", asked)
+        assert find_rules(response) == ["truncate_system"]
+        sent = upstream.chats[-1].json
+        first, second = sent["system"]
+        assert first == body["system"][0]
+        assert second["cache_control"] == marker
+        assert len(second["text"]) < len(RULES) / 2
+        assert sent["system"] == upstream.chats[0].json["system"]
+        assert (sent["thinking"], sent["messages"]) == (asked["thinking"], asked["messages"])
 
 
 @each_dialect
@@ -151,13 +156,13 @@ async def test_memory_over_its_share_is_dropped(dialect, client, upstream, start
 @each_dialect
 async def test_shares_together_are_a_soft_limit_and_cap_the_summary(dialect, client, upstream, start_proxy):
     """Shares of less than the whole limit keep a session below their sum. Names that are carried over are extra."""
-    shares = "{system: 0.05, summary: 0.05, memory: 0.05, recent: 0.2, current: 0.05}"
+    shares = "{system: 0.05, summary: 0.05, memory: 0.05, recent: 0.1, current: 0.05}"
     proxy = await start_proxy("defaults.context_window=20000", f"defaults.sections={shares}", "defaults.anchors=0")
     messages, cut = work(40, 60), 0
     for stop in range(4, len(messages) + 1, 2):
         response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages[:stop], model="gpt-4o"))
         limit = find_tokens(response, "limit")
-        assert find_tokens(response) <= limit * 0.4
+        assert find_tokens(response) <= limit * 0.3
         assert find_section(response, "summary") <= limit * 0.05
         cut += "summarise" in find_rules(response)
         await settle(proxy)
