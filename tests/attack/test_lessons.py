@@ -15,6 +15,7 @@ from proxy.state.models.hypotheses import FIRST_TEST
 
 WINDOW = 32_768
 PATH = "/v1/chat/completions"
+PRUNE = "defaults.overflow_strategy=prune"
 TOLD = orjson.dumps({"data": [{"id": "m", "max_model_len": WINDOW}]})
 SAYS_TOO_LONG = "This model's maximum context length is {} tokens. However, your request has {} input tokens."
 WORDS = "the quick brown fox jumps over a lazy dog and reads file number "
@@ -83,7 +84,7 @@ UNCOUNTED: list[dict[str, Any]] = [
 async def test_members_that_only_the_server_reads_teach_no_ratio(members, client, upstream, start_proxy) -> None:
     """Refused and successful prompts change nothing for another client or for the same one, even after a restart."""
     upstream.models, upstream.answer = TOLD, Server()
-    proxy = await start_proxy("store=sqlite")
+    proxy = await start_proxy("store=sqlite", PRUNE)
     await proxy.services.models.settle()
     attack = {"model": "m", "messages": [{"role": "user", "content": WORDS * 45}], **members}
     small = orjson.loads(orjson.dumps(attack).replace(orjson.dumps(BIG["text"]), orjson.dumps(WORDS * 900)))
@@ -91,7 +92,7 @@ async def test_members_that_only_the_server_reads_teach_no_ratio(members, client
     for _ in range(WARM_UP_SAMPLES):
         await ask(client, proxy, small, "attacker")
     await ask(client, proxy, attack, "attacker")
-    for running in (proxy, await start_proxy("store=sqlite")):
+    for running in (proxy, await start_proxy("store=sqlite", PRUNE)):
         await running.services.models.settle()
         for key in ("victim", "attacker"):
             assert await ask(client, running, session(40), key) == before
@@ -141,7 +142,7 @@ async def test_a_limit_of_bytes_teaches_nothing_if_the_messages_are_a_small_part
         return completion(prompt_tokens=count_messages(recorded.json), completion_tokens=1)
 
     upstream.answer = answer
-    proxy = await start_proxy("defaults.overflow_strategy=prune")
+    proxy = await start_proxy(PRUNE)
     body = session(10, **{member: ""})
     body[member] = "x" * (limit + 50 - len(orjson.dumps(body)))
     await ask(client, proxy, body, "attacker")
@@ -173,18 +174,21 @@ async def test_what_one_client_has_met_is_its_own_and_what_two_have_is_everybody
 async def test_a_window_that_was_guessed_grows_again_when_the_server_that_refused_is_gone(
     client, upstream, start_proxy
 ) -> None:
-    """After several requests cut to the guessed window, one is sent uncut as a test."""
+    """After several requests cut to the guessed window, one is sent uncut as a test.
+
+    It is longer than the prompt that was refused, so its answer proves that the guess is wrong.
+    """
     upstream.answer = Server(count_messages, lambda _: {"error": {"message": "context length exceeded"}})
     upstream.answer.window = 4000
-    proxy = await start_proxy("defaults.overflow_strategy=prune")
+    proxy = await start_proxy(PRUNE)
     await ask(client, proxy, session(60), "client")
     _, tokens, _ = await ask(client, proxy, session(60), "client")
     assert tokens.rpartition("=")[2] != "119808"
 
     upstream.answer.window = 100_000
     for _ in range(FIRST_TEST):
-        await ask(client, proxy, session(60), "client")
-    _, tokens, _ = await ask(client, proxy, session(60), "client")
+        await ask(client, proxy, session(120), "client")
+    _, tokens, _ = await ask(client, proxy, session(120), "client")
     assert tokens.rpartition("=")[2] == "119808"
 
 

@@ -211,7 +211,7 @@ async def test_counts_of_requests_that_ask_for_long_completions(open_session):
 
 async def test_a_limit_that_is_tested_again(open_session):
     """What was learned is tested by a request without its cut. The model has given its answers behind the cut."""
-    session = await open_session("defaults.completion_reserve=2000", window=WINDOW)
+    session = await open_session("defaults.completion_reserve=2000", "defaults.high_water=0.9", window=WINDOW)
     session.model.refusal = lambda *_: refuse("prompt is too long")
     session.model.turns = make_script(14 + 2 * FIRST_TEST)
     for _ in range(14):

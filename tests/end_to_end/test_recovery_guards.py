@@ -1,6 +1,7 @@
 """What a refusal must not cause: a truncated response, harm to other clients, or repeated refusals."""
 
 import asyncio
+import gzip
 from typing import Any
 
 import orjson
@@ -86,14 +87,31 @@ async def test_events_under_a_false_name_pass_as_they_come(dialect, client, upst
         release.set()
 
 
-async def test_a_compressed_refusal_that_nobody_asked_for_passes(dialect, client, upstream, start_proxy):
-    async def answer(_recorded: Recorded, _request: web.BaseRequest) -> web.Response:
-        return web.Response(status=400, body=b"\x1f\x8bnot read", headers={"Content-Encoding": "gzip"})
+async def test_a_compressed_refusal_that_nobody_asked_for_is_read(dialect, client, upstream, start_proxy):
+    """It says the window, so the prompt is made to fit and sent again."""
+    upstream.answer = Strict(body=gzip.compress(TOO_LONG), headers={"Content-Encoding": "gzip"})
+    proxy = await start_proxy()
+    response, _ = await post(client, proxy.url + dialect.path, _session(dialect))
+    assert (response.status, upstream.answer.refused, len(upstream.chats)) == (200, 1, 2)
+    assert "Content-Encoding" not in response.headers
+    assert response.headers["x-trimtab-tokens"].endswith(f"limit={WINDOW * 3 // 4}")
 
-    upstream.answer = answer
+
+async def test_a_compressed_refusal_that_says_nothing_of_the_length_passes(dialect, client, upstream, start_proxy):
+    """As it is, without a second attempt."""
+    refusal = gzip.compress(_refusal("Unknown parameter: 'shape'."))
+    upstream.answer = Strict(max_bytes=0, body=refusal, headers={"Content-Encoding": "gzip"})
     proxy = await start_proxy()
     response, body = await post(client, proxy.url + dialect.path, _session(dialect))
-    assert (response.status, body, len(upstream.chats)) == (400, b"\x1f\x8bnot read", 1)
+    assert (response.status, body, len(upstream.chats)) == (400, refusal, 1)
+
+
+async def test_a_compressed_refusal_that_cannot_be_read_passes(dialect, client, upstream, start_proxy):
+    """Whatever was tried, the client gets the upstream's bytes."""
+    upstream.answer = Strict(max_bytes=0, body=b"\x1f\x8bnot read", headers={"Content-Encoding": "gzip"})
+    proxy = await start_proxy()
+    response, body = await post(client, proxy.url + dialect.path, _session(dialect))
+    assert (response.status, body) == (400, b"\x1f\x8bnot read")
 
 
 @pytest.mark.parametrize(

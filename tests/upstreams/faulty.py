@@ -1,10 +1,12 @@
 """An upstream on plain sockets that can misbehave at any byte, which an HTTP library would prevent.
 
 In the bytes that it is given, `TYPE` stands for the content type and `BODY` for a complete good response. Both are an
-event stream or JSON, as the client asked. `SIZE` stands for the length of the good response.
+event stream or JSON, as the client asked. `SIZE` stands for the length of the good response, and `ZIPPED` for the same
+response in gzip.
 """
 
 import asyncio
+import gzip
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +26,11 @@ TEXT = "SUMMARY of what was done."
 def good_answer(dialect: Dialect, *, is_stream: bool) -> bytes:
     """The body of a right response: a note, or a stream of two texts."""
     return b"".join(dialect.write_events("All ", "good.")) if is_stream else dialect.write_answer(write_note(TEXT))
+
+
+def zip_answer(body: bytes) -> bytes:
+    """The same bytes for the same body."""
+    return gzip.compress(body, mtime=0)
 
 
 class Connection:
@@ -60,11 +67,12 @@ class Connection:
             self.body = await self.reader.readexactly(int(length or b"0"))
 
     def spell(self, said: bytes) -> bytes:
-        """The bytes with TYPE, SIZE and BODY replaced."""
+        """The bytes with TYPE, SIZE, BODY and ZIPPED replaced."""
         path, is_stream = self.head.partition(b" ")[2].partition(b" ")[0], b'"stream":true' in self.body
         body = good_answer(find_dialect(path.decode()), is_stream=is_stream)
         kind = b"text/event-stream" if is_stream else b"application/json"
-        return said.replace(b"TYPE", kind).replace(b"SIZE", b"%d" % len(body)).replace(b"BODY", body)
+        said = said.replace(b"TYPE", kind).replace(b"SIZE", b"%d" % len(body)).replace(b"BODY", body)
+        return said.replace(b"ZIPPED", zip_answer(body))
 
     async def say(self, said: bytes) -> None:
         """Send the bytes, and wait until they are written."""
