@@ -153,7 +153,7 @@ async def test_a_session_of_several_windows(drive, dialect, upstream, start_tapp
         originals = tap.bodies_for(kind)
         check_session(dialect, answer, originals, model)
         lines = [line for line in log.lines if line["event"] == "request" and line["model"] == kind]
-        assert {"prune", "summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
+        assert {"summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
         assert len(model.accepted[-1].body) < len(originals[-1]) / 3
 
 

@@ -87,7 +87,7 @@ async def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TRIMTAB_LISTEN": f"127.0.0.1:{ports[PORT]}",
-        "COLUMNS": "200",
+        "COLUMNS": "300",
     }
     ended = await run_program(["bash", "-ec", script], tmp_path, environment, directory=work, limit_seconds=SECONDS)
     assert ended.status == 0, ended.out + ended.err

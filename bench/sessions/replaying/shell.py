@@ -24,8 +24,10 @@ from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.summaries.summariser import MOST_PARTS
 from proxy.wire.answers.usage import Usage
 from proxy.wire.codec import Completion, Question, Request
+from rules.conversation import Conversation, count_leading
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Policy
+from rules.summary.asking.facts import list_sources, mark_unverified
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS, split_request, write_prompt
 from rules.summary.request import Summary, SummaryRequest, make_digest
 from rules.text.head_tail import truncate_text
@@ -47,6 +49,11 @@ class _Chosen:
     later: SummaryRequest | None = None
 
 
+def _take_leading(conversation: Conversation) -> Conversation:
+    number = count_leading(conversation.messages)
+    return replace(conversation, messages=conversation.messages[:number], origins=conversation.origins[:number])
+
+
 @dataclass(slots=True)
 class Shell:
     """The state that the proxy keeps of one session: its texts, its pause, and what it knows of clients that slide.
@@ -66,6 +73,7 @@ class Shell:
     split: Callable[[bytes], tuple[Sequence[Part], Marks]] = split_marked
     silences: Silences = field(default_factory=Silences)
     _texts: dict[str, Summary] = field(default_factory=dict)
+    _leading: Conversation | None = None  # the client's own system messages, which a question on its own keeps
     _sliding: SlidingWatch = field(default_factory=SlidingWatch)
     _notes: int = 0
     _turns: int = 0
@@ -78,6 +86,7 @@ class Shell:
         request = read_request(body, self.dialect)
         try:
             planned = self._plan(request)
+            self._leading = _take_leading(planned.plan.conversation)
             chosen = self._choose(request, planned)
             compacted = self.compactor.apply(chosen.planned, chosen.text)
         except LimitExceededError:
@@ -183,17 +192,21 @@ class Shell:
             self._pause()
             return
         self._failures = 0
-        self._texts[wanted.key] = Summary(text, by_model=True)
+        base = self._find_base(wanted)
+        sources = list_sources(wanted, base.text if base and base.by_model else None)
+        self._texts[wanted.key] = Summary(mark_unverified(text, sources), by_model=True)
 
     def _ask_in_parts(self, request: Request, wanted: SummaryRequest, question: Question) -> str | None:
         """The note on a transcript in the prompt, part by part. None if one of the notes is refused."""
         base = self._find_base(wanted)
         text = base.text if base and base.by_model else None
         count = self.compactor.count
-        tokens = self.policy.limit_tokens(self.policy.summary_max_tokens)
+        leading_tokens = sum(message.tokens for message in self._leading.messages) if self._leading else 0
+        tokens = self.policy.limit_tokens(self.policy.summary_max_tokens) - leading_tokens
         for part in split_request(wanted, base_text=text, max_tokens=tokens, most=MOST_PARTS, count=count):
             prompt = write_prompt(part, base_text=text, max_tokens=tokens, count=count)
-            text = self._read_note(request.codec.ask(question, prompt), part, question.max_tokens)
+            body = self.compactor.ask_apart(request, self._leading, question, prompt) if self._leading else None
+            text = self._read_note(body or request.codec.ask(question, prompt), part, question.max_tokens)
             if text is None:
                 return None
         return text
