@@ -131,17 +131,16 @@ class Fold:
     def _heed_marks(self, *, is_request: bool) -> None:
         """Cut, or fix the next cut, if what is forwarded has reached a mark."""
         marks = self._cuts.marks
-        must = marks.high if marks.is_threshold else marks.tokens  # the size that the next request must not have
-        if self._forwarded < min(marks.high, int(must * (1 - PREFETCH_GAP))):
+        if self._forwarded < min(marks.high, int(marks.due * (1 - PREFETCH_GAP))):
             return
         if not (self._cuts.is_roomy or self._policy.cuts_at_threshold or self._is_worth_it):
             return
         if self._forwarded >= marks.high and self._policy.overflow_strategy is not OverflowStrategy.ERROR:
             self._cut(is_request=is_request)
         growth = max(self._cuts.open_tokens, self._economics.growth_tokens)
-        if self._forwarded >= must * (1 - PREFETCH_GAP) and self._forwarded + growth >= must:
+        if self._forwarded >= marks.due * (1 - PREFETCH_GAP) and self._forwarded + growth >= marks.due:
             self._is_near = True
-            self.window = self._look_ahead(must)
+            self.window = self._look_ahead(marks.due)
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""
@@ -260,7 +259,7 @@ class Fold:
         At a threshold, cut if that frees enough.
         """
         over = self._forwarded > self._cuts.room_tokens
-        chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._cuts.marks.is_threshold)
+        chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._forwarded >= self._cuts.marks.due)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if over:
             self._cut_over(chosen, size)
@@ -292,8 +291,8 @@ class Fold:
         """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
         if gain < self._cuts.marks.least_gain:
             return False
-        if self._cuts.marks.is_threshold:
-            return self._cuts.size(chosen) <= self._cuts.marks.high
+        if self._forwarded >= self._cuts.marks.due:
+            return self._cuts.size(chosen) <= self._cuts.marks.due
         if is_request:
             self._economics.wait(gain)
         self._is_near = self._economics.pays(self._cuts, self.window, chosen, gain)

@@ -101,7 +101,8 @@ class Marks:
     high, low: something is removed at high water, and low water is left then.
     least_gain: what a cut below the room must remove at least.
     protected: if the protected user turns are longer, they are pruned too.
-    is_threshold: the first request that reaches high water is cut, whether that pays or not.
+    due: the size from which on a cut is made whether it pays or not: high water if it is a threshold, else a soft limit
+        of the policy, else one token more than the room.
     """
 
     tokens: int
@@ -109,18 +110,20 @@ class Marks:
     low: int
     least_gain: int
     protected: int
-    is_threshold: bool
+    due: int
 
     @classmethod
     def measure(cls, tokens: int, soft_tokens: int | None, policy: Policy) -> "Marks":
         """The marks of a room; `soft_tokens` is a size at which the policy cuts although the room would hold more."""
         high_tokens, low_tokens = int(tokens * policy.high_water), int(tokens * policy.low_water)
-        is_threshold, is_alone = policy.cuts_at_threshold, policy.compact_at_tokens is not None
-        if soft_tokens is not None and (soft_tokens < high_tokens or (is_alone and not is_threshold)):
-            high_tokens, is_threshold = soft_tokens, True
-            low_tokens = min(low_tokens, int(soft_tokens * THRESHOLD_LOW))
+        due_tokens = high_tokens if policy.cuts_at_threshold else tokens + 1
+        due_tokens = due_tokens if soft_tokens is None else min(due_tokens, soft_tokens)
+        if due_tokens < high_tokens or (policy.compact_at_tokens is not None and due_tokens == soft_tokens):
+            high_tokens = due_tokens
+        if due_tokens == soft_tokens:
+            low_tokens = min(low_tokens, int(due_tokens * THRESHOLD_LOW))
         gain, protected_tokens = (high_tokens - low_tokens) // 4, int(high_tokens * PROTECTED_SHARE)
-        return cls(tokens, high_tokens, low_tokens, gain, protected_tokens, is_threshold)
+        return cls(tokens, high_tokens, low_tokens, gain, protected_tokens, due_tokens)
 
 
 def _cap_task(task: Message, head: int, limit: int) -> int | None:

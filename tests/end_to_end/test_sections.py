@@ -156,13 +156,13 @@ async def test_memory_over_its_share_is_dropped(dialect, client, upstream, start
 @each_dialect
 async def test_shares_together_are_a_soft_limit_and_cap_the_summary(dialect, client, upstream, start_proxy):
     """Shares of less than the whole limit keep a session below their sum. Names that are carried over are extra."""
-    shares = "{system: 0.05, summary: 0.05, memory: 0.05, recent: 0.1, current: 0.05}"
+    shares = "{system: 0.05, summary: 0.05, memory: 0.05, recent: 0.2, current: 0.05}"
     proxy = await start_proxy("defaults.context_window=20000", f"defaults.sections={shares}", "defaults.anchors=0")
     messages, cut = work(40, 60), 0
     for stop in range(4, len(messages) + 1, 2):
         response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages[:stop], model="gpt-4o"))
         limit = find_tokens(response, "limit")
-        assert find_tokens(response) <= limit * 0.3
+        assert find_tokens(response) <= limit * 0.4
         assert find_section(response, "summary") <= limit * 0.05
         cut += "summarise" in find_rules(response)
         await settle(proxy)

@@ -50,14 +50,14 @@ def test_a_soft_limit_is_a_threshold() -> None:
     """Only if it is below high water, and only if the head leaves it a quarter. Low water is at most half of it."""
     policy = Policy(high_water=0.8, low_water=0.4)
     plain = Marks.measure(1000, None, policy)
-    assert plain == Marks.measure(1000, 800, policy)
-    assert (plain.high, plain.low, plain.least_gain, plain.protected, plain.is_threshold) == (800, 400, 100, 640, False)
+    assert replace(plain, due=900) == replace(Marks.measure(1000, 900, policy), low=400, least_gain=100)
+    assert (plain.high, plain.low, plain.least_gain, plain.protected, plain.due) == (800, 400, 100, 640, 1001)
     soft = Marks.measure(1000, 400, policy)
-    assert (soft.tokens, soft.high, soft.low, soft.least_gain, soft.is_threshold) == (1000, 400, 200, 50, True)
+    assert (soft.tokens, soft.high, soft.low, soft.least_gain, soft.due) == (1000, 400, 200, 50, 400)
     assert Marks.measure(1000, 900, replace(policy, compact_at_tokens=900)).high == 900
     assert Marks.measure(1000, None, replace(policy, compact_at_tokens=2000)) == plain
     both = Marks.measure(1000, 900, replace(policy, compact_at_tokens=900, cuts_at_threshold=True))
-    assert both == replace(plain, is_threshold=True)
+    assert both == replace(plain, due=800)
     messages = [system(), user(fill("task", 500))]
     assert Room.measure(messages, 0, 10_000, soft_limit=3200).soft == 2650
     assert Room.measure(messages, 0, 10_000, soft_limit=600).soft is None
