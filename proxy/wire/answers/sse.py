@@ -67,6 +67,7 @@ class EventReader:
         """The stream has ended; returns the data of a last event that has no blank line after it."""
         events = self._read_lines([bytes(self._rest), b""])
         self._rest.clear()
+        self._pass_over = None  # it may belong to the owner of this reader; a cycle would wait for the collector
         return events
 
     def _keep(self, piece: bytes) -> None:

@@ -1,5 +1,7 @@
 """Reading a copy of a response: the bounds of the tap."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import orjson
@@ -387,3 +389,17 @@ def test_of_a_response_that_was_cut_off_what_arrived_is_counted(chars: int) -> N
         tap.finish(is_cut=True)
         assert tap.is_cut is is_cut
         assert tap.text_chars == pytest.approx(chars if b"xx" in sent else 0, abs=40)
+
+
+def test_a_stream_that_was_read_is_freed_at_once() -> None:
+    """Not only by the garbage collector: a tap may hold several hundred kilobytes."""
+    tap = Tap(lambda _data, usage: (usage, ()), is_stream=True)
+    tap.feed(b"data: {}\n\n")
+    tap.finish(is_cut=True)
+    freed = weakref.ref(tap)
+    gc.disable()
+    try:
+        del tap
+        assert freed() is None
+    finally:
+        gc.enable()
