@@ -112,6 +112,17 @@ class Terminal:
         return text.replace("https://api.openai.com/v1", self.upstream)
 
 
+def link_packages(folder: Path) -> Path:
+    """A folder with the packages of this test's environment, but for trimtab itself, which may be installed there."""
+    folder.mkdir()
+    for packages in (Path(entry) for entry in sys.path if entry.endswith("-packages")):
+        for entry in packages.iterdir():
+            is_ours = entry.name in {"proxy", "rules", "bench"} or entry.name.startswith(("trimtab-", "__editable__"))
+            if not is_ours and not (folder / entry.name).exists():
+                (folder / entry.name).symlink_to(entry)
+    return folder
+
+
 @asynccontextmanager
 async def open_terminal(folder: Path, upstream: str) -> AsyncIterator[Terminal]:
     """A terminal in a copy of a clone. pip takes every package from the environment of this test."""
@@ -120,10 +131,9 @@ async def open_terminal(folder: Path, upstream: str) -> AsyncIterator[Terminal]:
             shutil.copyfile(ROOT / name, folder / name)
         else:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    packages = [entry for entry in sys.path if entry.endswith("-packages")]
     environment = own_environment() | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": ":".join(packages),
+        "PYTHONPATH": str(link_packages(folder / "packages")),
         "PIP_NO_INDEX": "1",
         "PIP_NO_DEPS": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # pip inverts this variable: 0 means no isolation
