@@ -195,6 +195,17 @@ def make_help_desk(seed: int) -> Wire:
     return {"id": f"desk-{seed}", "messages": desk.messages, "tools": tools}
 
 
+def make_short_session() -> Wire:
+    """A file that is read again and again, in a session that fits most windows."""
+    agent = Agent(Random(5))  # noqa: S311 - as above
+    agent.say("system", AGENT)
+    agent.say("user", "Say what tides.py does.")
+    for _ in range(4):
+        agent.call(None, ("read_file", {"path": "src/harbour/tides.py"}, write_source("tides", 20)))
+    agent.say("assistant", "It adds up the rows of a table.")
+    return {"id": "short", "messages": agent.messages, "tools": _declare(TOOLS)}
+
+
 def make_talk() -> Wire:
     """A talk without tools, in German."""
     messages = [{"role": "system", "content": "Du hilfst beim Planen einer Reise."}]
@@ -257,6 +268,7 @@ def make_files() -> dict[str, bytes]:
     sessions = {
         "agent": [make_agent_session(9, 1), make_agent_session(2, 2)],
         "desk": [make_help_desk(3), make_help_desk(4)],
+        "short": [make_short_session()],
         "talk": [make_talk()],
     }
     rows: dict[str, list[Wire]] = {f"conversations/{name}.jsonl": made for name, made in sessions.items()}
