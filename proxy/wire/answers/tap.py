@@ -76,10 +76,17 @@ class Tap:
     size_bytes: length of the body so far.
     is_cut: it has ended although the answer was not complete.
     has_partial_usage: the usage may be that of a part of the answer, because a stream was cut off.
+    carries: the events of a stream carry the response; its usage is not their own.
     """
 
     def __init__(
-        self, read: ReadAnswer, *, is_stream: bool, asks_usage: bool = False, is_end: IsEnd = lambda _: False
+        self,
+        read: ReadAnswer,
+        *,
+        is_stream: bool,
+        asks_usage: bool = False,
+        is_end: IsEnd = lambda _: False,
+        carries: bool = False,
     ) -> None:
         self.first_at = 0.0
         self.first_chars = 0
@@ -94,6 +101,7 @@ class Tap:
         self._read = read
         self._is_end = is_end
         self._last_event = b""
+        self._carries = carries and is_stream
         self._scan: UsageScan | None = None
         self._events = EventReader(self._search) if is_stream else None
         self._asks_usage = asks_usage
@@ -183,10 +191,10 @@ class Tap:
     def _skip(self, chunk: bytes) -> bytes:
         """Read only the first events of each part of a chunk, as a sample. Returns what must be read in full.
 
-        Those are the event with the usage, everything after it, and an event that has not ended.
+        Those are the first event with a usage, everything after it, and an event that has not ended.
         """
-        usages = [found.start() for found in _USAGE.finditer(chunk)]
-        stop = chunk.rfind(b"\n\n", 0, usages[-1] if usages else len(chunk)) + 2
+        usage = _USAGE.search(chunk)
+        stop = chunk.rfind(b"\n\n", 0, len(chunk) if usage is None else usage.start()) + 2
         start = chunk.find(b"\n\n") + 2  # the chunk may begin within an event
         self._read_events(chunk[:start])
         while start < stop:
@@ -245,7 +253,7 @@ class Tap:
 
         Returns whether its JSON has ended.
         """
-        scan = self._scan = self._scan or UsageScan()
+        scan = self._scan = self._scan or UsageScan(is_event=self._carries)
         scan.feed(piece)
         if is_end:
             scan.finish()

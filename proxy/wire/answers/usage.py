@@ -176,9 +176,9 @@ def _find_prompt(wire: _WireUsage, apart: int, known: int | None) -> int | None:
     if wire.prompt_tokens is not None:
         return wire.prompt_tokens if wire.prompt_tokens >= apart else wire.prompt_tokens + apart
     if wire.input_tokens is not None:
-        is_whole = wire.input_tokens_details is not None and wire.input_tokens >= apart
-        prompt = wire.input_tokens if is_whole else wire.input_tokens + apart
-        return max(prompt, known or 0)  # a later event may leave out the cached tokens
+        if wire.input_tokens_details is not None and wire.input_tokens >= apart:
+            return wire.input_tokens
+        return max(wire.input_tokens + apart, known or 0)  # a later event may leave out the cached tokens
     if wire.prompt_cache_hit_tokens is not None and wire.prompt_cache_miss_tokens is not None:
         return wire.prompt_cache_hit_tokens + wire.prompt_cache_miss_tokens
     return known

@@ -1,7 +1,7 @@
 """Finds the usage in an answer that is not decoded as a whole: the answer's own member, never one that it quotes.
 
-Law: no I/O. Only a member of the answer itself, or of the `response` or `message` that an event carries, is found. The
-time is linear in the length, whatever it contains, in steps that C takes; what is held does not depend on the length.
+Law: no I/O. Only a member of the answer itself, or of the `response` that an event carries, is found. The time is
+linear in the length, whatever it contains, in steps that C takes; what is held does not depend on the length.
 """
 
 import re
@@ -19,10 +19,10 @@ small."""
 MAX_KEY_BYTES = 64
 """The end of a stride that is searched again with the next one. Chosen: longer than what `_KEY` matches."""
 
-_KEY = re.compile(rb'"(?<!\\")(?:usage|response|message)"[ \t\n\r]{0,16}:[ \t\n\r]{0,16}(?=\{)')
+_KEY = re.compile(rb'"(?<!\\")(?:usage|response)"[ \t\n\r]{0,16}:[ \t\n\r]{0,16}(?=\{)')
 """The key of an object. It matches no part of a text, because each quotation mark of a text is escaped."""
-_USAGE_KEY = re.compile(_KEY.pattern.replace(b"usage|response|message", b"usage"))
-_HINTS = (b'"usage"', b'"response"', b'"message"')
+_USAGE_KEY = re.compile(_KEY.pattern.replace(b"usage|response", b"usage"))
+_HINTS = (b'"usage"', b'"response"')
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _OPENS, _CLOSES, _USAGE, _OWNER = b"\x01", b"\xff", b"\x02", b"\x03"
 _SYMBOLS = bytes.maketrans(b"{[}]", 2 * _OPENS + 2 * _CLOSES)
@@ -34,15 +34,17 @@ _MARKS = re.compile(b"[" + _USAGE + _OWNER + b"]")
 class UsageScan:
     """Reads one answer, or one event, in pieces that may be cut anywhere.
 
+    is_event: the usage is that of the `response` in an event.
     is_whole: the object that the answer is has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_event: bool = False) -> None:
         self.is_whole = False
+        self._is_event = is_event
         self._rest = b""
         self._depth = 0
         self._in_string = False
-        self._is_owned = False  # in the object of a `response` or `message` of the answer
+        self._is_owned = False  # in the object of the event's `response`
         self._value: bytearray | None = None
 
     @property
@@ -81,11 +83,11 @@ class UsageScan:
         for number, mark in enumerate(_MARKS.finditer(symbols)):
             at = mark.start()
             if depths[at] == 1 and mark[0] == _OWNER:
-                self._is_owned, since = True, at + 2
+                self._is_owned, since = self._is_event, at + 2
             elif depths[at] == 2 and self._is_owned and mark[0] == _USAGE:
                 self._is_owned, since = min(depths[since : at + 1]) == 2, at
                 found = number if self._is_owned else found
-            elif depths[at] == 1:
+            elif depths[at] == 1 and mark[0] == _USAGE and not self._is_event:
                 found = number
         self._is_owned = self._is_owned and min(depths[since:]) >= 2
         self._depth = depths[-1]

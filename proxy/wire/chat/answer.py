@@ -65,8 +65,9 @@ class _Started(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """`message`: of Anthropic's message_start. `timings`: llama.cpp's."""
+    """`type`, `message`: of Anthropic's message_start. `timings`: llama.cpp's."""
 
+    type: Any = None
     choices: msgspec.Raw = msgspec.Raw(b"null")
     usage: msgspec.Raw = msgspec.Raw(b"null")
     message: msgspec.Raw = msgspec.Raw(b"null")
@@ -76,6 +77,7 @@ class _Answer(msgspec.Struct):
 class _Event(msgspec.Struct):
     """`_Answer` with valid choices. It decodes in one pass, so it is tried first."""
 
+    type: Any = None
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
     message: msgspec.Raw = msgspec.Raw(b"null")
@@ -126,7 +128,7 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
 
 def _read_usages(answer: _Answer | _Event, usage: Usage | None) -> Usage | None:
     """The usage so far with that of a response or of one event."""
-    if answer.message != _NULL:
+    if answer.type == "message_start":
         with suppress(*DECODE_ERRORS):
             started = _decode_started(answer.message)
             if started is not None:

@@ -59,6 +59,7 @@ class _Started(msgspec.Struct):
 class _Answer(msgspec.Struct):
     """A response or an event. Members of an unexpected form are decoded one by one, and suppress only themselves."""
 
+    type: Any = None
     index: Any = 0
     delta: msgspec.Raw = msgspec.Raw(b"null")
     content_block: msgspec.Raw = msgspec.Raw(b"null")
@@ -68,6 +69,8 @@ class _Answer(msgspec.Struct):
 
 
 _NULL = msgspec.Raw(b"null")
+_OTHERS = ("content_block_start", "content_block_delta", "content_block_stop", "ping", "error")
+"""The events that say nothing of the usage. Source: Anthropic's API."""
 _NOTHING = frozenset({b"null", b"{}", b'""'})
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_delta = msgspec.json.Decoder(_Delta | None).decode
@@ -119,13 +122,13 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
         return usage, None  # an error in another form, or garbage
     if answer.delta != _NULL and answer.usage == _NULL:
         return usage, _read_delta(answer)
-    if answer.message != _NULL:
-        with suppress(*DECODE_ERRORS):
-            started = _decode_started(answer.message)
-            if started is not None:
-                usage = read_usage(started.usage, usage)
     with suppress(*DECODE_ERRORS):
-        usage = read_usage(answer.usage, usage)
+        if answer.type == "message_start":
+            started = _decode_started(answer.message) or _Started()
+            usage = read_usage(started.usage, usage)
+    with suppress(*DECODE_ERRORS):
+        if answer.type not in _OTHERS:
+            usage = read_usage(answer.usage, usage)
     pieces: list[Piece] = []
     with suppress(*DECODE_ERRORS):
         block = _decode_block(answer.content_block)

@@ -81,7 +81,7 @@ _decode_parts = msgspec.json.Decoder(list[_Part] | None).decode
 
 def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
     """A reader for the usage and the text of a response."""
-    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end)
+    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end, carries=True)
 
 
 def is_end(data: bytes) -> bool:

@@ -340,6 +340,74 @@ def test_only_the_answers_own_usage_counts(codec: Codec, order: tuple[int, ...],
         assert (tap.usage.prompt_tokens, tap.usage.completion_tokens) == (5, 3)
 
 
+PLANTED = b'"usage":{"prompt_tokens":999,"input_tokens":999,"completion_tokens":888,"output_tokens":888}'
+DELTAS = {
+    "chat": b'data: {"choices":[{"index":0,"delta":{"content":"hello "}}]}\n\n',
+    "responses": b'data: {"type":"response.output_text.delta","delta":"hello "}\n\n',
+    "messages": b'data: {"type":"content_block_delta","index":0,"delta":{"text":"hello "}}\n\n',
+}
+REPORTS = {
+    "chat": b'data: {"choices":[],%b}\n\n' % TOLD,
+    "responses": b'data: {"type":"response.completed","response":{%b}}\n\n' % TOLD,
+    "messages": b'data: {"type":"message_delta","delta":{},%b}\n\n' % TOLD,
+}
+ELSEWHERE = {
+    "chat": (
+        b'{"choices":[{"index":0,"delta":{"content":"x",%b}}]}',
+        b'{"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"arguments":{%b}}}]}}]}',
+        b'{"choices":[],"message":{%b},"response":{%b},"metadata":{%b}}',
+        b'{"choices":[],"message":{%b},"pad":"LONG","response":{%b}}',
+        b'{"error":{"message":"x",%b}}',
+        b'{"choices":[],"usage":{%b}}',
+        b'{"choices":[],"usage":[{%b}]}',
+    ),
+    "responses": (
+        b'{"type":"response.output_item.done","item":{%b},%b}',
+        b'{"type":"response.output_item.done","item":{"pad":"LONG",%b},%b}',
+        b'{"type":"response.in_progress","response":{%b}}',
+        b'{"type":"error","error":{%b},%b}',
+    ),
+    "messages": (
+        b'{"type":"content_block_start","content_block":{"type":"tool_use","input":{%b}},"message":{%b}}',
+        b'{"type":"content_block_start","content_block":{"pad":"LONG",%b},"message":{%b}}',
+        b'{"type":"content_block_delta","delta":{"text":"x"},%b}',
+        b'{"type":"ping",%b}',
+        b'{"type":"error","error":{"type":"overloaded_error",%b}}',
+    ),
+}
+"""Events with a usage in a place that is not its own. LONG: too long to be kept."""
+
+
+@pytest.mark.parametrize("size", [10**6, 1000, 37])
+@pytest.mark.parametrize("asks_usage", [True, False])
+@pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
+def test_only_the_streams_own_usage_counts(codec: Codec, size: int, *, asks_usage: bool) -> None:
+    """Not one in a delta, in a call's arguments, in an error or in another event, before it or after it.
+
+    Also if the stream is only sampled, and if the event is too long to be kept.
+    """
+    text, report, end = DELTAS[codec.name] * 2000, REPORTS[codec.name], ENDS[codec.name]
+    for event in ELSEWHERE[codec.name]:
+        odd = b"data: " + event.replace(b"%b", PLANTED).replace(b"LONG", b"z" * 600_000) + b"\n\n"
+        for body in (text + odd + report + end, text + report + odd + end):
+            tap = codec.tap(is_stream=True, asks_usage=asks_usage)
+            for at in range(0, len(body), size):
+                tap.feed(body[at : at + size])
+            tap.finish()
+            assert tap.usage == Usage(5, 3), (event, body.index(odd))
+
+
+@pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("filler", [0, 100_000, 400_000])
+def test_the_usage_of_what_only_an_event_carries_is_not_that_of_a_response(codec: Codec, filler: int) -> None:
+    """A response that is no stream has no `message` and no `response` of its own."""
+    body = b'{%b,"pad":"%b","message":{%b},"response":{%b}}' % (TOLD, b"z" * filler, PLANTED, PLANTED)
+    tap = codec.tap(is_stream=False)
+    tap.feed(body)
+    tap.finish()
+    assert tap.usage == Usage(5, 3)
+
+
 @pytest.mark.parametrize("filler", [0, 50_000, 90_000])
 @pytest.mark.parametrize("odd", [b'"n":NaN', b'"n":' + b"[" * 3000 + b"]" * 3000, b'"n":"\xff"', b'"n":1e999,'])
 def test_the_usage_is_read_of_an_answer_that_cannot_be_decoded(odd: bytes, filler: int) -> None:

@@ -14,6 +14,7 @@ from proxy.wire.chat.codec import CHAT
 BIG = 10**9
 READ, CREATED = "cache_read_input_tokens", "cache_creation_input_tokens"
 USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}}
+STARTED = {"type": "message_start"}
 
 
 def _read_answer(body: bytes, *, is_stream: bool = False) -> Usage | None:
@@ -105,9 +106,13 @@ def test_an_empty_usage_says_nothing() -> None:
         ([{"usage": {"prompt_tokens": 7, "completion_tokens": count}} for count in (1, 2, 3)], Usage(7, 3)),
         ([USAGE, {"usage": None}, {}], Usage(7, 3)),
         ([USAGE, {"usage": {}}], Usage(7, 3)),
-        ([USAGE, {"usage": {"prompt_tokens": BIG + 1}}, {"message": {"usage": -5}}], Usage(7, 3)),
-        ([{"message": "an error's"}, {"message": None}, {"message": ["x"]}, {"message": {}}, USAGE], Usage(7, 3)),
-        ([{"message": {"usage": {"input_tokens": 7}}, "usage": {"output_tokens": 3}}], Usage(7, 3)),
+        ([USAGE, {"usage": {"prompt_tokens": BIG + 1}}, {**STARTED, "message": {"usage": -5}}], Usage(7, 3)),
+        ([*({**STARTED, "message": odd} for odd in ("an error's", None, ["x"], {})), USAGE], Usage(7, 3)),
+        ([USAGE, {"message": {"usage": {"input_tokens": 9}}}], Usage(7, 3)),
+        (
+            [{**STARTED, "message": {"usage": {"input_tokens": 7}}, "usage": {"output_tokens": 3}}],
+            Usage(7, 3),
+        ),
     ],
 )
 def test_usage_is_put_together_from_what_the_events_say(events: list[dict[str, object]], expected: Usage) -> None:
