@@ -13,7 +13,6 @@ import orjson
 import pytest
 
 PROGRAM = Path(__file__).parents[3] / "programs" / "supervised.py"
-ROOT = PROGRAM.parents[2]
 
 
 class Supervised:
@@ -59,8 +58,7 @@ def read_line(stream: "IO[bytes] | None") -> bytes:
 def supervising(what: str) -> Iterator[Supervised]:
     """A supervisor whose workers do this."""
     command = [sys.executable, str(PROGRAM), what]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield Supervised(process)
         finally:

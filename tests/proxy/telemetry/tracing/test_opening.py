@@ -1,5 +1,6 @@
 """What the configuration says about traces."""
 
+import os
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ from proxy.telemetry.tracing.opening import open_spans
 spans = open_spans(load_config(settings=[], environment={{}}), None)
 print(spans.is_on, {MODULES})
 """
-    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "otlp"}
+    variables = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "otlp"}
     done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False []"
 

@@ -1,0 +1,22 @@
+"""Texts as they were when somebody last looked at them: `tests/data/golden`.
+
+A text that the program writes into requests must not change by accident: sessions under way would lose their cache. If
+a change is meant, write the files anew and read the difference: `WRITE_GOLDEN=1 .venv/bin/pytest -n0 FILE`.
+"""
+
+import os
+from collections.abc import Mapping
+
+from support.sessions import OWN_DATA
+
+FOLDER = OWN_DATA / "golden"
+
+
+def check_golden(name: str, texts: Mapping[str, str]) -> None:
+    """The titles and texts are those of the file."""
+    file = FOLDER / f"{name}.txt"
+    written = "".join(f"==== {title}\n{text}\n" for title, text in texts.items())
+    if "WRITE_GOLDEN" in os.environ:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(written, "utf-8")
+    assert written.split("\n==== ") == file.read_text("utf-8").split("\n==== ")
