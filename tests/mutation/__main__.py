@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def main(paths: tuple[str, ...], number: int, seed: int, changed: str | None, fi
     stale = set(equivalents) - {mutant.name for mutant in find_mutants(root, _known(root, equivalents))}
     sample = sorted(find_mutants(root, modules), key=lambda mutant: mutant.rank(seed))[: number or None]
     states = dict.fromkeys(sample, ("equivalent", ""))
-    for mutant, killer in judge(root, [each for each in sample if each.name not in equivalents]):
+    warn = partial(click.echo, err=True)
+    for mutant, killer in judge(root, [each for each in sample if each.name not in equivalents], warn):
         states[mutant] = ("live" if killer == LIVE else "killed", killer)
         if killer == LIVE:
             click.echo(f"live: {mutant}")

@@ -6,12 +6,15 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 Job = TypeVar("Job")
-WORKERS = 2
+WORKERS, MOST = 2, 8
+"""Processes at a time. One that waits gives its place to another, up to MOST processes."""
+WAITING_SECONDS = 5.0
+"""Time without a finished test after which a process is taken to wait."""
 CPU_SECONDS = 10
 """Processor time that one test may take. Chosen: several times what the slowest takes without a mutation."""
 SILENT_SECONDS = 90.0
@@ -38,7 +41,7 @@ def run_forked(jobs: Iterable[Job], work: Callable[[Job, Callable[[], None]], st
     """
     left, running = iter(jobs), list[tuple[Job, _Running]]()
     while True:
-        while len(running) < WORKERS and (job := next(left, None)) is not None:
+        while _has_place(running) and (job := next(left, None)) is not None:
             running.append((job, _start(job, work)))
         if not running:
             return
@@ -48,6 +51,11 @@ def run_forked(jobs: Iterable[Job], work: Callable[[Job, Callable[[], None]], st
             if result is not None:
                 running.remove((job, each))
                 yield job, result
+
+
+def _has_place(running: Sequence[tuple[Job, _Running]]) -> bool:
+    recent = time.monotonic() - WAITING_SECONDS
+    return len(running) < MOST and sum(each.heard_at > recent for _, each in running) < WORKERS
 
 
 def _start(job: Job, work: Callable[[Job, Callable[[], None]], str]) -> _Running:

@@ -20,6 +20,8 @@ from mutation.forks import be_quiet, run_forked
 from mutation.mutants import PACKAGES, Mutant, find_tests, mutate
 
 LIVE = ""
+BROKEN = -1
+"""In place of a mutant's number: the test fails without a mutation."""
 REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is imported already
 OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "-W", REWRITTEN)
 Key = tuple[str, str, int]
@@ -56,36 +58,51 @@ class _Watch:
 
 
 class _Quick(_Watch):
-    """Judges mutants in place of pytest's own loop, each in a fork."""
+    """Judges mutants in place of pytest's own loop, each in a fork.
+
+    A test that killed runs once more without a mutation. If it fails there, too (a busy machine), it killed nothing.
+    """
 
     def __init__(self, root: Path, mutants: Sequence[Mutant], tell: Callable[[int, str], None]) -> None:
         super().__init__()
         self.root, self.mutants, self.tell = root, mutants, tell
+        self.items: dict[str, list[pytest.Item]] = {}
+        self.functions: dict[Key, list[FunctionType]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run each mutant's tests until one fails."""
         if session.testsfailed:
             return False
-        items: dict[str, list[pytest.Item]] = {}
         for item in session.items:
-            items.setdefault(str(item.path.relative_to(self.root)), []).append(item)
-        functions = _find_functions()
+            for name in (str(item.path.relative_to(self.root)), item.nodeid):
+                self.items.setdefault(name, []).append(item)
+        self.functions = _find_functions()
         gc.freeze()
-
-        def work(mutant: Mutant, begin_test: Callable[[], None]) -> str:
-            self.begin_test = begin_test
-            if not _replace(mutant, self.root / mutant.module, functions):
-                return LIVE
-            todo = [item for file in find_tests(self.root, mutant.module)[0] for item in items.get(file, [])]
-            for item, following in zip(todo, (*todo[1:], None), strict=False):
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                if self.failed:
-                    break
-            return self.failed
-
-        for mutant, killer in run_forked(self.mutants, work):
-            self.tell(self.mutants.index(mutant), killer)
+        verdicts = dict(run_forked(self.mutants, self._meet))
+        killers = sorted(self.items.keys() & {*verdicts.values()})
+        broken = {killer for killer, failed in run_forked(killers, self._check) if failed}
+        for killer in broken:
+            self.tell(BROKEN, killer)
+        for mutant, killer in verdicts.items():
+            self.tell(self.mutants.index(mutant), LIVE if killer in broken else killer)
         return True
+
+    def _meet(self, mutant: Mutant, begin_test: Callable[[], None]) -> str:
+        if not _replace(mutant, self.root / mutant.module, self.functions):
+            return LIVE
+        return self._run(find_tests(self.root, mutant.module)[0], begin_test)
+
+    def _check(self, killer: str, begin_test: Callable[[], None]) -> str:
+        return self._run([killer], begin_test)
+
+    def _run(self, names: Sequence[str], begin_test: Callable[[], None]) -> str:
+        self.begin_test = begin_test
+        todo = [item for name in names for item in self.items.get(name, [])]
+        for item, following in zip(todo, (*todo[1:], None), strict=False):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                break
+        return self.failed
 
 
 def _find_functions() -> dict[Key, list[FunctionType]]:
@@ -134,14 +151,20 @@ def _lay_out(root: Path, mutant: Mutant, folder: Path) -> None:
     (folder / mutant.module).write_text(ast.unparse(mutate(mutant, root / mutant.module)), "utf-8")
 
 
-def judge(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with the test that fails, `time` if one would not end, or nothing if it lives."""
-    living = []
-    for mutant, killer in _judge_quickly(root, mutants):
-        if killer == LIVE:
-            living.append(mutant)
+def judge(root: Path, mutants: Sequence[Mutant], warn: Callable[[str], None]) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with the test that fails, `time` if one would not end, or nothing if it lives.
+
+    `warn` is told what is no verdict: tests that fail without a mutation. They are left out.
+    """
+    living, options = list[Mutant](), list(OPTIONS)
+    for number, killer in _judge_quickly(root, mutants):
+        if number == BROKEN:
+            options += "--deselect", killer
+            warn(f"fails without a mutation, too: {killer}")
+        elif killer == LIVE:
+            living.append(mutants[number])
         else:
-            yield mutant, killer
+            yield mutants[number], killer
 
     def work(mutant: Mutant, begin_test: Callable[[], None]) -> str:
         place = Path(mkdtemp(dir=folder))
@@ -151,7 +174,7 @@ def judge(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]
         os.environ["PYTHONSAFEPATH"] = "1"
         for files in find_tests(root, mutant.module):
             watch = _Watch(begin_test)
-            if files and (pytest.main([*OPTIONS, "-x", *files], plugins=[watch]) not in {0, 5} or watch.failed):
+            if files and (pytest.main([*options, "-x", *files], plugins=[watch]) not in {0, 5} or watch.failed):
                 return watch.failed or "pytest"
         return LIVE
 
@@ -159,7 +182,7 @@ def judge(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]
         yield from run_forked(living, work)
 
 
-def _judge_quickly(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+def _judge_quickly(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[int, str]]:
     """Judge by the mirrored tests alone, in a process of its own: this one must not import what is mutated."""
     files = sorted({file for mutant in mutants for file in find_tests(root, mutant.module)[0]})
     pipe, end = os.pipe()
@@ -176,7 +199,7 @@ def _judge_quickly(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Muta
     with os.fdopen(pipe, encoding="utf-8") as lines:
         for line in lines:
             number, _, killer = line.rstrip("\n").partition(" ")
-            yield mutants[int(number)], killer
+            yield int(number), killer
     _, status = os.waitpid(pid, 0)
     if status:
         message = f"without a mutation, the tests cannot be run: try pytest {' '.join(files)}"
