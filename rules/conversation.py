@@ -146,6 +146,7 @@ class Message:
     - `header`: the beginning of a written result's first text, which is not in `texts`; see `is_written`.
     - `has_fixed_texts`: some texts cannot be written back with other words, so none may be shortened by a rule on
       messages of this role.
+    - `has_unread_calls`: the message calls tools in a form without ids, or in that of another dialect.
     - `stays`: a system message that no cut removes, because what comes after it depends on it.
     - `loads`: names of the tools that the model can call because it has found them in this message.
     - `served`: calls of the server that connect this message with others.
@@ -172,6 +173,7 @@ class Message:
     keeps_before: bool = False
     header: str = ""
     has_fixed_texts: bool = False
+    has_unread_calls: bool = False
     stays: bool = False
     loads: tuple[str, ...] = ()
     served: Served = NOT_SERVED

@@ -1,9 +1,9 @@
 """Rung 0: every tool call has exactly one result right after it, and no result is without a call.
 
 Law: a valid transcript stays unchanged. No text of a result is lost that can be placed, by its id, by the name of its
-tool or by its position. A result without an id keeps its bytes. An assistant message that does not follow another
-assistant message closes all earlier calls: a late result is dropped. So a longer transcript never changes anything
-before its last open calls and the results right behind them.
+tool or by its position. A result without an id keeps its bytes, and what may be a result but is none of the dialect's
+stays. An assistant message that does not follow another assistant message closes all earlier calls: a late result is
+dropped. So a longer transcript never changes anything before its last open calls and the results behind them.
 """
 
 from collections import defaultdict, deque
@@ -52,6 +52,10 @@ class _Pairs:
     slots: dict[int, list[_Slot]] = field(default_factory=dict)
     orphans: set[int] = field(default_factory=set)
 
+    def find_results(self) -> set[int]:
+        """Indexes of all results, with or without a call."""
+        return self.orphans | {slot.result for own in self.slots.values() for slot in own if slot.result is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
@@ -74,8 +78,9 @@ def find_unpaired(messages: Sequence[Message]) -> Unpaired | None:
     if _is_paired(messages):
         return None
     pairs, run_starts, start = _match(messages), dict[int, int](), 0
-    for index, message in enumerate(messages):
-        if message.role is Role.TOOL and message.answers is not None:
+    results = pairs.find_results()
+    for index in range(len(messages)):
+        if index in results:
             run_starts[index] = start
         else:
             start = index + 1
@@ -167,17 +172,28 @@ def _is_paired(messages: Sequence[Message]) -> bool:
                 return False
             answered += 1
         elif answered < len(wanted):
-            return False
+            asked = wanted[answered]
+            if not _may_answer(message) or message.form != asked.form or message.name not in (None, asked.name):
+                return False
+            answered += 1
         elif message.tool_calls:
             wanted, answered = message.tool_calls, 0
     return answered == len(wanted)
 
 
+def _may_answer(message: Message) -> bool:
+    """Whether a message that names no call may be the result of one: it has a legacy role, or one that is not known."""
+    if message.role is Role.TOOL:
+        return message.answers is None and not message.is_written
+    return message.role is Role.OTHER
+
+
 def _match(messages: Sequence[Message]) -> _Pairs:
     """Give each result to an open call with its id: the nearest message's, and in that message the oldest such call.
 
-    A result that has no id, or one that no call has, goes to a call of the messages right before it: to the oldest one
-    of the tool that it names, or else, if no fewer such results than calls are left, by its position. Forms must fit.
+    A result that has no id, or one that none of the newest calls has, goes to one of these: to the oldest one of the
+    tool that it names, or else by its position. Forms must fit. One with the id of an earlier call that was not
+    answered is too late.
     """
     pairs = _Pairs()
     calling = _Calling(pairs, messages)
@@ -197,27 +213,34 @@ class _Calling:
         self._pairs = pairs
         self._messages = messages
         self._open = defaultdict[str, list[_Asked]](list)  # by id, the newest message last
-        self._ids: set[str] = set()  # of all calls so far
-        self._newest: list[_Asked] = []  # the messages of the assistant right before the next result
-        self._rest: list[int] = []  # results right behind these whose ids no call has
+        self._late: set[str] = set()  # of earlier calls, which were not answered
+        self._newest: list[_Asked] = []  # the newest messages of the assistant
+        self._rest: list[int] = []  # results behind these that no id has placed
         self._is_answer = False  # whether the last message was one of the assistant
         self._is_behind = False  # whether only results came since then
+        self._is_unread = False  # whether they answer calls that were not read
 
     def go_on(self, index: int, message: Message) -> None:
         """Add a message that is no result. After an answer of the model, no earlier call is answered any more."""
         is_answer = message.role is Role.ASSISTANT
         if is_answer and not self._is_answer:
             self.place_rest()
+            slots = [slot for one in self._newest for slot in one.slots]
+            self._late.update(slot.call.id for slot in slots if slot.result is None)
             self._newest = []
             self._open.clear()
+        if _may_answer(message) and self._is_behind:
+            self._is_answer = False
+            self._rest.append(index)
+            return
         self._is_answer = self._is_behind = is_answer
+        self._is_unread = message.has_unread_calls
         if message.tool_calls:
             slots = self._pairs.slots[index] = [_Slot(call) for call in message.tool_calls]
             asked = _Asked(slots, Waiting(message.tool_calls))
             self._newest.append(asked)
             for call_id in dict.fromkeys(call.id for call in message.tool_calls):
                 self._open[call_id].append(asked)
-                self._ids.add(call_id)
 
     def answer(self, index: int, message: Message) -> None:
         """Add a result."""
@@ -228,12 +251,14 @@ class _Calling:
                 queues[-1].slots[at].result = index
                 return
             queues.pop()
+        if self._is_unread:
+            return
         self._pairs.orphans.add(index)
-        if self._is_behind and (not call_id or call_id not in self._ids):
+        if not call_id or call_id not in self._late:
             self._rest.append(index)
 
     def place_rest(self) -> None:
-        """Place the results whose ids no call has, as far as they can be placed. Nothing else will answer the calls."""
+        """Place the results that no id has placed, as far as they can be. Nothing else will answer the calls."""
         rest, self._rest = self._rest, []
         if not (rest and self._newest):
             return
@@ -248,10 +273,9 @@ class _Calling:
             else:
                 unnamed[message.form].append(index)
         for form, indexes in unnamed.items():
-            left = [slot for slot in open_slots if slot.call.form == form and slot.result is None]
-            if len(indexes) >= len(left):
-                for index, slot in zip(indexes, left, strict=False):
-                    self._put(index, slot)
+            left = (slot for slot in open_slots if slot.call.form == form and slot.result is None)
+            for index, slot in zip(indexes, left, strict=False):
+                self._put(index, slot)
 
     def _put(self, index: int, slot: _Slot) -> None:
         slot.result = index
@@ -261,8 +285,9 @@ class _Calling:
 def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
     """The forwarded order: the index of each message, and in between the calls that get `ABORTED` as their result."""
     order: list[int | ToolCall] = []
-    for index, message in enumerate(messages):
-        if message.role is Role.TOOL and message.answers is not None:
+    results = pairs.find_results()
+    for index in range(len(messages)):
+        if index in results:
             continue
         order.append(index)
         slots = pairs.slots.get(index, [])
@@ -279,7 +304,7 @@ def _name_calls(messages: Sequence[Message], pairs: _Pairs) -> tuple[list[Messag
     """
     named, misnamed = list(messages), set[int]()
     for call, index in ((slot.call, slot.result) for slots in pairs.slots.values() for slot in slots):
-        if index is None or messages[index].answers == call.id:
+        if index is None or messages[index].answers in (None, call.id):
             continue
         named[index] = replace(messages[index], answers=call.id)
         if _is_misnamed(messages[index], call):

@@ -76,6 +76,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         wire_role="" if wire_role == role else wire_role,
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
         has_uncounted=_has_uncounted(members),
+        has_unread_calls=role is Role.ASSISTANT and _has_unread_calls(members),
         beside=_find_beside(members) if role is Role.ASSISTANT else (),
         loads=find_referenced(raw),
         served=find_served(raw, (decode_members(part) for part, _ in media if part[:1] == b"{")),
@@ -94,6 +95,12 @@ def _find_beside(members: dict[str, msgspec.Raw]) -> tuple[tuple[str, bytes], ..
     """The members with an assistant's reasoning, each with an empty value."""
     found = ((name, _EMPTY.get(bytes(members[name])[:1])) for name in _BESIDE if name in members)
     return tuple([(name, empty) for name, empty in found if empty is not None])
+
+
+def _has_unread_calls(members: dict[str, msgspec.Raw]) -> bool:
+    """Whether a message calls in the legacy form, or as Messages has it."""
+    legacy, content = members.get("function_call"), members.get("content")
+    return (legacy is not None and begins(legacy, b"{")) or (content is not None and b'"tool_use"' in bytes(content))
 
 
 def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:

@@ -21,7 +21,7 @@ from support.builders import (
 )
 from support.checker import check_pairing
 
-from rules.conversation import Decision, Message, Origin
+from rules.conversation import Decision, Message, Origin, Role
 from rules.results.pairing import MAX_NAMED, Unpaired, describe_unpaired, find_unpaired, pair_tool_calls
 from rules.text.markers import NO_RESULT
 
@@ -50,7 +50,7 @@ def test_an_open_call_is_answered() -> None:
 
 
 def test_a_result_without_call_is_dropped() -> None:
-    """Results without a call are dropped. A second result for the same call is dropped, too."""
+    """Results without a call are dropped. A second result for a single call is dropped, too."""
     ask, answer = assistant(None, call("1")), result("1")
     assert pair(user(), result("9"), ask, answer, result("1", "again"), result(None)) == (user(), ask, answer)
 
@@ -137,20 +137,50 @@ def test_a_result_that_names_only_its_tool_answers_the_oldest_call_of_that_tool(
     assert [(message.answers, message.text) for message in sent[2:]] == [("2", "a"), ("1", "c"), ("3", NO_RESULT)]
 
 
-def test_what_is_left_of_too_few_results_without_an_id_is_dropped() -> None:
-    """One result for two calls could be that of either."""
+def test_too_few_results_answer_the_first_calls() -> None:
+    """An agent that was stopped has carried out the first calls. No text is lost."""
     ask = assistant(None, call("1"), call("2"))
-    assert [message.text for message in pair(user(), ask, result("x", "a"))[2:]] == [NO_RESULT, NO_RESULT]
+    assert [message.text for message in pair(user(), ask, result("x", "a"))[2:]] == ["a", NO_RESULT]
 
 
-def test_a_result_of_another_call_is_not_taken_for_this_one() -> None:
-    """A second or late result, and one that is not right behind the calls, places nothing."""
+def test_a_result_with_the_id_of_an_answered_call_answers_the_next_one() -> None:
+    """Some clients write one id twice, or that of the turn before. What no call is left for is dropped."""
     ask, later = assistant(None, call("1"), call("2")), assistant(None, call("3"))
-    assert pair(user(), ask, result("1"), result("1", "again"))[3].text == NO_RESULT
-    assert pair(user(), ask, result("1"), result("2"), later, result("2", "late"))[5].text == NO_RESULT
-    assert pair(user(), later, user("wait"), result("x"))[2].text == NO_RESULT
-    known = result("3", "known")
-    assert pair(user(), later, result("x"), user("wait"), known) == (user(), later, known, user("wait"))
+    answered = (user(), ask, result("1"), result("2"))
+    sent = pair(user(), ask, result("1", "a"), result("1", "b"), result("1", "c"))
+    assert [(message.answers, message.text) for message in sent[2:]] == [("1", "a"), ("2", "b")]
+    assert [(message.answers, message.text) for message in pair(*answered, later, result("2", "x"))[5:]] == [("3", "x")]
+
+
+def test_a_late_result_is_not_taken_for_that_of_another_call() -> None:
+    """Its own call was not answered, and the model has gone on."""
+    early, later = assistant(None, call("1")), assistant(None, call("3"))
+    assert pair(user(), early, user("wait"), later, result("1", "late"))[5].text == NO_RESULT
+
+
+def test_a_result_is_placed_behind_other_messages_too() -> None:
+    """Nothing else will answer the calls."""
+    ask, known = assistant(None, call("3")), result("3", "known")
+    assert [message.text for message in pair(user(), ask, user("wait"), result("x", "a"))[2:]] == ["a", "wait"]
+    assert pair(user(), ask, result("x"), user("wait"), known) == (user(), ask, known, user("wait"))
+
+
+def test_what_may_be_a_result_stays_and_answers_a_call() -> None:
+    """A message in the legacy role, which names only the function, or in a role that trimtab does not know."""
+    ask, other = assistant(None, call("1", "read"), call("2", "f")), Message(Role.OTHER, ("x",))
+    for messages in ((user(), ask, function_result(), other), (user(), ask, other, function_result())):
+        assert write_all(pair(*messages)) == write_all(messages)
+    assert pair(user(), ask, other)[:3] == (user(), ask, other)
+    assert [message.text for message in pair(user(), ask, other)[3:]] == [NO_RESULT]
+    assert pair(user(), ask, user("wait"), other)[2].text == NO_RESULT
+
+
+def test_results_of_calls_that_were_not_read_stay() -> None:
+    """Their calls have a form of their own. Behind another message they are results without a call."""
+    ask = replace(assistant(), has_unread_calls=True)
+    messages = (user(), ask, result("1"), result(None))
+    assert pair(*messages) == messages
+    assert pair(user(), ask, user("so"), result("1")) == (user(), ask, user("so"))
 
 
 IDS = st.one_of(st.sampled_from(["a", "b", "", "c0", "c1"]), st.none())

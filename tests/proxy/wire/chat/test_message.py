@@ -335,3 +335,12 @@ def test_calls_of_the_server_connect_messages() -> None:
     called = b'{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"server_tool_use","id":"s"}]}'
     answered = b'{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s"}]}'
     assert (_decode(called).served.opens, _decode(answered).served.closes) == (("s",), ("s",))
+
+
+def test_calls_in_another_form_are_noticed() -> None:
+    """The legacy form has no id, and blocks of Messages are no calls of this dialect. A member that is null is none."""
+    legacy = b'"content":null,"function_call":{"name":"f","arguments":"{}"}'
+    block = b'"content":[{"type":"tool_use","id":"t","name":"f","input":{}}]'
+    assert all(_decode(b'{"role":"assistant",%b}' % call).has_unread_calls for call in (legacy, block))
+    for other in (b'"function_call":null', b'"content":"a \\"tool_use\\"","tool_calls":[{"id":"a"}]'):
+        assert not _decode(b'{"role":"assistant",%b}' % other).has_unread_calls
