@@ -18,19 +18,22 @@ MIN_WINDOW_TOKENS = 1024
 MILLION_TOKENS = 1_000_000  # source: Anthropic's page on context windows
 _ASKED = "[1m]"
 """Ends the name of a model whose window of a million is asked for. Source: Claude Code."""
-_HAVE_MILLION = ("*sonnet-4*", "*4-sonnet*", "*sonnet-[5-9]*", "*opus-4[.-][6-9]*", "*opus-[5-9]*")
+_HAVE_MILLION = (
+    "*sonnet-4*", "*4-sonnet*", "*sonnet-[5-9]*", "*opus-4[.-][6-9]*", "*opus-[5-9]*", "*fable-*", "*mythos-*",
+)  # fmt: skip
 """Models of Anthropic that have a window of a million, some of them only if it is asked for. Source: its page on
 context windows."""
 _PROMPTS = (
-    ("gpt-5-chat*", 400_000, 128_000),
-    ("gpt-5*", 400_000, 272_000),
-    ("gpt-5*", 1_000_000, 922_000),
-    ("gpt-5*", 1_050_000, 922_000),
+    ("gpt-5*-chat*", 400_000, 128_000),
+    ("gpt-[5-9]*", 400_000, 272_000),
+    ("gpt-[5-9]*", 1_000_000, 922_000),
+    ("gpt-[5-9]*", 1_050_000, 922_000),
     ("deepseek-chat*", 64_000, 128_000),
     ("deepseek-reasoner*", 64_000, 128_000),
 )
 """What the catalogue (genai-prices 0.2.3) says of some models, and the most tokens that a prompt for them may have.
-Source: the pages of OpenAI (of 400,000 tokens, 128,000 are for the completion alone) and of DeepSeek."""
+Source: the pages of OpenAI (of 400,000 tokens, and of 1,050,000, 128,000 are for the completion alone; OpenRouter and
+models.dev say the same) and of DeepSeek (V3.2; the two names ended with V4, whose own names have a million)."""
 
 
 @lru_cache(KEPT_ANSWERS)

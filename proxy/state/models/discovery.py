@@ -46,22 +46,41 @@ _RUNNING: _Rank = (
 )
 _STATED: _Rank = (
     ("max_model_len",),  # vLLM, SGLang
-    ("context_window",),  # Groq
+    ("context_window",),  # Groq, Codex
     ("context_length",),  # OpenRouter, Together, Maritaca; Ollama, for a loaded model
     ("top_provider", "context_length"),  # OpenRouter
+    ("providers", "context_length"),  # Hugging Face, of those who may answer
     ("max_context_length",),  # Mistral; LM Studio, for a model that is not loaded
+    ("context_size",),  # Novita
+    ("contextWindow",),
+    ("contextLength",),
+    ("max_context_window",),
+    ("max_context_tokens",),
     ("max_input_tokens",),  # Anthropic; LiteLLM, beside the whole window: a prompt may have no more
     ("max_prompt_tokens",),
+    ("maxInputTokens",),
+    ("inputTokenLimit",),  # Gemini
+    ("input_token_limit",),
+    ("limit", "context"),  # models.dev
+    ("limit", "input"),
+    ("limits", "max_context_length"),  # Cerebras
+    ("limits", "max_input_tokens"),  # GitHub Models
+    ("limits", "max_prompt_tokens"),
+    ("metadata", "context_length"),  # DeepInfra
+    ("model_info", "max_input_tokens"),  # LiteLLM, /model/info
+    ("model_spec", "availableContextTokens"),  # Venice
     ("capabilities", "limits", "max_context_window_tokens"),  # Copilot
     ("capabilities", "limits", "max_prompt_tokens"),
 )
 _TRAINED: _Rank = (("meta", "n_ctx_train"),)  # llama.cpp, in older builds without n_ctx
 _SERVED = (_RUNNING, _STATED)
-_NAMES: _Rank = (("id",), ("key",), ("model",))
+_NAMES: _Rank = (("id",), ("key",), ("model",), ("slug",), ("model_name",), ("name",))
 _ALIASES: _Rank = (("aliases",), ("loaded_instances", "id"))
 """Other names that requests may use: llama.cpp's aliases, and the instances of LM Studio."""
 _LATEST = ":latest"
 """The tag that Ollama adds to names without a tag."""
+_MODELS = "models/"
+"""Gemini's own list has names of that form. Requests may leave it out."""
 _OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps")
 """Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models."""
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
@@ -192,7 +211,7 @@ def find_name(entry: dict[str, Any]) -> str | None:
 def _find_aliases(entry: dict[str, Any], name: str) -> list[str]:
     found = [alias for path in _ALIASES for item in _find(entry, path) for alias in _as_list(item)]
     aliases = [alias for alias in found[:MAX_ALIASES] if isinstance(alias, str)]
-    return [*aliases, name.removesuffix(_LATEST)]
+    return [*aliases, name.removesuffix(_LATEST).removeprefix(_MODELS)]
 
 
 def find_entries(body: Any) -> list[dict[str, Any]]:

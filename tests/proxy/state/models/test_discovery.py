@@ -92,6 +92,17 @@ def _loaded(*windows: Any) -> list[dict[str, Any]]:
             ),
             128_000,  # Copilot
         ),
+        (_list(_model(limit={"context": 400_000, "input": 272_000, "output": 128_000})), 272_000),  # models.dev
+        (_list(_model(limits={"max_input_tokens": 131_072, "max_output_tokens": 4096})), 131_072),  # GitHub Models
+        (_list(_model(limits={"max_context_length": 65_536})), 65_536),  # Cerebras
+        (_list(_model(providers=[{"context_length": 131_072}, {"context_length": 32_768}, {}])), 32_768),
+        (_list(_model(metadata={"context_length": 40_960, "max_tokens": 4096})), 40_960),  # DeepInfra
+        (_list(_model(model_spec={"availableContextTokens": 131_072})), 131_072),  # Venice
+        (_list(_model(context_size=163_840)), 163_840),  # Novita
+        (_list(_model(contextWindow=200_000, maxInputTokens=180_000)), 180_000),
+        (_list({"model_name": "m", "model_info": {"key": "x", "max_input_tokens": 272_000}}), 272_000),  # LiteLLM
+        ({"models": [{"slug": "m", "context_window": 272_000, "max_context_window": 1_000_000}]}, 272_000),  # Codex
+        ({"models": [{"name": "models/m", "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536}]}, 1_048_576),
         (_list(_model(context_length=8192), _model(context_length=4096)), 4096),  # listed twice
         (_list(None, 5, "m", [], {}, _model(context_length=8192, max_model_len=True)), 8192),  # among junk
     ],
