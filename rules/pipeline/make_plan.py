@@ -18,7 +18,7 @@ from rules.results.long_messages import may_shorten
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_prefetch, request_summary
-from rules.window.room import HEAD_STEPS
+from rules.window.room import HEAD_STEPS, bound_guesses
 from rules.window.state import ColdCut, Window
 
 FEW_MESSAGES = 16
@@ -47,6 +47,7 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     Raises LargeWorkError if the allowance of `work` is used up.
     """
     limits = find_limits(policy, request_max_tokens)
+    conversation = bound_guesses(conversation, limits.limit)
     is_compaction = is_client_compaction(conversation) if tells_compaction is None else tells_compaction
     if _surely_stays(conversation, policy, limits):
         return _leave_alone(conversation, limits, is_compaction=is_compaction)

@@ -5,9 +5,9 @@ rounded up.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rules.conversation import Message, Role, count_leading
+from rules.conversation import Conversation, Message, Role, count_leading
 from rules.policy import THRESHOLD_LOW, Policy
 from rules.window.open_step import bare_tokens
 
@@ -20,8 +20,8 @@ HEAD_STEPS = 64
 """The head's size is rounded up to a multiple of limit / 64. Chosen: larger than a timestamp. And about
 one small step, so that a cut comes within a step of its threshold."""
 GUESSED_SHARE = 0.25
-"""Share of the limit. Guesses about the head's files count no more than that together. Chosen: as MIN_ROOM_SHARE. A
-guess must not leave the conversation without room."""
+"""Share of the limit. Guesses about the files between two answers count no more than that together. Chosen: as
+MIN_ROOM_SHARE. A guess must not leave the conversation without room."""
 PROTECTED_SHARE = 0.8
 """Share of high water. If the protected user turns are longer than this, they are pruned too. Chosen: an agent's
 session is often a single user turn, which must not be protected whole."""
@@ -66,14 +66,13 @@ class Room:
         """
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
-        head -= _find_over(messages[:leading], limit)
         task = next((message for message in messages[leading:] if message.role is Role.USER), None)
         early = leave_room(limit, head)
         if task is None:
             return cls(limit, leading, early, early, spare)
         cap = _cap_task(task, head, limit) if shortens else None
         capped = None if cap is None or cap >= task.tokens else cls(limit, leading, early, early - cap, spare, cap)
-        whole = head + task.tokens - _find_over((task,), limit)
+        whole = head + task.tokens
         if capped is not None and whole > limit + spare:
             return capped
         room = leave_room(limit, whole)
@@ -81,10 +80,30 @@ class Room:
         return cls(limit, leading, early, room, spare, late=late, soft=_leave_soft(soft_limit, whole))
 
 
-def _find_over(messages: Sequence[Message], limit: int) -> int:
-    """The tokens by which guesses about the files of these messages exceed their share."""
-    guessed = sum(part.guessed_tokens for message in messages for part in message.media)
-    return max(guessed - int(limit * GUESSED_SHARE), 0)
+def bound_guesses(conversation: Conversation, limit: int) -> Conversation:
+    """The conversation with lower guesses where the files between two answers are guessed above their share."""
+    most_tokens = int(limit * GUESSED_SHARE)
+    if conversation.guessed_tokens <= most_tokens:
+        return conversation
+    left, messages = most_tokens, list(conversation.messages)
+    for index, message in enumerate(messages):
+        left = most_tokens if message.role is Role.ASSISTANT else left
+        if message.media:
+            messages[index], left = _bound_message(message, left)
+    return conversation.edit(messages)
+
+
+def _bound_message(message: Message, left: int) -> tuple[Message, int]:
+    """The message with guesses of `left` tokens at most, and what is left of these. An image stays above its line."""
+    media = []
+    for part in message.media:
+        least = part.line_tokens + 1 if part.saving_tokens else 0
+        over = min(max(part.guessed_tokens - left, 0), max(part.tokens - least, 0))
+        left = max(left - part.guessed_tokens, 0)
+        lower = replace(part, tokens=part.tokens - over, guessed_tokens=part.guessed_tokens - over)
+        media.append(lower if over else part)
+    saved = sum(part.tokens for part in message.media) - sum(part.tokens for part in media)
+    return (replace(message, media=tuple(media), tokens=message.tokens - saved) if saved else message), left
 
 
 def _leave_soft(soft_limit: int | None, head: int) -> int | None:

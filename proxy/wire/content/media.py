@@ -14,7 +14,7 @@ import msgspec
 from proxy.wire.content.schemas import decode_or_none, write_compact
 from rules.conversation import CountTokens
 from rules.tokens.families import Costs
-from rules.tokens.files import Piece, guess_file
+from rules.tokens.files import MAX_GUESS_TOKENS, Piece, guess_file
 from rules.tokens.images import UNSEEN_IMAGE, Size, read_size
 from rules.tokens.tool_schemas import as_schema
 
@@ -87,7 +87,7 @@ def _decode(data: str) -> bytes:
 
 
 def count_json(raw: bytes, value: Any, count: CountTokens) -> PartCost:
-    """Tokens of a part of an unknown type: its JSON, and a guess for each file in it."""
+    """Tokens of a part of an unknown type: its JSON, and a guess for the files in it."""
     if len(raw) > PAYLOAD_CHARS:
         with suppress(RecursionError):
             rest, guessed = take_payloads(value)
@@ -97,14 +97,22 @@ def count_json(raw: bytes, value: Any, count: CountTokens) -> PartCost:
 
 
 def take_payloads(value: Any) -> tuple[Any, int]:
-    """A value without the files that are in it, and a guess for them. Raises RecursionError."""
+    """A value without the files that are in it, and a guess for them: a video may be sent as its pictures.
+
+    Raises RecursionError.
+    """
+    rest, guessed = _take_payloads(value)
+    return rest, min(guessed, MAX_GUESS_TOKENS)
+
+
+def _take_payloads(value: Any) -> tuple[Any, int]:
     if isinstance(value, str) and is_payload(value):
         return "", guess_data(value)
     if isinstance(value, list):
-        parts = [take_payloads(item) for item in value]
+        parts = [_take_payloads(item) for item in value]
         return [part for part, _ in parts], sum(guessed for _, guessed in parts)
     if isinstance(value, dict):
-        members = {key: take_payloads(item) for key, item in value.items()}
+        members = {key: _take_payloads(item) for key, item in value.items()}
         left = {key: part for key, (part, _) in members.items()}
         return left, sum(guessed for _, guessed in members.values())
     return value, 0

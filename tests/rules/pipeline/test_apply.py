@@ -13,6 +13,7 @@ from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
 from rules.summary.request import Summary
 from rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
+from rules.window.room import bound_guesses
 
 
 def run(before: Conversation, policy: Policy = POLICY) -> Outcome:
@@ -62,11 +63,24 @@ def test_a_guess_about_a_file_refuses_nothing(on_exceeded: OnExceeded) -> None:
     task = replace(user("task"), media=files, tokens=user("task").tokens + 4500)
     before = conversation(task, *session(2, result_tokens=100)[2:])
     policy = replace(POLICY, on_exceeded=on_exceeded)
-    assert run(before, policy) == Outcome(before)
+    assert run(before, policy) == Outcome(bound_guesses(before, policy.limit_tokens(None)))
     counted = replace(task, media=tuple(replace(part, guessed_tokens=0) for part in files))
     if on_exceeded is OnExceeded.ERROR:
         with pytest.raises(LimitExceededError):
             run(conversation(counted, *session(2, result_tokens=100)[2:]), policy)
+
+
+def test_a_guess_about_the_newest_files_cuts_nothing() -> None:
+    """However many there are: what they cost is not known, and without them everything fits well."""
+    files = tuple(Media(b"{}", 1500, guessed_tokens=1500) for _ in range(3))
+    newest = replace(user("and these?"), media=files, tokens=user("and these?").tokens + 4500)
+    before = conversation(*session(3, result_tokens=100), assistant("done"), newest)
+    planned = plan(before, POLICY, count=count)
+    outcome = apply(planned, POLICY, count=count)
+    assert outcome == Outcome(planned.original)
+    assert planned.original.messages[:-1] == before.messages[:-1]
+    counted = replace(newest, media=tuple(replace(part, guessed_tokens=0) for part in files))
+    assert run(conversation(*before.messages[:-1], counted)).decisions
 
 
 @pytest.mark.parametrize("on_exceeded", OnExceeded)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, fill, system, transcripts, user
+from support.builders import assistant, conversation, fill, system, transcripts, user
 
 from rules.conversation import Media, Message
 from rules.policy import Policy
-from rules.window.room import HEAD_STEPS, Marks, Room
+from rules.window.room import HEAD_STEPS, Marks, Room, bound_guesses
 
 LIMIT = 3200
 GRAIN = LIMIT // HEAD_STEPS
@@ -64,11 +64,38 @@ def test_a_soft_limit_is_a_threshold() -> None:
     assert Room.measure(messages, 0, 10_000).soft is None
 
 
+def attach(message: Message, *files: Media) -> Message:
+    """The message with these files."""
+    return replace(message, media=files, tokens=message.tokens + sum(part.tokens for part in files))
+
+
 def test_guesses_about_files_leave_room() -> None:
-    """However many files the head has: only the upstream knows what they cost."""
-    task = user("task")
+    """However many files are between two answers: only the upstream knows what they cost."""
     files = tuple(Media(b"{}", 4000, guessed_tokens=4000) for _ in range(20))
-    task = replace(task, media=files, tokens=task.tokens + 80_000)
-    assert Room.measure((task,), 0, 32_000, shortens=True).tokens >= 22_000
-    counted = replace(task, media=tuple(replace(part, guessed_tokens=0) for part in files))
-    assert Room.measure((counted,), 0, 32_000, shortens=True).tokens < 0
+    before = conversation(attach(user("task"), *files), assistant("seen"), attach(user("more"), *files[:1]))
+    bounded = bound_guesses(before, 32_000)
+    assert [sum(part.tokens for part in message.media) for message in bounded.messages] == [8000, 0, 4000]
+    assert bounded.guessed_tokens == 12_000
+    assert before.tokens - bounded.tokens == 72_000
+    assert Room.measure(bounded.messages, 0, 32_000, shortens=True).tokens >= 22_000
+    counted = replace(before.messages[0], media=tuple(replace(part, guessed_tokens=0) for part in files))
+    before = conversation(counted)
+    assert bound_guesses(before, 32_000) is before
+
+
+def test_the_results_of_a_step_share_what_may_be_guessed() -> None:
+    """Those before the answer count first, so what counts of a file never depends on what comes after it."""
+    file = Media(b"{}", 3000, guessed_tokens=3000)
+    messages = (user("task"), assistant("look"), *(attach(user("file"), file) for _ in range(4)))
+    for stop in range(2, 7):
+        bounded = bound_guesses(conversation(*messages[:stop]), 20_000)
+        found = [part.tokens for message in bounded.messages for part in message.media]
+        assert found == [3000, 2000, 0, 0][: stop - 2]
+
+
+def test_an_image_of_unknown_size_stays_an_image() -> None:
+    """A marker in its place still saves something, and what was counted of a part stays."""
+    image = Media(b"{}", 1000, line="[image]", line_tokens=10, guessed_tokens=1000)
+    partly = Media(b"{}", 500, guessed_tokens=200)
+    bounded = bound_guesses(conversation(attach(user("task"), image, image, partly)), 4000)
+    assert [(part.tokens, part.guessed_tokens) for part in bounded.messages[0].media] == [(1000, 1000), (11, 11), (300, 0)]

@@ -13,7 +13,7 @@ from support.odd_json import dump, odd_objects
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.content.media import JPEG_HEAD_CHARS, count_part, is_payload, read_image_size
 from rules.tokens.families import find_family
-from rules.tokens.files import FRAME_TOKENS, PAGE_TOKENS, UNSEEN_FILE_TOKENS
+from rules.tokens.files import FRAME_TOKENS, MAX_GUESS_TOKENS, PAGE_TOKENS, UNSEEN_FILE_TOKENS
 from rules.tokens.images import Size
 
 GPT, MINI = find_family("gpt-4o").costs, find_family("gpt-4o-mini").costs
@@ -113,6 +113,14 @@ def test_files_are_guessed_by_what_is_in_them(part: dict[str, Any], tokens: int)
     found = count_part(orjson.dumps(part), len, GPT)
     assert found.tokens == tokens
     assert found.guessed in (tokens, tokens - 60)
+
+
+def test_a_video_of_many_pictures_is_one_file() -> None:
+    """No part is guessed to cost more than a file, however many are in it."""
+    frames = ["data:image/jpeg;base64," + b64encode(JPEG + bytes(90_000)).decode()] * 32
+    found = count_part(orjson.dumps({"type": "video", "video": frames}), len, GPT)
+    assert found.guessed == MAX_GUESS_TOKENS
+    assert found.tokens < MAX_GUESS_TOKENS + 200
 
 
 @pytest.mark.parametrize(
