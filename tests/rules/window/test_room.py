@@ -98,4 +98,8 @@ def test_an_image_of_unknown_size_stays_an_image() -> None:
     image = Media(b"{}", 1000, line="[image]", line_tokens=10, guessed_tokens=1000)
     partly = Media(b"{}", 500, guessed_tokens=200)
     bounded = bound_guesses(conversation(attach(user("task"), image, image, partly)), 4000)
-    assert [(part.tokens, part.guessed_tokens) for part in bounded.messages[0].media] == [(1000, 1000), (11, 11), (300, 0)]
+    assert [(part.tokens, part.guessed_tokens) for part in bounded.messages[0].media] == [
+        (1000, 1000),
+        (11, 11),
+        (300, 0),
+    ]
