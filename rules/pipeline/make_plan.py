@@ -40,10 +40,9 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     """Decide everything about one request.
 
     request_max_tokens: the length of completion that the request asks for; None if it names none.
-    work, states: memory of earlier calls. It saves time and does not change the result.
+    work, states: memory of earlier calls; it saves time and does not change the result.
     cold: what was cut at a cold cache, by the hash of the prefix; entries of other transcripts have no effect.
     tells_compaction: whether the client says that it asks for a summary of its conversation; None if it does not say.
-
     Raises LargeWorkError if the allowance of `work` is used up.
     """
     limits = find_limits(policy, request_max_tokens)
