@@ -127,6 +127,7 @@ class Policy:
     - `max_turns`: user turns that are forwarded verbatim; None for no limit.
     - `max_message_tokens`: the most that the texts of an assistant message, or of a system message after the
       beginning, may cost.
+    - `truncate_users`: that also holds for user messages of earlier turns; the task statement stays.
     - `memory_tags`: names of the tags around retrieved memory.
     - `pin_instruction`: the user's goal is repeated after long tool output.
     - `compact_at_tokens`: a soft limit of the prompt in the model's own tokens; None if only the window limits it.
@@ -160,6 +161,7 @@ class Policy:
     preserve_system: PreserveSystem = PreserveSystem.LEADING
     sections: SectionShares | None = None
     truncate_system: bool = False
+    truncate_users: bool = False
     keep_recent_steps: int | None = None
     max_turns: int | None = None
     max_message_tokens: int | None = None

@@ -5,6 +5,7 @@ Law: pure. Remembered states save time and never change the result.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 from rules.conversation import Conversation, CountTokens, Outcome, Role
 from rules.pipeline.client_compaction import is_client_compaction, may_pass, was_edited
@@ -124,21 +125,22 @@ def _decide(
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
     short, pins, window = replayed.edited, replayed.pins, replayed.window
     light = state.memory.drop(short.conversation, window.memory_stop)
-    fitted = Outcome(light.conversation)
+    limited = state.users.apply(light.conversation, window.users_stop)
+    fitted = Outcome(limited.conversation)
     if window.caps:
         caps, pins = fit_pins(window.caps, pins, paired.conversation.messages)
         whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
-        fitted = shorten_newest(light.conversation, whole, caps, policy=policy, work=work)
+        fitted = shorten_newest(limited.conversation, whole, caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
         original=paired.conversation,
         conversation=fitted.conversation,
-        whole=light.conversation,
+        whole=limited.conversation,
         hashes=state.hashes,
         window=window,
         request=request_summary(messages, state.hashes, window),
         prefetch=request_prefetch(messages, state.hashes, window),
-        decisions=(*replayed.head, *paired.decisions, *short.decisions, *light.decisions, *fitted.decisions),
+        decisions=tuple(chain(replayed.head, *(one.decisions for one in (paired, short, light, limited, fitted)))),
         model_limit=limits.model_limit,
         limit=limits.limit,
         fitting=limits.fitting if replayed.soft_limit is None else min(limits.fitting, replayed.soft_limit),
@@ -146,4 +148,5 @@ def _decide(
         pins=tuple(pins.values()),
         cold=replayed.cold,
         memories=tuple((at, short.conversation.messages[at]) for at in state.memory.bare if at < window.memory_stop),
+        long_users=tuple((at, light.conversation.messages[at]) for at in state.users.short if at < window.users_stop),
     )

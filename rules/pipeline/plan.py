@@ -4,7 +4,7 @@ Law: a value. make_plan.py makes it and apply.py carries it out. Between the two
 that `request` asks for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rules.conversation import Conversation, Decision, Message, Role, count_asked, count_leading
@@ -15,7 +15,8 @@ from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.state import ColdCut, Window
 
 MEMORY = "memory"
-"""The name of the rule in decisions."""
+TRUNCATE_USERS = "truncate_users"
+"""The names of the rules in decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Plan:
     is_empty: no rule acts.
     is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.
     memories: the messages whose retrieved memory is dropped, as they were with it, by index.
+    long_users: the user messages over the limit that are short, as they were before, by index.
     was_otherwise: what this plan leaves as it is has been sent otherwise in an earlier request of the session.
     cold: the cuts that were decided at a cold cache, by number of messages.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
@@ -59,6 +61,7 @@ class Plan:
     was_otherwise: bool = field(default=False, compare=False)
     pins: tuple[Pin, ...] = ()
     memories: tuple[tuple[int, Message], ...] = ()
+    long_users: tuple[tuple[int, Message], ...] = ()
     cold: Mapping[int, ColdCut] = field(default_factory=dict)
 
     def put_off(self) -> "Plan | None":
@@ -69,31 +72,42 @@ class Plan:
         window = self.window.earlier
         if window is None:
             return None
-        put_off = replace(self._put_back(window.memory_stop), window=window, prefetch=None, is_put_off=True)
+        put_off = replace(self._put_back(window), window=window, prefetch=None, is_put_off=True)
         if self.window.cuts[-1].made_at <= count_asked(self.conversation.messages):
             put_off = replace(put_off, was_otherwise=True)  # the text of a cut that was in effect may have been lost
         return replace(put_off, request=request_summary(put_off.conversation.messages, self.hashes, window))
 
-    def _put_back(self, stop: int) -> "Plan":
-        """The plan with the retrieved memory of the messages from `stop` on."""
-        capped = {cap.at for cap in self.window.caps}
-        back = {at: message for at, message in self.memories if at >= stop and at not in capped}
+    def _put_back(self, window: Window) -> "Plan":
+        """The plan with the retrieved memory and the long user messages that an earlier window still forwards."""
+        messages, capped = self.conversation.messages, {cap.at for cap in self.window.caps}
+        short = {at for at, _ in self.long_users if at < window.users_stop}
+        whole = {at: message for at, message in self.long_users if at >= window.users_stop and at not in capped}
+        filled = {at: message for at, message in self.memories if at >= window.memory_stop}
+        filled = {at: message for at, message in filled.items() if at not in capped and at not in short}
+        back = {**whole, **filled}
         if not back:
             return self
-        kept_tokens = sum(message.tokens - self.conversation.messages[at].tokens for at, message in back.items())
-        leading = count_leading(self.conversation.messages)
-        is_ours = [one.rule == MEMORY and one.first_changed >= leading for one in self.decisions]
-        decisions = [
-            replace(one, tokens_after=one.tokens_after + kept_tokens) if ours else one
-            for one, ours in zip(self.decisions, is_ours, strict=True)
-        ]
+        kept_tokens = {
+            TRUNCATE_USERS: sum(message.tokens - messages[at].tokens for at, message in whole.items()),
+            MEMORY: sum(message.tokens - whole.get(at, messages[at]).tokens for at, message in filled.items()),
+        }
         return replace(
             self,
             conversation=_replace(self.conversation, back),
             whole=_replace(self.whole, back),
-            decisions=tuple(one for one in decisions if one.rule != MEMORY or one.saved_tokens > 0),
-            memories=tuple(each for each in self.memories if each[0] not in back),
+            decisions=tuple(self._save_less(kept_tokens)),
+            memories=tuple(each for each in self.memories if each[0] not in filled),
+            long_users=tuple(each for each in self.long_users if each[0] not in whole),
         )
+
+    def _save_less(self, kept_tokens: Mapping[str, int]) -> Iterator[Decision]:
+        """The decisions, those of these rules with that many more tokens left; without those that then save nothing."""
+        leading = count_leading(self.conversation.messages)
+        for one in self.decisions:
+            if one.rule not in kept_tokens or one.first_changed < leading:
+                yield one
+            elif one.saved_tokens > kept_tokens[one.rule]:
+                yield replace(one, tokens_after=one.tokens_after + kept_tokens[one.rule])
 
     @property
     def breaks_past(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from rules.conversation import Conversation, Decision, Message, Outcome, Role, count_leading
 from rules.pipeline.head import fit_head
+from rules.pipeline.long_users import LongUsers
 from rules.pipeline.memory import Memory
 from rules.pipeline.pins.fold import Pin, Pins
 from rules.pipeline.pins.rule import Pinned
@@ -90,6 +91,7 @@ class TranscriptState:
     done: the last plan carried out, its summary, and the outcome.
     pruned: results that became placeholders.
     memory: the messages with retrieved memory.
+    users: the user messages over the limit of a message.
     pinned: results with their pins.
     is_grown: more than one request has used this state.
 
@@ -104,6 +106,7 @@ class TranscriptState:
     is_grown: bool = False
     anchors: Anchors = field(default_factory=Anchors)
     memory: Memory = field(default_factory=Memory)
+    users: LongUsers = field(default_factory=LongUsers)
     pinned: Pinned = field(default_factory=dict)
     _long: LongMessages | None = None
     _pins: Pins | None = None
@@ -113,7 +116,7 @@ class TranscriptState:
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
-        held = (self.edits, self.anchors, self.memory, self._fold, self._view, self._long, self._pins)
+        held = (self.edits, self.anchors, self.memory, self.users, self._fold, self._view, self._long, self._pins)
         objects = OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
         return HASH_BYTES * len(self.hashes) + objects + sum(part.size_bytes for part in held if part is not None)
 
@@ -172,6 +175,7 @@ class TranscriptState:
         messages = head.conversation.messages
         pins = self.find_pins(messages, policy, work)
         bare = self.memory.strip(messages)
+        self.users.extend(bare, leading, policy, work)
         shortens = policy.on_exceeded is OnExceeded.TRUNCATE
         soft_limit = policy.soft_limit_tokens(limits.limit)
         room = Room.measure(
@@ -204,7 +208,7 @@ class TranscriptState:
         if self._fold is None or self._fold.room != room or not self._fold.fits(cold):
             self._fold = Fold(room, policy)
         added = {at: pins[at].tokens for at in range(len(self._fold), len(messages)) if at in pins}
-        return self._fold.extend(messages, self.memory.savings, added, cold).finish()
+        return self._fold.extend(messages, self.memory.savings, added, cold, self.users.tokens).finish()
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
         """Replace repeated results from `start` on; starts again if messages from there on have changed.

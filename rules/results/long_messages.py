@@ -1,8 +1,10 @@
-"""Messages that are too long and are neither a tool result nor a user message: they keep their head and their tail.
+"""Messages that are too long and are no tool results: they keep their head and their tail.
 
 Law: the message alone decides, never its age or its position. So the forwarded prefix does not change. The last message
 of the transcript is no exception: an answer that the model is to continue keeps its tail. Tool calls, reasoning,
-signatures and attachments stay. A user message is never shortened here: what is last today is not last tomorrow.
+signatures and attachments stay.
+
+What is last today is not last tomorrow, so user messages are another matter: pipeline/long_users.py.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from rules.results.excerpt.rule import MIN_SHARE, share_budget
 from rules.results.incremental import weigh_message
 from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
+from rules.text.markers import ASK_PART
 from rules.text.payloads import hide_payloads
 from rules.treatment import Budget
 
@@ -37,7 +40,7 @@ class LongMessages:
         """Process the new messages of a transcript. After a LargeWorkError this object must not be used again."""
         for index in range(self._stop, len(messages)):
             message = messages[index]
-            if may_shorten(message, policy):
+            if message.role is not Role.USER and may_shorten(message, policy):
                 short = shorten_message(message, policy.max_message_tokens or 0, work)
                 if short is not message:
                     self._short[index] = short
@@ -66,7 +69,7 @@ def may_shorten(message: Message, policy: Policy) -> bool:
         return False
     if message.role is Role.SYSTEM:
         return policy.preserve_system is PreserveSystem.LEADING
-    return message.role is Role.ASSISTANT
+    return message.role is Role.ASSISTANT or (message.role is Role.USER and policy.truncate_users)
 
 
 def shorten_message(message: Message, limit: int, work: Work) -> Message:
@@ -77,13 +80,14 @@ def shorten_message(message: Message, limit: int, work: Work) -> Message:
     """
     if limit < MIN_SHARE * len(message.texts):
         return message
-    work_out = partial(_work_out, message.texts, limit, work.count)
-    return shorten_once(message, None, f"shorten {limit}", work, work_out)
+    how = ASK_PART if message.role is Role.USER else ""
+    work_out = partial(_work_out, message.texts, limit, work.count, how)
+    return shorten_once(message, None, f"shorten {limit}{how}", work, work_out)
 
 
-def _work_out(texts: tuple[str, ...], limit: int, count: CountTokens) -> Shortened:
+def _work_out(texts: tuple[str, ...], limit: int, count: CountTokens, how: str) -> Shortened:
     def shorten(text: str, share: Budget) -> str:
-        return truncate_text(hide_payloads(text).text, share.max_tokens, count)
+        return truncate_text(hide_payloads(text).text, share.max_tokens, count, how=how)
 
     tokens = sum(map(count, texts))
     short = share_budget(texts, Budget(limit), count, shorten)

@@ -269,7 +269,7 @@ class Cuts:
         return self._with_cut(window, cut)
 
     def _with_cut(self, window: Window, cut: Cut) -> Window:
-        cut = replace(cut, prune_stop=window.prune_stop, images=window.images, memory_stop=window.memory_stop)
+        cut = _note_before(cut, window)
         memory_stop = max(window.memory_stop, self._stop_memory(cut.at))
         return replace(window, cuts=(*window.cuts, cut), memory_stop=memory_stop)
 
@@ -289,7 +289,7 @@ class Cuts:
             bare, loads = self._bare(window, earlier, at, loads=False), False
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
         cut = self._making.make(CutKind.DIGEST, at, reserved, keeps_least=True, loads=loads)
-        cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images, memory_stop=earlier.memory_stop)
+        cut = _note_before(cut, earlier)
         memory_stop = max(window.memory_stop, self._stop_memory(at))
         return replace(window, cuts=(*earlier.cuts, cut), memory_stop=memory_stop)
 
@@ -303,3 +303,9 @@ class Cuts:
         if self.rest(window) <= self.marks.low or self._sums.between(self.floor(window), at) <= 0:
             return None
         return self.cut_at(window, at)
+
+
+def _note_before(cut: Cut, window: Window) -> Cut:
+    """The cut with what was done before it."""
+    cut = replace(cut, prune_stop=window.prune_stop, images=window.images)
+    return replace(cut, memory_stop=window.memory_stop, users_stop=window.users_stop)

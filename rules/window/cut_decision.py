@@ -37,10 +37,12 @@ class Fold:
         "_economics",
         "_forwarded",
         "_is_near",
+        "_long",
         "_open",
         "_policy",
         "_room",
         "_sums",
+        "_turn",
         "room",
         "window",
     )
@@ -55,6 +57,8 @@ class Fold:
         keeps_systems = policy.preserve_system is PreserveSystem.ALL
         self._sums = Sums(room.leading, keeps_systems=keeps_systems, longest=room.tokens)
         self._cuts, self._economics = Cuts(room, policy, self._sums), Economics(policy.prices, policy.risk_share)
+        self._long: dict[int, int] = {}  # the long user messages that are not short yet: what they cost when they are
+        self._turn = 0  # where the newest turn begins: a user message right behind an answer
         self._is_near = False  # whether the next request is expected to be cut
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
 
@@ -72,17 +76,21 @@ class Fold:
         memory_tokens: Mapping[int, int] = NO_TOKENS,
         added_tokens: Mapping[int, int] = NO_TOKENS,
         cold: Mapping[int, ColdCut] = NOT_COLD,
+        short_tokens: Mapping[int, int] = NO_TOKENS,
     ) -> "Fold":
         """Add the messages of a transcript that are new; its first messages were added before.
 
         The messages are without their retrieved memory, which would add `memory_tokens` by their index; `added_tokens`
         is what is appended to them. `cold`: by number of messages, the requests that found the upstream's cache cold.
+        `short_tokens`: what long user messages cost when they are short.
         """
         self._heed_cold(cold)
         for index in range(len(self), len(messages)):
             message, more = messages[index], added_tokens.get(index, 0)
             message = replace(message, tokens=message.tokens + more) if more else message
             self.add(message, memory_tokens.get(index, 0))
+            if index in short_tokens:
+                self._long[index] = short_tokens[index]
             self._heed_cold(cold)
         return self
 
@@ -110,6 +118,7 @@ class Fold:
             self._sums.repeats.answer(message)
         elif message.role is Role.USER and self._sums.ends_with_answer:
             self._economics.note_turn(self.window)
+            self._begin_turn()
         self._forwarded += self._sums.add(message, memory_tokens)
         if message.tool_calls:
             self._sums.repeats.add(self._sums.find_start(len(self) - 1), message, self.window.was_just_removed)
@@ -182,6 +191,29 @@ class Fold:
         if window is not self.window:
             self.window = window
             self._forwarded = self._cuts.size(window)
+
+    def _begin_turn(self) -> None:
+        """Shorten the long user messages of earlier turns, unless that saves less than is read again for it.
+
+        A message that a cut has kept whole waits for the next cut.
+        """
+        self._turn = len(self)
+        saved_tokens = self._find_long()
+        start, saved = min(saved_tokens, default=0), sum(saved_tokens.values())
+        if saved and start >= self._cuts.floor(self.window) and 2 * saved >= self._sums.between(start, len(self)):
+            self._shorten_users(saved_tokens)
+            self.window = replace(self.window, users_stop=self._turn)
+            self._forwarded = self._cuts.size(self.window)
+
+    def _find_long(self) -> dict[int, int]:
+        """The user messages of earlier turns that can become short, and what that saves."""
+        costs = ((at, tokens, self._sums.between(at, at + 1)) for at, tokens in self._long.items())
+        return {at: max(cost - tokens, 0) for at, tokens, cost in costs if at < self._turn}
+
+    def _shorten_users(self, saved_tokens: Mapping[int, int]) -> None:
+        self._sums.shorten_users(saved_tokens)
+        for at in saved_tokens:
+            del self._long[at]
 
     def _keep_turns(self) -> None:
         """Cut old user turns if the policy limits their number."""
@@ -308,7 +340,10 @@ class Fold:
         """Change to a window; list the messages that a new cut keeps."""
         if chosen.cuts and chosen.cut != self.window.cut:
             cut = self._cuts.list_kept(chosen.cuts[-1], keeps_least=keeps_least)
-            chosen = replace(chosen, cuts=(*chosen.cuts[:-1], cut))
+            saved_tokens = self._find_long()
+            cut = replace(cut, tokens=cut.tokens - sum(saved_tokens.get(at, 0) for at in cut.kept))
+            self._shorten_users(saved_tokens)
+            chosen = replace(chosen, cuts=(*chosen.cuts[:-1], cut), users_stop=max(chosen.users_stop, self._turn))
         if (chosen.cut, chosen.prune_stop) != (self.window.cut, self.window.prune_stop):
             start = max(self._cuts.floor(self.window), self.window.prune_stop)
             chosen = replace(chosen, removed_from=start)

@@ -46,8 +46,8 @@ class Cut:
     loads: whether these searches stay.
     unfit: the newest step that was repeated for the same reason and does not fit; the summary says so; -1 for none.
     tokens: the cost of everything that then lies between the head and message `at`.
-    prune_stop, images, memory_stop: what was pruned, removed and dropped before this cut was made; `Window.earlier`
-        needs them.
+    prune_stop, images, memory_stop, users_stop: what was pruned, removed, dropped and short before this cut was made;
+        `Window.earlier` needs them.
     made_at: number of messages when the cut was made. The messages from `at` to `made_at` decide which names are
         carried over.
     anchor_tokens: the most that these names may cost.
@@ -61,6 +61,7 @@ class Cut:
     tokens: int
     prune_stop: int = 0
     memory_stop: int = 0
+    users_stop: int = 0
     made_at: int = 0
     anchor_tokens: int = 0
     images: ImageStop = NONE_REMOVED
@@ -106,6 +107,7 @@ class Window:
         shortened from then on.
     images: which images are replaced by one-line markers.
     memory_stop: retrieved memory in messages before this one is dropped.
+    users_stop: long user messages before this one are short.
     is_high: high water was reached at one of the messages so far, after the task statement was shortened to fit.
     is_near: the next request is expected to be cut. It does not count for equality, as nothing is forwarded differently
         because of it.
@@ -124,6 +126,7 @@ class Window:
     caps: tuple[Cap, ...] = ()
     images: ImageStop = NONE_REMOVED
     memory_stop: int = 0
+    users_stop: int = 0
     is_high: bool = False
     is_near: bool = field(default=False, compare=False)
     is_long: bool = field(default=False, compare=False)
@@ -156,7 +159,7 @@ class Window:
     @property
     def shortens(self) -> bool:
         """Whether anything of the folded messages is cut, pruned, shortened or removed."""
-        return bool(self.cuts or self.prune_stop or self.caps or self.memory_stop) or self.images != NONE_REMOVED
+        return bool(self.cuts or self.caps) or self._changes_old
 
     @property
     def changes_sent(self) -> bool:
@@ -165,7 +168,11 @@ class Window:
         A message that did not fit when it was the newest has been shortened from the start, unlike the task statement.
         """
         is_late = any(cap.at == self.task for cap in self.caps)
-        return bool(self.cuts or self.prune_stop or self.memory_stop) or is_late or self.images != NONE_REMOVED
+        return bool(self.cuts) or is_late or self._changes_old
+
+    @property
+    def _changes_old(self) -> bool:
+        return bool(self.prune_stop or self.memory_stop or self.users_stop) or self.images != NONE_REMOVED
 
     @property
     def has_reached_high(self) -> bool:
@@ -184,8 +191,8 @@ class Window:
             return None
         last = self.cuts[-1]
         before = replace(self, cuts=self.cuts[:-1], prune_stop=last.prune_stop, images=last.images)
-        before = replace(before, memory_stop=last.memory_stop, next_cut=None, prefetch_tokens=0, cold_summary=None)
-        return replace(before, is_near=True)
+        before = replace(before, memory_stop=last.memory_stop, users_stop=last.users_stop, is_near=True)
+        return replace(before, next_cut=None, prefetch_tokens=0, cold_summary=None)
 
     @property
     def without_images(self) -> Iterator[int]:

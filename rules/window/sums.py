@@ -1,11 +1,12 @@
 """A transcript's running token sums, extended message by message.
 
-Law: append-only, except for messages of the open step that are shortened. Every figure is a function of the messages
+Law: append-only, except for messages that are shortened. Every figure is a function of the messages
 added so far and costs at most O(log n).
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 
 from rules.conversation import Message, Role, starts_step
 from rules.text.client_summaries import is_client_summary
@@ -262,16 +263,24 @@ class Sums:
         `saving`: the most that removing its images can still save after that.
         """
         less = self.images.shorten(at, saving)
-        self._lower(self._full, at + 1, saved_tokens)
-        self._lower(self._start_sums, bisect_left(self._starts, at + 1), saved_tokens)
+        _lower(self._full, {at + 1: saved_tokens})
+        _lower(self._start_sums, {bisect_left(self._starts, at + 1): saved_tokens})
         rank = bisect_left(self.users, at)
         if at in self.users[rank : rank + 1]:
-            self._lower(self._pruned, at + 1, saved_tokens - less)
-            self._lower(self._user_sums, rank + 1, saved_tokens - less)
+            _lower(self._pruned, {at + 1: saved_tokens - less})
+            _lower(self._user_sums, {rank + 1: saved_tokens - less})
 
-    def _lower(self, sums: "array[int]", start: int, tokens: int) -> None:
-        for index in range(start, len(sums)):
-            sums[index] -= tokens
+    def shorten_users(self, saved_tokens: Mapping[int, int]) -> None:
+        """These user messages, by ascending index, cost that many tokens less from now on; their images stay."""
+        behind = {at + 1: tokens for at, tokens in saved_tokens.items()}
+        _lower(self._full, behind)
+        _lower(self._pruned, behind)
+        _lower(self._user_sums, {bisect_left(self.users, at) + 1: tokens for at, tokens in saved_tokens.items()})
+        starts: dict[int, int] = {}
+        for at, tokens in saved_tokens.items():
+            rank = bisect_left(self._starts, at + 1)
+            starts[rank] = starts.get(rank, 0) + tokens
+        _lower(self._start_sums, starts)
 
     def newest_users(self, at: int, budget: int) -> range:
         """Ranks (positions in `users`) of the newest user messages before `at` that fit `budget` tokens.
@@ -288,3 +297,12 @@ class Sums:
     def user_tokens(self, ranks: range) -> int:
         """The cost of the user messages of these ranks together, without their images."""
         return self._user_sums[ranks.stop] - self._user_sums[ranks.start] if ranks else 0
+
+
+def _lower(sums: "array[int]", less: Mapping[int, int]) -> None:
+    """Lower sums in one pass: by each of these numbers, from its place on. The places are ascending."""
+    total, places = 0, [*less, len(sums)]
+    for (start, tokens), stop in zip(less.items(), places[1:], strict=True):
+        total += tokens
+        for index in range(start, stop):
+            sums[index] -= total

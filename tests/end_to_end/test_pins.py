@@ -208,6 +208,28 @@ async def test_long_messages_keep_head_and_tail(dialect, thinks, client, upstrea
         assert sent.count(b"c2lnbmVk") == orjson.dumps(body).count(b"c2lnbmVk") > 0
 
 
+@each_dialect
+async def test_long_user_messages_of_earlier_turns_keep_head_and_tail(dialect, client, upstream, start_proxy):
+    """The task and the newest stay whole. Each changes once: what was sent after that is sent again."""
+    proxies = [await start_proxy(*PLAIN, *LIMIT, "defaults.truncate_users=true") for _ in range(2)]
+    talk = [{"role": "user", "content": words(40)}]
+    long, bodies = [words(40) for _ in range(4)], []
+    for number, text in enumerate(long):
+        talk += [{"role": "assistant", "content": f"Answer {number}."}, {"role": "user", "content": text}]
+        body = write(dialect, talk)
+        (sent, decisions), (other, _) = [await send(client, upstream, proxy, dialect, body) for proxy in proxies]
+        assert sent == other
+        check(dialect, body, sent)
+        assert list(decisions) == ["truncate_users"] * (number > 0)
+        users = [one for one in dialect.read(orjson.loads(sent)) if one["role"] == "user"]
+        short = [any("[trimtab: omitted " in text for text in list_texts(one)) for one in users]
+        assert short == [False, *[True] * number, False]
+        bodies.append(sent)
+    for earlier, later in pairwise(bodies):
+        settled = earlier.index(b"Answer ", earlier.rindex(b"[trimtab: omitted ")) if earlier is not bodies[0] else 0
+        assert later[:settled] == earlier[:settled]
+
+
 def add_thinking(dialect: Dialect, body: dict[str, Any]) -> None:
     """Reasoning before what the model said last."""
     items = body[dialect.transcript]

@@ -31,7 +31,10 @@ def run(
 
 
 def check_append_law(messages: tuple[Message, ...], policy: Policy, cold: Mapping[bytes, ColdCut] = NO_COLD) -> int:
-    """The number of moves of the cut while a transcript grows. Fails if the prefix changed for another reason."""
+    """The number of moves of the cut while a transcript grows. Fails if the prefix changed for another reason.
+
+    That long user messages become short counts as a move.
+    """
     moves = 0
     before_plan, before = run(conversation(), policy, cold)
     for stop in range(1, len(messages) + 1):
@@ -55,7 +58,8 @@ def _list_sent(outcome: Outcome) -> list[Message]:
 
 
 def _cut_place(planned: Plan) -> object:
-    return planned.window.cuts, planned.window.prune_stop, planned.window.images
+    window = planned.window
+    return window.cuts, window.prune_stop, window.images, window.users_stop
 
 
 def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome, *, may_shorten: bool = False) -> int:

@@ -6,7 +6,7 @@ Law: JSON in, JSON out; nothing of the rules is used. A text is put back only if
 import re
 from typing import Any
 
-_OMITTED = re.compile(r"\n\[trimtab: omitted \d+ lines \(\d+ tokens\)\]\n")
+_OMITTED = re.compile(r"\n\[trimtab: omitted \d+ lines \(\d+ tokens\)(?:; ask for this part)?\]\n")
 _PIN = re.compile(r"\n\[trimtab: reminder of the user's goal: \"[^\"\n]{1,201}\"(?:; [^\n]{1,200})?\]\Z")
 
 

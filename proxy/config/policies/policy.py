@@ -198,8 +198,14 @@ class PolicyConfig(ControlConfig):
         ge=64,
         examples=[8000],
         description="The longest text of a message of the assistant, and of a system message after the beginning, in "
-        "tokens. A longer one keeps its head and tail. This key never truncates user messages, tool calls or "
-        "reasoning. null: no limit.",
+        "tokens. A longer one keeps its head and tail. Tool calls and reasoning are never truncated, user messages "
+        "only with truncate_users. null: no limit.",
+    )
+    truncate_users: bool = Field(
+        default=False,
+        description="Whether max_message_tokens also holds for user messages, except the first one and those of the "
+        "newest turn. A longer one is truncated when the next turn begins, if that saves as many tokens as must then "
+        "be read again, else with the next cut.",
     )
     memory: MemoryConfig = Field(MemoryConfig(), description="Retrieved memory, which is dropped first.")
     pin_instruction: bool = Field(
@@ -277,6 +283,7 @@ class PolicyConfig(ControlConfig):
             keep_recent_steps=self.keep_recent_steps,
             max_turns=self.max_turns,
             max_message_tokens=self.max_message_tokens,
+            truncate_users=self.truncate_users,
             memory_tags=self.memory.tags,
             pin_instruction=self.pin_instruction,
             compact_at_tokens=self.compact_at_tokens,

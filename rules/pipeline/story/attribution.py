@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from rules.conversation import Message, Role
-from rules.pipeline.plan import MEMORY
+from rules.pipeline.plan import MEMORY, TRUNCATE_USERS
 from rules.pipeline.story.alignment import CUT_RULES, Alignment
 from rules.pipeline.story.reading import is_same
 from rules.text.markers import POINTER, START, TABLE
@@ -53,7 +53,8 @@ def _compare(message: Message, whole: Message, rules: frozenset[str], *, is_lead
     if drops:
         yield MEMORY
     if not drops or _count_marks(whole) - _count(whole, _MEMORY_MARK) > _count_marks(message):
-        yield "truncate_system" if is_leading else "shorten"
+        is_late_user = message.role is Role.USER and not is_leading
+        yield TRUNCATE_USERS if is_late_user else "truncate_system" if is_leading else "shorten"
 
 
 def _tell_apart(message: Message, whole: Message, rules: frozenset[str]) -> Iterator[str]:

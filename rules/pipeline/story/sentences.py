@@ -15,8 +15,8 @@ from rules.pipeline.story.words import say_number, say_places
 
 OWN_RULES = frozenset(
     {
-        "pairing", "tidy", "truncate", "shorten", "memory", "truncate_system", "exceeded",
-        "prune", "dedupe", "images", "summarise", "digest", "pin",
+        "pairing", "tidy", "truncate", "shorten", "memory", "truncate_system", "truncate_users",
+        "exceeded", "prune", "dedupe", "images", "summarise", "digest", "pin",
     }
 )  # fmt: skip
 """The rules of a plan. Other decisions are the shell's: about what it took out of the request or added to it."""
@@ -152,6 +152,13 @@ def _tell_memory(subject: Subject) -> str:
     )
 
 
+def _tell_users(subject: Subject) -> str:
+    return (
+        f"{_say_messages(subject, 'earlier user message')} over the limit for one message {_was(subject)} shortened to"
+        f" the beginning and the end, {_say_saved(subject.decision)}{subject.hidden}."
+    )
+
+
 def _tell_exceeded(subject: Subject) -> str:
     return (
         f"{_say_messages(subject)} did not fit the window even after everything else, and {_was(subject)} shortened,"
@@ -204,6 +211,7 @@ _WRITERS: Mapping[str, Callable[[Subject], str]] = {
     "shorten": _tell_shorten,
     "truncate_system": _tell_system,
     "memory": _tell_memory,
+    "truncate_users": _tell_users,
     "exceeded": _tell_exceeded,
     "prune": _tell_prune,
     "dedupe": _tell_dedupe,

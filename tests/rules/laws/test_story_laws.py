@@ -67,6 +67,7 @@ def any_policies() -> st.SearchStrategy[Policy]:
         preserve_system=st.sampled_from(PreserveSystem),
         pin_instruction=st.booleans(),
         max_message_tokens=st.sampled_from([None, 90]),
+        truncate_users=st.booleans(),
         memory_tags=st.just(("relevant_context",)),
         compact_at_tokens=st.sampled_from([None, 700]),
         max_turns=st.sampled_from([None, 2]),

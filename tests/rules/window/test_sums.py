@@ -203,3 +203,18 @@ def test_the_opening_is_a_clients_summary_behind_the_head() -> None:
     told = "This session is being continued from a previous conversation that ran out of context. All went well."
     messages = (system(told), user("Task."), assistant("Yes."), user(told), assistant(None, call("1")), user(told))
     assert (sum_up(messages).opening, sum_up(messages[:3]).opening) == (3, -1)
+
+
+@given(messages=transcripts(), shares=st.lists(st.integers(0, 3), min_size=40, max_size=40))
+def test_user_messages_that_become_short_are_counted_so(messages: tuple[Message, ...], shares: list[int]) -> None:
+    """The sums are those of a transcript in which they were short from the start."""
+    long = sum_up(messages)
+    saved = {at: messages[at].tokens * shares[at % 40] // 4 for at in long.users if at != long.task}
+    saved = {at: min(tokens, messages[at].tokens - saving_tokens(messages[at])) for at, tokens in saved.items()}
+    long.shorten_users(saved)
+    short = sum_up([replace(one, tokens=one.tokens - saved.get(at, 0)) for at, one in enumerate(messages)])
+    for start in range(len(messages) + 1):
+        assert long.behind(start, len(messages)) == short.behind(start, len(messages))
+        assert long.between(0, start) == short.between(0, start)
+        assert not messages or long.find_step(start * 9) == short.find_step(start * 9)
+        assert long.newest_users(start, 50) == short.newest_users(start, 50)

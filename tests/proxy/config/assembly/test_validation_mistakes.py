@@ -75,7 +75,7 @@ POLICY = (
     "economy, cut, high_water, low_water, compact_at_tokens, preserve_system, overflow_strategy, on_exceeded, "
     "tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, "
     "keep_user_tokens, anchors, keep_images, sections, truncate_system, keep_recent_steps, max_turns, "
-    "max_message_tokens, memory, pin_instruction, instruction_files, summary, count"
+    "max_message_tokens, truncate_users, memory, pin_instruction, instruction_files, summary, count"
 )
 UPSTREAM = (
     "base_url, api_key, credential, allowed_paths, strip_nonces, prices, cache, cache_seconds, "

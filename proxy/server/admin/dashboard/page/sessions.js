@@ -145,6 +145,7 @@ const SHORTENED = {
   tidy: (one) => `${plural(one, "message")} ${were(one)} tidied.`,
   truncate: (one) => `${plural(one, "tool result")} ${were(one)} shortened.`,
   shorten: (one) => `${plural(one, "message")} over the limit for one message ${were(one)} shortened.`,
+  truncate_users: (one) => `${plural(one, "earlier user message")} over the limit for one message ${were(one)} shortened.`,
   memory: (one) => `Retrieved memory in ${plural(one, "message")} was reduced.`,
   dedupe: (one) => `${plural(one, "repeated text")} ${were(one)} replaced by references.`,
   images: (one) => `Images in ${plural(one, "message")} were left out.`,
