@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from proxy.http.aiohttp_fixes import OwnRequest
 from proxy.server.app import listen_at
@@ -107,3 +108,28 @@ async def test_an_answer_to_an_incomplete_request_ends_its_connection(is_whole: 
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         assert head.startswith(b"HTTP/1.1 413")
         assert (b"Connection: close" in head) is not is_whole
+
+
+async def test_behind_an_unreadable_request_nothing_is_read() -> None:
+    """Not even if it arrives before the connection is closed. A client could fill the memory with it."""
+    served, protocols = [], []
+
+    async def note(request: web.BaseRequest) -> web.Response:
+        served.append(request)
+        return web.Response()
+
+    class Noting(Server):
+        def __call__(self) -> RequestHandler:
+            protocols.append(super().__call__())
+            return protocols[-1]
+
+    server = Noting(note, request_factory=OwnRequest.make, access_log=None, handler_cancellation=True)
+    async with listen_at(server, "127.0.0.1:0") as (_, url):
+        reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+        writer.write(b"no request\r\n\r\n")
+        assert b" 400 " in await asyncio.wait_for(reader.readline(), 30)
+        for _ in range(9):
+            protocols[0].data_received(GET)
+        assert not protocols[0]._messages
+        writer.close()
+    assert served == []

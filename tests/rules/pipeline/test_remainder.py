@@ -12,7 +12,7 @@ from rules.conversation import Conversation, Message, Role
 from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
-from rules.pipeline.remainder import Remainder
+from rules.pipeline.remainder import Remainder, find_remainder
 from rules.policy import MEMORY_TAGS, OnExceeded, OverflowStrategy, Policy
 from rules.tokens.sections import find_marks
 from rules.tokens.shrink import (
@@ -110,3 +110,13 @@ def test_a_client_that_shortens_what_it_is_told_is_accepted(sizes, fixed, reserv
     assume(shorter is not None)
     fixed -= sum(part.by_tokens for part in parts if part.what == TOOLS)
     assert find_refusal(conversation(*(shorter or ()), fixed_tokens=fixed), policy) is None
+
+
+def test_of_a_transcript_that_is_not_cut_what_the_rules_have_left_counts() -> None:
+    """Not what the client sent: what is shortened already need not be shortened by the client."""
+    talk, policy = conversation(user(fill("task", 9000))), replace(POLICY, overflow_strategy=OverflowStrategy.ERROR)
+    planned, left = plan(talk, policy, count=count), conversation(user(fill("task", 5000)))
+    assert planned.window.cut is None
+    found = find_remainder(planned, left, policy)
+    assert found.conversation is left
+    assert found.excess_tokens == left.tokens - planned.hard_limit > 0

@@ -1,8 +1,12 @@
 """What `trimtab serve` prints on a terminal. The live line is tested end to end, on a real one."""
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 from support.model_learning import ListLog
 
+from proxy.cli.serving import greeting
 from proxy.cli.serving.greeting import DRAWER, Screen
 from proxy.config.load import load_config
 from proxy.telemetry.live_line import LiveLine
@@ -78,3 +82,42 @@ def test_only_one_worker_shows_the_live_line() -> None:
     """All write to the same terminal."""
     screen = Screen(is_read=True, line=LiveLine())
     assert [screen.of(number).line is screen.line for number in (DRAWER, DRAWER + 1)] == [True, False]
+
+
+class _Counting(LiveLine):
+    """Counts instead of writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = 0
+        self.twice = asyncio.Event()
+
+    def show(self, text: str) -> None:
+        assert text
+        self.shown += 1
+        if self.shown == 2:
+            self.twice.set()
+
+
+async def _show(line: _Counting, requests: int) -> AsyncIterator[None]:
+    metrics = Metrics()
+    if requests:
+        metrics.requests.labels("m", "chat", "200", "unchanged").inc(requests)
+    async with Screen(is_read=True, line=line).showing(metrics, ListLog()):
+        yield
+
+
+async def test_between_two_states_of_the_live_line_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last state is shown at the end, without one. Before the first request there is none."""
+    for requests, last in ((0, 0), (3, 1)):
+        line = _Counting()
+        async for _ in _show(line, requests):
+            for _ in range(20):  # more turns of the pool that reads the figures than one state needs
+                await asyncio.to_thread(str)
+            assert line.shown == 0
+        assert line.shown == last
+
+    monkeypatch.setattr(greeting, "PAUSE_SECONDS", 0)
+    again = _Counting()
+    async for _ in _show(again, 3):
+        await asyncio.wait_for(again.twice.wait(), 30)

@@ -4,6 +4,7 @@ Law: everything else of the forwarded body is as with `cache: off`. The client s
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,10 +17,13 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
+from support.journeys import MakeStages, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, answer_plainly
 
+from proxy.exchange.attempts.cache_help import help_cache
 from proxy.server.app import Proxy
+from proxy.wire.content.cache_help import CacheHelp
 from rules.text.markers import INTRODUCTION
 
 CUT = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -296,3 +300,12 @@ async def test_the_second_attempt_for_the_length_has_the_same_key(client, upstre
     first, second = (request.json for request in _list_chats(upstream))
     assert first["prompt_cache_key"] == second["prompt_cache_key"]
     assert len(second["messages"]) <= len(first["messages"])
+
+
+async def test_after_a_fault_the_attempt_is_sent_as_it_was(make_stages: MakeStages) -> None:
+    """The fault is counted under its own phase."""
+    stages = await make_stages()
+    attempt = await stages.attempt(replace(read_session(3), cache=CacheHelp(frozenset({"cache_key"}))))
+    assert (await help_cache(stages.services, attempt)).outcome == "cache_help"
+    assert await help_cache(replace(stages.services, workers=None), attempt) is attempt
+    assert stages.count("fail_open_total", phase="cache") == 1

@@ -379,13 +379,18 @@ async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages
 
 
 async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_again(make_stages: MakeStages) -> None:
-    """The client gets the upstream's own refusal."""
+    """The client gets the upstream's own refusal, and the ledger says why there was no second attempt."""
     stages = await make_stages(*PRUNES, "defaults.on_exceeded=error")
     messages = make_session(1)["messages"][:-1]
     messages[1]["content"] = "word " * 4500
     first = await stages.attempt(read(messages))
 
     assert (first.refusal, await recover(stages.services, first, SAID, make_reply())) == (None, None)
+    assert first.call is not None
+    last = first.call.ledger.entries[-1]
+    assert (last.attempt, last.limit_tokens) == (2, 3000)
+    assert last.decision.reason == "nothing shorter fits this limit"
+    assert last.decision.tokens_before > 4000
 
 
 @pytest.mark.parametrize(

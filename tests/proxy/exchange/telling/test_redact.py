@@ -230,3 +230,10 @@ def test_a_piece_is_hidden_as_long_as_it_is(data: st.DataObject) -> None:
     written = "".join(f"\\u{ord(each):04x}" if at in escaped else each for at, each in enumerate(piece))
     before, after = data.draw(st.text("-. \n", max_size=9)), data.draw(st.text("-. \n", max_size=9))
     assert redact(f"{before}{written}{after}".encode(), Hidden.of({secret})) == f"{before}***{after}".encode()
+
+
+def test_a_piece_ends_with_a_whole_character() -> None:
+    """A character that begins with the same bytes as the credential's is not hidden, and not cut."""
+    secret = f"{RANDOM[:20]}\N{HIRAGANA LETTER A}{RANDOM[20:]}"
+    for other in "\N{HIRAGANA LETTER I}\N{KATAKANA LETTER A}":
+        assert redact_text(f"key={RANDOM[:20]}{other} more", Hidden.of({secret})) == f"key=***{other} more"

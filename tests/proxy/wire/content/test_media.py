@@ -187,6 +187,8 @@ def test_any_part_is_counted(raw: bytes) -> None:
         (PDF, True),
         ("data:image/png;base64," + BASE64, True),
         ("QUJD" * 300, True),
+        (("QUJD" * 9 + "\n") * 60, True),
+        (("QUJD" * 7 + "QUJ\n") * 60, False),
         ("QUJD" * 20, False),
         ("word " * 1000, False),
         ("/".join(["path"] * 1000) + "\n" + "a line of a log: 5" * 99, False),

@@ -96,6 +96,8 @@ def test_tools_count_as_the_model_reads_them() -> None:
 def test_a_request_that_is_counted_whole_is_known(members: dict[str, Any], *, is_all: bool) -> None:
     """Only such requests help to calibrate."""
     assert RESPONSES.counts_all(RESPONSES.read(orjson.dumps({"input": "a", "model": "m", **members}))) is is_all
+    broken = RESPONSES.read(b'{"input":[],"model":"m","user":"\\ud83d"}')
+    assert not RESPONSES.counts_all(broken)
 
 
 def test_the_items_are_not_read_for_that(monkeypatch: pytest.MonkeyPatch) -> None:

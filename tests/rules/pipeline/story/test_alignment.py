@@ -62,6 +62,16 @@ def test_system_messages_that_are_joined_are_found() -> None:
     assert (laid.find_final(first), laid.find_final(second)) == reminders
 
 
+def test_of_equal_system_messages_the_one_that_is_joined_is_found() -> None:
+    """Not the one to which it is joined."""
+    one, other = system(fill("one", 20)), system(fill("other", 20))
+    parts: list[Message] = [*session(15), one, *session(2)[2:], other, *session(2)[2:], one, *session(25)[2:]]
+    shape = Shape(alternates=False, joins_systems=True)
+    laid = lay(replace(conversation(*parts), shape=shape), replace(POLICY, preserve_system=PreserveSystem.ALL))
+    first, second, third = (at for at, part in enumerate(parts) if part in (one, other))
+    assert laid.joined == dict.fromkeys((second, third), laid.forwarded[first])
+
+
 def test_results_that_came_late_have_moved() -> None:
     """And only they."""
     whole = conversation(user(), assistant(None, call("a"), call("b")), user("Wait."), result("a"), result("b"))

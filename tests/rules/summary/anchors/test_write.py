@@ -144,3 +144,15 @@ def test_calls_of_any_kind_are_read() -> None:
     messages = (Message(Role.ASSISTANT, (), calls), *(result(one.id, "error: \x1b[0m") for one in calls))
     text = write_anchors(removed(*messages, assistant("a_b_c")), max_tokens=500, count=count)
     assert any("a_b_c" in line for line in lines_of(text))
+
+
+def test_a_budget_may_be_used_whole() -> None:
+    """An index that is exactly as large as its budget is not made smaller."""
+    messages = removed(*talk(*(f"src/m_{number} name_{number * 7919}" for number in range(40))))
+
+    def measure(text: str) -> int:
+        return len(text) + 4 * (text.count("\n") > 2)
+
+    sizes = {budget: measure(write_anchors(messages, max_tokens=budget, count=measure)) for budget in range(600, 650)}
+    assert any(size == budget for budget, size in sizes.items())
+    assert min(sizes.values()) > 500
