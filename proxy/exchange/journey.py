@@ -13,6 +13,7 @@ from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.attempts.trace import NO_TRACE, Trace
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import Answered, Report, Target
+from proxy.http.client import Sending
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
 from proxy.http.relay import Reply
@@ -37,6 +38,7 @@ class Journey:
     ledger: all decisions about it, also those of an attempt that was refused.
     attempts: how often it was sent, or was about to be.
     sent_at: time of the first attempt on the monotonic clock; 0.0 before it.
+    sending: the last attempt on its way to the upstream; None before.
     asks_usage: the client wants the stream to end with `usage`.
     opening: the beginning of the last attempt's answer; None before it.
     is_hopeless: the client gets the refusal, because nothing shorter could be sent.
@@ -52,6 +54,7 @@ class Journey:
     ledger: Ledger = field(default_factory=Ledger)
     attempts: int = 0
     sent_at: float = 0.0
+    sending: Sending | None = None
     asks_usage: bool = False
     opening: Opening | None = None
     answered: Answered = _NOTHING_ANSWERED

@@ -6,7 +6,7 @@ length, or for something that only trimtab has added.
 
 import asyncio
 import time
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -29,8 +29,9 @@ from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.attempts.trace import begin_trace
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.journey import MAX_ATTEMPTS, Journey
-from proxy.exchange.report import fail_open
+from proxy.exchange.report import Answered, fail_open
 from proxy.exchange.services import Services
+from proxy.http.client import Sending
 from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import add_to_lists
 from proxy.http.relay import relay_answer, replace_answer
@@ -66,6 +67,17 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
             await _compact(services, journey, route, replace(request, model=model), begun)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
+    try:
+        return await _exchange(services, journey, route, codec, received)
+    except asyncio.CancelledError:  # the client has left
+        await _book_unanswered(services, journey, route)
+        raise
+
+
+async def _exchange(
+    services: Services, journey: Journey, route: Route, codec: Codec, received: ReceivedBody
+) -> web.StreamResponse:
+    """Send the request and pass the answer on; once more if it was refused. Raises ProxyError."""
     refused: Overflow | None = None
     while True:
         journey.begin_attempt()
@@ -142,9 +154,7 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun
     return None
 
 
-def _send(
-    services: Services, journey: Journey, route: Route, codec: Codec, received: ReceivedBody
-) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+def _send(services: Services, journey: Journey, route: Route, codec: Codec, received: ReceivedBody) -> Sending:
     """Send the request; the answer's body is not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
     upstream, arrival = route.upstream, journey.arrival
     url, headers = place(upstream, codec, arrival.target), arrival.forward(upstream)
@@ -153,7 +163,8 @@ def _send(
         add_to_lists(headers, attempt.compacted.headers)
     journey.trace.send(headers)
     outgoing = received.write(attempt.body, headers)
-    return services.client.send("POST", url, headers, outgoing, upstream)
+    journey.sending = services.client.prepare("POST", url, headers, outgoing, upstream)
+    return journey.sending
 
 
 async def _open(
@@ -209,6 +220,21 @@ async def _book(services: Services, journey: Journey, route: Route, tap: SafeTap
     learning = _learn(services, journey, route, tap)
     # A client may close its connection as soon as it has the answer, which cancels whatever waits.
     await (learning if _learns_at_once(services, route, journey.attempt, tap) else see_through(learning))
+
+
+async def _book_unanswered(services: Services, journey: Journey, route: Route) -> None:
+    """Book the prompt of a request whose client left before the upstream began to answer: it may be charged.
+
+    What the model wrote is not known, and nothing is learned.
+    """
+    if journey.sending is None or not journey.sending.is_unanswered or journey.is_count:
+        return
+    attempt, request_id = journey.attempt, journey.arrival.request_id
+    journey.answered = Answered(completion_tokens=0, is_estimated=True)
+    with fail_open(services.recorder, request_id, "observe"):
+        journey.observed = await observe(services, attempt, journey.answered, is_answered=False)
+    with fail_open(services.recorder, request_id, "bill"):
+        journey.bill = await draw_bill(services, route, attempt, journey.answered, journey.observed.prefix_kept)
 
 
 def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: SafeTap) -> bool:

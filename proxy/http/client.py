@@ -159,50 +159,61 @@ class UpstreamClient:
         UpstreamUnreachableError or UpstreamTimeoutError if no response came, and UpstreamInvalidError if the response
         has too large a head or a transfer coding other than chunked. Reading the body raises aiohttp's own errors.
         """
+        return self.prepare(method, url, headers, body, upstream)
+
+    def prepare(
+        self, method: str, url: URL, headers: CIMultiDict[str], body: Body | None, upstream: UpstreamConfig
+    ) -> "Sending":
+        """As `send`, and tells how far the request has come."""
         known = self._ways.get(id(upstream))
         if known is None or known.upstream is not upstream:
             known = self._find_way(upstream)
-        pieces = (body,) if isinstance(body, bytes) else body
+        sending = Sending(self._session, known, method, url, headers)
+        sending.body = pieces = (body,) if isinstance(body, bytes) else body
         if isinstance(pieces, tuple):
             size_bytes = sum(map(len, pieces))
             if headers.get("Content-Length") != str(size_bytes):
                 headers["Content-Length"] = str(size_bytes)  # keeps the position of the client's header
-            body = _hand_over(pieces) if size_bytes > WHOLE_BYTES else pieces
-        return _Sending(self._session, known, method, url, headers, body)
+            if size_bytes > WHOLE_BYTES:
+                sending.body = _hand_over(pieces, sending.sent)
+        return sending
 
 
-class _Sending:
-    """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much."""
+class Sending:
+    """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much.
 
-    __slots__ = ("_body", "_headers", "_known", "_method", "_response", "_session", "_url")
+    sent: the whole request is on its way; not known if its body still arrives, or if it goes through a forward proxy.
+    """
+
+    __slots__ = ("_headers", "_known", "_method", "_response", "_session", "_url", "body", "sent")
 
     def __init__(
-        self,
-        session: aiohttp.ClientSession,
-        known: _Known,
-        method: str,
-        url: URL,
-        headers: CIMultiDict[str],
-        body: Body | None,
+        self, session: aiohttp.ClientSession, known: _Known, method: str, url: URL, headers: CIMultiDict[str]
     ) -> None:
         self._session = session
         self._known = known
         self._method = method
         self._url = url
         self._headers = headers
-        self._body = body
         self._response: aiohttp.ClientResponse | None = None
+        self.body: Body | None = None
+        self.sent = asyncio.Event()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the upstream has got the whole request, and its response has not begun."""
+        return self.sent.is_set() and self._response is None
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
         """Send the request and wait for the head of the response."""
         upstream, way, proxy = self._known
-        url, headers, body = self._url, self._headers, self._body
-        self._body = None  # frees the memory as soon as aiohttp has sent the body
+        url, headers, body = self._url, self._headers, self.body
+        self.body = None  # frees the memory as soon as aiohttp has sent the body
         asks_upgrade = "Upgrade" in headers
         is_tunnelled = False
         try:
             if proxy is None and isinstance(body, tuple) and self._method == "POST" and not asks_upgrade:
-                response = await send_plainly(self._session, url, headers, body, way)
+                response = await send_plainly(self._session, url, headers, body, way, self.sent.set)
             else:
                 how = _choose_way(url, headers, way, proxy)
                 is_tunnelled = "server_hostname" in how
@@ -278,9 +289,10 @@ def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
         raise UpstreamInvalidError(message)
 
 
-async def _hand_over(pieces: Iterable[bytes]) -> AsyncIterator[memoryview]:
-    """The bytes in pieces of at most PIECE_BYTES, not copied."""
+async def _hand_over(pieces: Iterable[bytes], sent: asyncio.Event) -> AsyncIterator[memoryview]:
+    """The bytes in pieces of at most PIECE_BYTES, not copied. `sent` is set when all were taken."""
     for piece in pieces:
         view = memoryview(piece)
         for start in range(0, len(view), PIECE_BYTES):
             yield view[start : start + PIECE_BYTES]
+    sent.set()

@@ -121,19 +121,21 @@ class Observed:
     cache_miss: Cause = ""
 
 
-async def observe(services: Services, attempt: Attempt, answered: Answered, *, age_seconds: float = 0.0) -> Observed:
+async def observe(
+    services: Services, attempt: Attempt, answered: Answered, *, age_seconds: float = 0.0, is_answered: bool = True
+) -> Observed:
     """Learn from `usage` how the upstream's tokens compare with ours.
 
-    age_seconds: how long ago the request was sent.
+    age_seconds: how long ago the request was sent. is_answered: the upstream has begun to answer.
     """
     call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
     if call is None or chosen is None or compacted is None:
         return Observed()
-    if not call.route.target.is_secret:
+    if is_answered and not call.route.target.is_secret:
         services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
     sent = compacted.forwarded if is_enforced else chosen.planned.original
-    if is_enforced:
+    if is_answered and is_enforced:
         _note_answer(services, call, attempt, compacted, answered)
     tokens = sent.tokens if is_enforced else sent.tokens + call.cleaned_tokens
     is_long = tokens >= MIN_SAMPLE_TOKENS

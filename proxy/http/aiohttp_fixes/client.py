@@ -7,6 +7,7 @@ a body that is still to arrive) use the session.
 
 import asyncio
 import select
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -213,11 +214,16 @@ class Way:
 
 
 async def send_plainly(
-    session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[str], body: tuple[bytes, ...], way: Way
+    session: aiohttp.ClientSession,
+    url: URL,
+    headers: CIMultiDict[str],
+    body: tuple[bytes, ...],
+    way: Way,
+    on_sent: Callable[[], object] = lambda: None,
 ) -> aiohttp.ClientResponse:
     """Send a POST; returns the response, its body not read yet. `headers` must have the Content-Length of `body`.
 
-    Raises the same errors as aiohttp's session.
+    on_sent: called when the whole request is on its way. Raises the same errors as aiohttp's session.
     """
     connection = await _connect(session, url, way)
     protocol: Any = connection.protocol
@@ -236,6 +242,7 @@ async def send_plainly(
         sent.extend(headers)
         head = http_writer._serialize_headers(f"POST {url.raw_path_qs} HTTP/1.1", sent)  # noqa: SLF001
         _write(protocol, head, body)
+        on_sent()
         return await _make_response(session, url, sent, protocol).start(connection)
     except OSError as error:
         connection.close()

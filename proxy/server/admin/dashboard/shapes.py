@@ -22,16 +22,14 @@ SPLIT_DEPTH = 2
 """Source: the changes of a request are the deepest long list: they stand in its text, and this in the answer."""
 
 
-def write_json(value: Any, depth: int = SPLIT_DEPTH) -> BytesIO:
+def write_json(value: Any, depth: int = SPLIT_DEPTH) -> bytes:
     """JSON, to be written in a thread. The keys of a dictionary may be numbers.
 
-    The items of lists are written one by one, because orjson lets nothing else run meanwhile. For the same reason it
-    is a file: aiohttp sends a file in pieces, but bytes at once.
+    The items of lists are written one by one, because orjson lets nothing else run meanwhile.
     """
     written = BytesIO()
     _write(value, depth, written.write)
-    _ = written.seek(0)
-    return written
+    return written.getvalue()
 
 
 def _write(value: Any, depth: int, write: Callable[[bytes], object]) -> None:

@@ -4,26 +4,36 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import orjson
 import pytest
 from aiohttp import web
 from support.client import wait_until
 from yarl import URL
 
 from proxy.server.admin import pages, sending
+from proxy.server.admin.dashboard import api
 
 PATH = "/trimtab/api/models"
-BODY = b"0123456789" * 1_600_000
+LISTED = {"requests": ["0123456789" * 100_000] * 16}
+BODY = orjson.dumps(LISTED)
 """Longer than what the kernel takes for a reader that does not read."""
 
 
-@pytest.fixture
-def big_page(monkeypatch) -> None:
+@pytest.fixture(params=["own page", "page of the dashboard"])
+def big_page(request, monkeypatch) -> None:
     """A page of ours that is long."""
 
     async def show(_services: object) -> web.Response:
         return web.Response(body=BODY, content_type="application/json")
 
-    monkeypatch.setitem(pages.PAGES, PATH, show)
+    async def show_list(_services: object, _query: object) -> dict[str, list[str]]:
+        return LISTED
+
+    if request.param == "own page":
+        monkeypatch.setitem(pages.PAGES, PATH, show)
+    else:
+        monkeypatch.delitem(pages.PAGES, PATH)
+        monkeypatch.setitem(api.LISTS, "models", show_list)
 
 
 @asynccontextmanager
