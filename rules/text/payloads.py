@@ -40,9 +40,21 @@ STILL_CHARS = 4
 """A stretch of at most so many different characters, such as one of zeros, looks like no encoding. Chosen."""
 _RUN = "A-Za-z0-9+/_%-"
 _SKIP = re.compile(rf"(?:[^{_RUN}]++|[{_RUN}]{{1,{LINE_CHARS - 1}}}+(?![{_RUN}]))*+")
-_MORE = re.compile(rf"(?:[{_RUN}]|\\/)*+")
-_PADDING = re.compile(r"={0,3}")
-_BREAK = re.compile(r"(?:\r?\n|(?:\\r)?\\n)[ \t]{0,64}")
+_ESCAPED = r"\\/|\\u002[bBfF]"
+_MORE = re.compile(rf"(?:[{_RUN}]|{_ESCAPED})*+")
+_PADDING = re.compile(r"(?:=|\\u003[dD]){0,3}")
+_BEFORE_LINE = (
+    r"[ \t]{0,64}(?:[>|*#][ \t]{0,8}|(?:[\w.~@/ -]{1,120}:)?\d{1,7}[ \t]{0,2}[→:|│\t][ \t]?)?(?:\\{0,3}[\"'`])?"
+)
+"""What may stand before a line: blanks, a sign of a quotation, the line's number and file, a quotation mark."""
+_BREAK = re.compile(
+    r"(?:\\{0,3}[\"'`])?[ \t]{0,2}[,+.]?[ \t]{0,2}(?:\\?\r?\n|(?:\\{1,4}r)?\\{1,4}n|<br ?/?>)" + _BEFORE_LINE
+    + rf"| (?=[{_RUN}]{{{LINE_CHARS}}}|[{_RUN}]{{1,80}}=)"
+)  # fmt: skip
+_LINE_START = re.compile(_BEFORE_LINE)
+_SIGN = re.compile(_ESCAPED)
+_SYMBOL = re.compile(r"_{1,4}(?:Z|R[A-Z])")
+"""Begins the name of a function in an object file."""
 _PREFIX = re.compile(r"data:([A-Za-z0-9.+-]{1,64}\\?/[A-Za-z0-9.+-]{1,64})?(?:;[\w.+=-]{1,64}){0,8},")
 _PLAIN = re.compile(r"[^\s\"'`<>)\\\]]*+")
 _HEX = re.compile(r"[0-9a-fA-F]*+\Z")
@@ -67,10 +79,16 @@ _MAGIC = (
     (b"\x7fELF", "a program"),
     (b"SQLite format 3", "a database"),
 )
-_OFFSET = r"[0-9a-fA-F]{6,16}:?[ \t]{1,4}(?:[0-9a-fA-F]{2,8}[ \t]{1,4}){3,}[^\n]{0,200}"
-_PAIRS = r"(?:[0-9a-fA-F]{2}[:, ][ \t]{0,2}){7,}+(?:[0-9a-fA-F]{2})?[:,]?"
-_DUMP_LINE = re.compile(rf"[ \t]{{0,32}}(?:(?P<at>{_OFFSET})|(?P<pairs>{_PAIRS})|\*)[ \t\r]{{0,8}}(?:\n|\Z)")
-_STARTS_DUMP = re.compile(r"(?m)^[ \t]{0,32}[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t])")
+_OFFSET = r"[0-9a-fA-F]{6,16}:?[ \t]{1,4}(?:[0-9a-fA-F]{2,8}[ \t]{1,4}){3,}(?:[^\n\\]|\\(?!n)){0,200}"
+_PAIR = r"(?:0[xX])?[0-9a-fA-F]{2}"
+_PAIRS = rf"(?:{_PAIR}[:, ][ \t]{{0,2}}|\\{{1,2}}x[0-9a-fA-F]{{2}}){{7,}}+(?:{_PAIR})?[:,]?"
+_DUMP_LINE = re.compile(
+    rf"[ \t]{{0,32}}(?:(?P<at>{_OFFSET})|(?P<pairs>{_PAIRS})|\*)[ \t\r]{{0,8}}(?P<end>\n|\\n|\Z|(?=[\"'`)\]}}]))"
+)
+_STARTS_DUMP = re.compile(
+    r"(?m)(?:^|[\"'({\[=]|\\n)(?P<dump>[ \t]{0,32}(?:(?:0[xX])?[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t])"
+    r"|\\{1,2}x[0-9a-fA-F]{2}\\))"
+)
 
 
 class Hidden(NamedTuple):
@@ -151,14 +169,15 @@ def _read_url(text: str, head: re.Match[str]) -> _Payload | None:
     start = head.end()
     if not head[0].endswith(";base64,"):
         stop, form = _end_plain(text, head.start(), start), "as a data URL"
+        size = stop - start
     else:
         broken = _BREAK.match(text, start)
-        stop, _ = _read_lines(text, start if broken is None else broken.end())
-        form = "in Base64"
+        stop, lengths = _read_lines(text, start if broken is None else broken.end())
+        form, size = "in Base64", sum(lengths) * 3 // 4
     if stop - start < MIN_URL_CHARS:
         return None
     kind = (head[1] or "text/plain").replace("\\", "")
-    return _Payload(head.start(), stop, kind, _count_bytes(stop - start, form), form)
+    return _Payload(head.start(), stop, kind, size, form)
 
 
 def _end_plain(text: str, at: int, start: int) -> int:
@@ -185,7 +204,7 @@ def _read_lines(text: str, start: int) -> tuple[int, list[int]]:
             break
         end = _end_run(text, broken.end())
         length = end - broken.end()
-        is_last = not _goes_on(text, end)
+        is_last = broken[0] == " " or not _goes_on(text, end)
         if length == 0 or not is_last or not _fits(text, broken.end(), end, lengths):
             break
         lengths.append(length)
@@ -198,8 +217,8 @@ def _read_lines(text: str, start: int) -> tuple[int, list[int]]:
 
 def _goes_on(text: str, at: int) -> bool:
     """Whether a line has more than Base64."""
-    rest = text[at : at + 4].lstrip("=")
-    return not (not rest or rest[0] in "\r\n\"'`)" or rest.startswith(("\\n", "\\r", '\\"')))
+    at = _end_padding(text, at)
+    return at < len(text) and text[at] not in "\r\n\"'`)\\" and _BREAK.match(text, at) is None
 
 
 def _fits(text: str, start: int, end: int, lengths: list[int]) -> bool:
@@ -225,15 +244,16 @@ def _read_bare(text: str, start: int) -> tuple[_Payload | None, int]:
     end, lengths = _read_lines(text, start) if _begins_line(text, start) else (stop, [stop - start])
     if len(lengths) < MIN_LINES:
         end, lengths = _end_padding(text, stop), [stop - start]
-    if end - start < MIN_CHARS:
+    if end - start < MIN_CHARS or _SYMBOL.match(text, start) is not None:
         return None, end
-    samples = _sample(text, start, end)
+    prefix = 2 * text.startswith(("0x", "0X"), start)
+    samples = _sample(text, start + prefix, end)
     if all(_HEX.match(sample) for sample in samples):
-        payload = _Payload(start, end, "data", (end - start) // 2, "in hex")
+        payload = _Payload(start, end, "data", (sum(lengths) - prefix) // 2, "in hex")
         return payload if _is_hex("".join(samples), lengths) else None, end
     if not _is_base64(samples):
         return None, end
-    return _Payload(start, end, _tell_kind(text[start : start + 64]), _count_bytes(end - start, ""), "in Base64"), end
+    return _Payload(start, end, _tell_kind(text[start : start + 64]), sum(lengths) * 3 // 4, "in Base64"), end
 
 
 def _is_hex(digits: str, lengths: list[int]) -> bool:
@@ -243,27 +263,29 @@ def _is_hex(digits: str, lengths: list[int]) -> bool:
 
 
 def _begin(text: str, start: int) -> int:
-    """The start of the Base64 at this place: farther on behind an escape, farther back if slashes in it are escaped."""
-    if start and text[start - 1] == "\\" and text[start] != "/":
-        return start + (5 if text[start] == "u" else 1)
+    """The start of the Base64 at this place: farther on behind an escape, farther back if signs in it are escaped."""
     least = max(start - PIECE_CHARS, 0)
-    while start > least and text.startswith("\\/", start - 2):
-        start -= 2
+    while start > least and _SIGN.match(text, start - 1) is not None:
+        start -= 1
         while start > least and (text[start - 1].isalnum() or text[start - 1] in "+/_-"):
             start -= 1
+    if start and text[start - 1] == "\\":
+        return start + (5 if text[start] == "u" else 1)
     return start
 
 
 def _begins_line(text: str, start: int) -> bool:
-    before = text[max(start - 64, 0) : start].rstrip(" \t")
-    return not before or before[-1] in "\n\"'`," or before.endswith("\\n")
+    before = text[max(start - 200, 0) : start]
+    escaped = before.rfind("\\n")
+    line = before[max(before.rfind("\n") + 1, escaped + 2 if escaped >= 0 else 0) :]
+    return _LINE_START.fullmatch(line) is not None or line.rstrip(" \t").endswith(('"', "'", "`", ",", ">"))
 
 
 def _sample(text: str, start: int, stop: int) -> list[str]:
     """Pieces from the whole, without line breaks."""
     step = max((stop - start - SAMPLE_CHARS) // (SAMPLES - 1), SAMPLE_CHARS)
     pieces = [text[at : min(at + SAMPLE_CHARS, stop)] for at in range(start, stop - SAMPLE_CHARS // 2, step)]
-    return ["".join(piece.replace("\\n", "").replace("\\r", "").replace("\\/", "/").split()) for piece in pieces]
+    return ["".join(_BREAK.sub("", piece).replace("\\/", "/").split()) for piece in pieces]
 
 
 def _is_base64(samples: list[str]) -> bool:
@@ -285,15 +307,12 @@ def _count_changes(sample: str) -> float:
 
 
 def _tell_kind(head: str) -> str:
+    head = head.replace("\\/", "/").replace("\\u002b", "+").replace("\\u002B", "+")
     try:
-        data = b64decode(head.replace("\\/", "/")[: len(head) // 4 * 4])
+        data = b64decode(head[: len(head) // 4 * 4])
     except ValueError:
         return "data"
     return next((name for magic, name in _MAGIC if data.startswith(magic)), "data")
-
-
-def _count_bytes(chars: int, form: str) -> int:
-    return chars if form == "as a data URL" else chars * 3 // 4
 
 
 def _find_dumps(text: str) -> Iterator[_Payload]:
@@ -304,25 +323,25 @@ def _find_dumps(text: str) -> Iterator[_Payload]:
         if found is None:
             at += PIECE_CHARS - 64 if at + PIECE_CHARS < len(text) else PIECE_CHARS
             continue
-        payload, stop = _read_dump(text, found.start())
+        payload, stop = _read_dump(text, found.start("dump"))
         if payload is not None:
             yield payload
-        line_end = text.find("\n", max(stop - 1, found.end()))
-        at = len(text) if line_end < 0 else line_end + 1
+        at = max(stop, found.end())
 
 
 def _read_dump(text: str, start: int) -> tuple[_Payload | None, int]:
     """The dump that begins here, and where to go on."""
     places: list[str] = []
-    at, lines, pairs = start, 0, 0
+    at, stop, lines, pairs = start, start, 0, 0
     while (line := _DUMP_LINE.match(text, at)) is not None:
         lines += 1
         if line["at"]:
             places.append(line["at"].split(":")[0].split()[0])
         elif line["pairs"]:
-            pairs += len(line["pairs"]) // 3
-        at = line.end()
-    stop = at - text.endswith("\n", start, at)
+            pairs += line["pairs"].lower().count("x") or (len(line["pairs"]) + 1) // 3
+        at, stop = line.end(), line.start("end")
+        if not line["end"]:
+            break
     if places:
         is_dump = lines >= MIN_DUMP_LINES and _count_up(places[:MIN_DUMP_LINES])
         size = lines * 16

@@ -38,6 +38,17 @@ def _colons(data: bytes) -> str:
     return "\n".join("    " + data[at : at + 15].hex(":") + ":" for at in range(0, len(data), 15))
 
 
+def _literals(data: bytes, before: str, behind: str) -> str:
+    rows = (data[at : at + 12] for at in range(0, len(data), 12))
+    return ("\n" if behind else "").join(
+        "".join(f"{before}{byte:02x}{behind}" for byte in row).rstrip() for row in rows
+    )
+
+
+def _number(text: str, form: str) -> str:
+    return "\n".join(form.format(number) + line for number, line in enumerate(text.split("\n"), 1))
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -59,9 +70,27 @@ def _colons(data: bytes) -> str:
          "text [trimtab: data, 810 bytes in Base64, omitted] end"),
         (f"sparse {_encode(bytes(900) + DATA)} end", f"sparse {MARK_DATA} end"),
         (f"hex {DATA[:500].hex()} end", "hex [trimtab: data, 500 bytes in hex, omitted] end"),
-        (f"hex:\n{_break(DATA[:500].hex(), 60)}\nend", "hex:\n[trimtab: data, 508 bytes in hex, omitted]\nend"),
+        (f"hex:\n{_break(DATA[:500].hex(), 60)}\nend", "hex:\n[trimtab: data, 500 bytes in hex, omitted]\nend"),
         (f"dump:\n{_xxd(DATA[:480])}\nend", "dump:\n[trimtab: data, 480 bytes in hex, omitted]\nend"),
         (f"Modulus:\n{_colons(DATA[:300])}\nend", "Modulus:\n[trimtab: data, 300 bytes in hex, omitted]\nend"),
+        (f'"code": "0x{DATA[:500].hex()}"', '"code": "[trimtab: data, 500 bytes in hex, omitted]"'),
+        ("x = {\n" + _literals(DATA[:300], "0x", ", ") + "\n};",
+         "x = {\n[trimtab: data, 300 bytes in hex, omitted]\n};"),
+        (f'x = b"{_literals(DATA[:300], chr(92) + "x", "")}"', 'x = b"[trimtab: data, 300 bytes in hex, omitted]"'),
+        (orjson.dumps({"out": f"dump:\n{_xxd(DATA[:480])}\nend"}).decode(),
+         '{"out":"dump:\\n[trimtab: data, 480 bytes in hex, omitted]\\nend"}'),
+        (orjson.dumps({"in": orjson.dumps({"pem": _break(_encode(DATA), 64)}).decode()}).decode(),
+         f'{{"in":"{{\\"pem\\":\\"{MARK_DATA}\\"}}"}}'),
+        (orjson.dumps({"image": BASE64}).decode().replace("+", "\\u002B").replace("=", "\\u003D"),
+         '{"image":"[trimtab: image/png, 7 kB in Base64, omitted]"}'),
+        (_number(_break(_encode(DATA), 76), "{:6d}→"), f"     1→{MARK_DATA}"),
+        (_number(_break(_encode(DATA), 76), "{:d}\t"), f"1\t{MARK_DATA}"),
+        (_number(_break(_encode(DATA), 64), "a/cert.pem:{:d}:"), f"a/cert.pem:1:{MARK_DATA}"),
+        ("> " + _break(_encode(DATA), 76, "\n> ") + "\n\nYes", f"> {MARK_DATA}\n\nYes"),
+        ('x = (\n    "' + _break(_encode(DATA), 72, '"\n    "') + '"\n)', f'x = (\n    "{MARK_DATA}"\n)'),
+        ("x = '" + _break(_encode(DATA), 72, "' +\n'") + "'", f"x = '{MARK_DATA}'"),
+        (_break(_encode(DATA), 76, " ") + " and so on", f"{MARK_DATA} and so on"),
+        (f"data:image/png;base64,{_break(BASE64, 76, ' ')} is it", f"{MARK} is it"),
         ("url(data:image/svg+xml,%3Csvg%20viewBox=%220%200%2024%2024%22%3E%3C/svg%3E) x",
          "url([trimtab: image/svg+xml, 51 bytes as a data URL, omitted]) x"),
         ("src=\"data:image/svg+xml;utf8,<svg viewBox='0 0 24 24'><path d='M0 0h24v24'/></svg>\">",
@@ -95,6 +124,9 @@ def test_a_file_in_a_text_becomes_one_marker(text: str, left: str) -> None:
         "function a(b,c){return b.d(c)?e(f)[0]:g};" * 50,
         "\n".join(f"2024-05-01 12:{minute:02d}:33 10 20 30 40 ok" for minute in range(60)),
         "data: " + "word " * 100,
+        "\n".join("0x" + RANDOM.randbytes(32).hex() for _ in range(50)),
+        "_ZNSt8_Rb_treeINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES9_St4pairIKS9_E" * 8,
+        "\n".join(f"  {0x401000 + 4 * number:x}:\t48 89 e5 \tmov    %rsp,%rbp" for number in range(60)),
         _encode(DATA)[: MIN_CHARS - 8],
     ],
 )  # fmt: skip
@@ -121,7 +153,8 @@ def test_what_is_left_holds_no_part_of_a_file(pieces: list[str]) -> None:
 @pytest.mark.parametrize(
     "unit",
     ["A" * 41 + "\n", "aB3" * 13 + "xx ", "000000: ab cd ef gh\n", "data:a/b;base64,AAAA",
-     "ab:cd:ef:12:34:56:78:9a:\nxx\n", '"data:a/b,xx ', "a/" * 30 + "\\/", "\\/", "data:"],
+     "ab:cd:ef:12:34:56:78:9a:\nxx\n", '"0x12, ', "\\x12", '\\n"ab ',
+      "a.b:1:" + "A" * 41 + "\n", "\\u002b", '"data:a/b,xx ', "a/" * 30 + "\\/", "\\/", "data:"],
 )  # fmt: skip
 def test_hostile_texts_take_linear_time(unit: str) -> None:
     """Ten times the text takes far less than a hundred times as long: this would take minutes else."""
