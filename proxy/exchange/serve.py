@@ -20,6 +20,7 @@ from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
 from proxy.exchange.answering.remember import prepare_cold, remember
 from proxy.exchange.answering.response_model import ModelTap
+from proxy.exchange.attempts.bound_thinking import undo_refused
 from proxy.exchange.attempts.cache_help import THINKING, drop_refused, help_cache, learn_refused
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
@@ -85,9 +86,9 @@ async def _exchange(
             opening = journey.opening = await _open(services, journey, route, codec, answer)
             journey.trace.hear(opening)
             learn_refused(services, journey.attempt, opening, route)
-            plain = drop_refused(journey.attempt, opening)
-            if plain is not None:
-                journey.repeat_attempt(plain)
+            other = drop_refused(journey.attempt, opening) or await undo_refused(services, journey.attempt, opening)
+            if other is not None:
+                journey.repeat_attempt(other)
                 continue
             if refused is not None:
                 await learn_from_retry(services, journey.attempt, opening)

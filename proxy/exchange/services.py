@@ -14,6 +14,7 @@ from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads
+from proxy.lru import BytesLRU
 from proxy.memory import Memory
 from proxy.state.catalogue.lifetimes import Lifetimes
 from proxy.state.catalogue.refusals import Refusals
@@ -29,6 +30,14 @@ from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.tracing.spans import NO_SPANS, Spans
 from proxy.wire.codec import Codec
 from proxy.wire.content.cache_help import Addition
+
+CHANGED_BYTES = 1024 * 1024
+"""Chosen: some thousand sessions. One that is forgotten costs one refused request, which its client never sees."""
+
+
+def make_changed_sessions() -> BytesLRU[tuple[str, str, bytes], bool]:
+    """A memory without any session."""
+    return BytesLRU(CHANGED_BYTES, lambda key, _: sum(map(len, key)))
 
 
 class Lifecycle:
@@ -98,6 +107,7 @@ class _Serving:
 class Services:
     """The objects that serve requests; one set for each process.
 
+    changed_sessions: those whose upstream has refused thinking that was written behind other messages.
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
     recordings: None if requests are not recorded.
     place: this process among several workers; None for a single process.
@@ -122,6 +132,7 @@ class Services:
     patience: Patience = field(default_factory=Patience)
     workers: Workers = field(default_factory=Workers)
     refused_additions: Refusals[Addition] = field(default_factory=Refusals)
+    changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = field(default_factory=make_changed_sessions)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     past: History = field(default_factory=History)
     recordings: Recordings | None = None

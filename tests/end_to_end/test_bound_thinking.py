@@ -296,6 +296,32 @@ async def test_the_clients_own_setting_and_its_refusal(open_session, client):
     assert session.model.mismatched[0].json["thinking"]["block_binding"] == own
 
 
+async def test_a_session_that_began_without_trimtab(open_session, start_proxy):
+    """The first request is refused for what trimtab changes. The client does not see it, and later ones ask at once."""
+    session = await open_session("defaults.mode=off")
+    for _ in range(6):
+        await session.play()
+    session.proxy = await start_proxy(*LARGE)
+    for _ in range(4):
+        await session.play()
+    assert [one.path for one in session.model.mismatched] == [COUNT]
+    assert session.model.asked == [False] * 6 + [True] * 4
+    assert [one.asks_for_summary for one in session.model.mismatched] == [False]
+
+
+@pytest.mark.parametrize(("result_tokens", "refused"), [(100_000, 1), (3500, 2)])
+async def test_a_client_that_changes_its_own_transcript(result_tokens, refused, open_session, client):
+    """The refusal is the client's. If trimtab has changed the transcript, too, its own bytes are tried."""
+    session = await open_session("defaults.context_window=400000", f"defaults.max_tool_result_tokens={result_tokens}")
+    for _ in range(2):
+        await session.play()
+    session.agent.elements[0] = {"role": "user", "content": "Another task."}
+    response, answer = await post(client, session.proxy.url + PATH, session.agent.write(), **MESSAGES.headers)
+    assert response.status == 400
+    assert MISMATCH in orjson.loads(answer)["error"]["message"]
+    assert len(session.model.mismatched) == refused
+
+
 async def test_an_older_model_is_told_nothing(open_session, upstream: FakeUpstream):
     """Its thinking is not bound."""
     session = await open_session(*SMALL)

@@ -13,6 +13,7 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAG
 from proxy.compaction.refusal import RefusedError, add_cleaned, describe_excess, write_cost
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
+from proxy.exchange.attempts.changed_sessions import heed_changed
 from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
 from proxy.exchange.attempts.cold_cache import heed_cold_cache, name_cache
 from proxy.exchange.attempts.give_way import refuse_or_pass
@@ -54,6 +55,7 @@ class Attempt:
     is_test: the request goes out as if nothing had been learned. seconds: name and duration of each phase, in order.
     plain: the same attempt without what was added for the provider's prompt cache; None if nothing was added.
     dropped: what was added to an earlier form of this attempt, and refused.
+    is_own: it is sent as the client wrote it, because what trimtab had changed was refused.
     """
 
     outcome: str
@@ -68,6 +70,7 @@ class Attempt:
     seconds: tuple[tuple[str, float], ...] = ()
     plain: "Attempt | None" = None
     dropped: frozenset[Addition] = frozenset()
+    is_own: bool = False
 
 
 async def compact(
@@ -235,11 +238,14 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
     """Return the plan of a request, and its size for scheduling, in bytes. Raises UndecodableError, BusyError."""
     with phases.timed("plan"):
         if len(call.request.body) <= SMALL_BODY_BYTES:
-            return plan_call(call)(), 0
-        size_bytes = await _weigh(services, call)
-        # `run_bounded`, because known messages may still need much work if their state was evicted.
-        work = plan_call(call)
-        planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+            planned, size_bytes = plan_call(call)(), 0
+        else:
+            size_bytes = await _weigh(services, call)
+            # `run_bounded`, because known messages may still need much work if their state was evicted.
+            work = plan_call(call)
+            planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+    if services.changed_sessions.total_bytes:
+        planned = heed_changed(services, call, planned)
     return planned, size_bytes
 
 

@@ -13,6 +13,7 @@ from proxy.compaction.offload import BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, is_counted, is_text_only
+from proxy.exchange.attempts.changed_sessions import heed_changed
 from proxy.exchange.attempts.compact import Attempt, carry_out, plan_call, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.phases import Phases
@@ -70,6 +71,7 @@ async def _plan_again(
     again = replace(again, view=view, cleaned=call.cleaned, ledger=call.ledger, attempt=call.attempt + 1)
     again, size_bytes = replace(again, session=call.session), weigh_known(len(call.request.body))
     planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
+    planned = heed_changed(services, again, planned)
     try:
         shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
     except RefusedError as error:
