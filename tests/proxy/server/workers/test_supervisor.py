@@ -43,7 +43,7 @@ class Supervised:
         """Send signals, each after the previous one was handled. Returns the exit status."""
         for number in numbers:
             self.process.send_signal(number)
-        return self.process.wait(10)
+        return self.process.wait(30)
 
 
 def read_line(stream: "IO[bytes] | None") -> bytes:
@@ -107,7 +107,7 @@ def test_what_is_not_to_be_reloaded_reaches_nobody() -> None:
 def test_a_worker_that_cannot_start_is_no_loop(what: str, status: int) -> None:
     """Only the first worker starts, and its status is the supervisor's. The supervisor logs what it could not log."""
     with supervising(what) as running:
-        assert running.process.wait(10) == status
+        assert running.process.wait(30) == status
         assert running.process.stderr is not None
         said = [orjson.loads(line) for line in running.process.stderr.read().splitlines()]
     assert [(line["event"], line["signal"]) for line in said] == [("worker_cannot_start", "SIGKILL")] * (
