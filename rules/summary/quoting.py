@@ -40,10 +40,11 @@ _NO_MARKER = frozenset("\"'`/.\\,")
 """If one of these follows the opening sign, the text is a list, a path or a quoted word, not a marker."""
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800"
-    "\u3164\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\u17b4\u17b5\u3164\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
 )
-"""Control characters and invisible characters (tags and fillers among them), but not the joiners that some scripts and
-emoji need."""
+"""Control characters and invisible characters (tags, fillers, halves of pairs), but not the joiners that some scripts
+and emoji need."""
 
 _UNSEEN_IN_NOTES = re.compile(f"(?![\\n\\t]){_UNSEEN.pattern}")
 """As `_UNSEEN`; a note has lines."""
@@ -57,10 +58,13 @@ _TOKEN = re.compile(
     rf"""
     <(?:[|｜][^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜]?|[^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜])>
     | \[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS|CALL_ID|IMG|PREFIX
-        |SUFFIX|MIDDLE|THINK|gMASK|sMASK|BOS|EOS|CLS|SEP|MASK|PAD|UNK)\]
+        |SUFFIX|MIDDLE|THINK|MODEL_SETTINGS|(?:BEGIN_)?AUDIO|gMASK|sMASK|BOS|EOS|CLS|SEP|MASK|PAD|UNK)\]
     | <</?SYS>>
-    | </?(?:s|bos|eos|pad|unk|mask|sop|eop|start_of_turn|end_of_turn|start_of_image|end_of_image|extra_id_\d{{1,4}}
-        |unused\d{{1,4}}|fim_(?:prefix|middle|suffix))>
+    | <\[[^\s<>\[\]]{{1,{MAX_TOKEN_CHARS}}}\]>
+    | \[e~\[ | \]~!?b\[?\]?
+    | </?(?:s|bos|eos|pad|unk|mask|sop|eop|BOS_TOKEN|EOS_TOKEN|eos_token|seed:[a-z_:]{{1,32}}|role|think|start_of_turn
+        |end_of_turn|end_of_utterance|start_of_image|end_of_image|extra_id_\d{{1,4}}|unused\d{{1,4}}|reserved_\d{{1,4}}
+        |fim_(?:prefix|middle|suffix)|(?:minimax:)?tool_(?:call|response))>
     | (?<=\n\n)(?:Human|Assistant):
     """,
     re.VERBOSE,
@@ -68,9 +72,10 @@ _TOKEN = re.compile(
 """What models read as the end of a turn or the beginning of another, not as text.
 
 Source: the tokenizers and chat templates of OpenAI (`<|im_start|>`), Llama (`[INST]`, `<|eot_id|>`), Mistral, Gemma,
-DeepSeek (`<｜User｜>`), GLM, T5 and BERT; Anthropic's text completions (`Human:`).
+DeepSeek (`<｜User｜>`), GLM, Qwen (whose template drops an answer up to `</think>`), MiniMax, Seed, Baichuan, Cohere,
+T5 and BERT; Anthropic's text completions (`Human:`).
 """
-_TOKEN_FRAME = re.compile(r"[<>|｜\[\]:]+")
+_TOKEN_FRAME = re.compile(r"[<>|｜\[\]]+|:\Z")
 
 # Source: the look-alikes of a to z in Cyrillic, Greek and Latin in Unicode's confusables.txt (UTS 39), and the letters
 # in squares, circles, flags and tags. NFKD changes none of them.

@@ -153,6 +153,11 @@ def test_a_quoted_line_has_no_terminal_sequences() -> None:
     """Colours, links and invisible characters are removed; words, scripts and emoji stay."""
     assert quote_line("\x1b[31merror:\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07", 99) == "error: link"
     assert quote_line("a\u200bb\u202ec\ufeffd\x00e\U000e0041f", 99) == "abcdef"
+    assert (
+        quote_line("a\ud800b\uffffc\u17b4d\U0001bca0e", 99)
+        == clean_note("a\ud800b\uffffc\u17b4d\U0001bca0e")
+        == "abcde"
+    )
     assert quote_line("نمی‌شود 👩‍🔬 größer", 99) == "نمی‌شود 👩‍🔬 größer"
     assert quote_line("[tr\x1b[1mimtab\x1b[0m: end", 99) == f"{BROKEN_MARKER}: end"
 
@@ -186,7 +191,35 @@ SPECIAL_TOKENS = (
     ),
     *("<｜User｜>", "<｜end▁of▁sentence｜>", "<|tool_call>", "<turn|>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"),
     *("[TOOL_CALLS]", "[SYSTEM_PROMPT]", "[gMASK]", "<s>", "</s>", "<bos>", "<eos>", "<pad>", "<start_of_turn>"),
-    *("<end_of_turn>", "<extra_id_0>", "<unused12>", "<fim_prefix>"),
+    *(
+        "<end_of_turn>",
+        "<extra_id_0>",
+        "<unused12>",
+        "<fim_prefix>",
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+    ),
+    *(
+        "<tool_response>",
+        "<minimax:tool_call>",
+        "<BOS_TOKEN>",
+        "<EOS_TOKEN>",
+        "<seed:bos>",
+        "<seed:tool_call>",
+        "<role>",
+    ),
+    *(
+        "<end_of_utterance>",
+        "<reserved_106>",
+        "<[end▁of▁sentence]>",
+        "[e~[",
+        "]~b]",
+        "]~!b[",
+        "[BEGIN_AUDIO]",
+        "[AUDIO]",
+    ),
 )
 """As tokenizers and chat templates of public models have them."""
 
