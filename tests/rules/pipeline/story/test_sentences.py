@@ -100,12 +100,12 @@ def test_repairs_are_told_one_by_one() -> None:
         assistant(None, call("a"), call("b")),
         user("Wait."),
         result("a", "late"),
-        result("x", "Who asked?"),
         assistant("Done."),
+        result("x", "Who asked?"),
     )
     _, told = tell(conversation(*messages), WIDE)
     assert "1 call without a result got the result `aborted`" in told.text
-    assert "1 result without a call was dropped (message 4)" in told.text
+    assert "1 result without a call was dropped (message 5)" in told.text
     assert "1 result was moved right behind its call (message 3)" in told.text
 
 
