@@ -6,6 +6,7 @@ Wrong arguments and a wrong configuration end a command with status 2 and with m
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from proxy.cli.store.stats import stats
 from proxy.cli.store.summary import summary
 from proxy.config.errors import ConfigError
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
+from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
 from proxy.state.stores import require_store
 from proxy.telemetry.tracing.opening import require_exporter
@@ -70,6 +72,20 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
         near = f"; did you mean {similar}?" if similar else ""
         click.echo(f"trimtab: warning: the variable {name} sets no key{near}", err=True)
     click.echo(f"{file}: valid; entries in models: {len(config.models)}; upstream {config.upstream.base_url}")
+    for line in _describe_cuts(config):
+        click.echo(line)
+
+
+def _describe_cuts(config: Config) -> Iterator[str]:
+    """Which rule of cuts holds: in general, and for the models and profiles for which another one does."""
+    general = config.defaults.describe_cut()
+    yield general
+    named: list[tuple[str, PolicyConfig]] = [(f"models: {model.match}", model) for model in config.models]
+    named += [(f"profiles: {name}", profile) for name, profile in config.profiles.items()]
+    for name, settings in named:
+        told = config.over_defaults(settings).describe_cut()
+        if told != general:
+            yield f"{name}: {told}"
 
 
 def _require_packages(config: Config) -> None:

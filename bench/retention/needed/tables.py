@@ -11,10 +11,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench.retention.needed.identifiers import CLASSES
 from bench.retention.needed.planted import DEPTHS, MOST_CUTS, ChatFound, PlantedGoals, Survival
 from bench.retention.needed.rows import Row, find_economy, judge
 from bench.sessions.report import Window
+from proxy.cli.records.replaying.needed import CLASSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -60,6 +60,6 @@ def compact(
         click.echo(compacted.body, nl=requests.jsonl)
         if shown:
             outcome = Outcome(compacted.forwarded, compacted.decisions)
-            show(tell_story(planned.plan, outcome, ratio=view.policy.token_ratio), compacted, shown, place)
+            show(tell_story(planned.plan, outcome, ratio=view.policy.token_ratio), compacted, shown, place, view)
 
     for_each_request(requests, work, bytes)

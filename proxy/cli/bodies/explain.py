@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy.compaction.compactor import Compacted
+from proxy.state.models.model_policy import ModelView
 from rules.pipeline.story.values import OUTSIDE, Change, Fate, Sentence, Story
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -33,10 +34,14 @@ class Shown(NamedTuple):
         return any(self[:])
 
 
-def show(story: Story, compacted: Compacted, shown: Shown, place: str) -> None:
-    """Print a story. `place`: begins each line of text, so that the request can be told from others."""
+def show(story: Story, compacted: Compacted, shown: Shown, place: str, view: ModelView) -> None:
+    """Print a story, and which rule of cuts holds.
+
+    `place`: begins each line of text, so that the request can be told from others.
+    """
     if shown.sentences:
         _print_sentences(story, place)
+        click.echo(f"{place}{view.settings.describe_cut()}", err=True)
     if shown.json:
         click.echo(_write_json(story, compacted), err=True)
     if shown.diff:

@@ -43,6 +43,8 @@ class Options:
     check: bool
     as_table: bool | None
     plot: Path | None
+    curve: bool
+    newest: int | None
 
 
 @click.command()
@@ -75,6 +77,13 @@ class Options:
     help="End with status 1 if tokens, decisions or a byte of what was sent differ, or if anything cannot be read.",
 )
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw a picture: .svg or .png.")
+@click.option(
+    "--curve",
+    is_flag=True,
+    help="Replay with each economy and with a few thresholds, and tell what each costs and keeps. Kept are the "
+    "identifiers (paths, names, ids, numbers) of the next answer that are still forwarded.",
+)
+@click.option("--newest", type=click.IntRange(min=1), metavar="NUMBER", help="Only the newest recordings of a folder.")
 @table_option
 def replay(path: Path, **given: Any) -> None:
     """Replay recorded requests: what trimtab has saved, and what another configuration would save.
@@ -87,6 +96,9 @@ def replay(path: Path, **given: Any) -> None:
     if options.against is not None and not (options.config_path or options.settings):
         message = "--against needs --config or --set"
         raise click.UsageError(message)
+    if options.curve and (options.against or options.plot or options.check):
+        message = "--curve cannot be combined with --against, --plot or --check"
+        raise click.UsageError(message)
     if options.plot is not None and options.plot.suffix not in {".svg", ".png"}:
         message = "the name must end with .svg or .png"
         raise click.BadParameter(message, param_hint="--plot")
@@ -98,12 +110,15 @@ def replay(path: Path, **given: Any) -> None:
         click.echo(f"trimtab: stopped after {number} requests; nothing was changed", err=True)
         sys.exit(INTERRUPTED)
     if options.as_table if options.as_table is not None else sys.stdout.isatty():
-        from proxy.cli.records.replaying.showing.table import print_report  # noqa: PLC0415 - `serve` does not need rich
+        from proxy.cli.records.replaying.showing.table import (  # noqa: PLC0415 - `serve` does not need rich
+            print_curve,
+            print_report,
+        )
 
-        print_report(report)
+        (print_curve if options.curve else print_report)(report)
     else:
         click.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
-    if not report["input"]["requests"] + sum(model["summaries"] for model in report["sides"][0]["models"]):
+    if not report["input"]["requests"] + sum(model["summaries"] for model in done[0].sides[0].describe()["models"]):
         click.echo(f"trimtab: {path} holds nothing to replay; {_EXPECTED[report['input']['kind']]}", err=True)
         sys.exit(1)
     sys.exit(1 if options.check and (report["unreadable"]["number"] or report["differing"]["number"]) else 0)
@@ -111,7 +126,7 @@ def replay(path: Path, **given: Any) -> None:
 
 def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
     """Replay, and describe the result. `done` gets the replay as soon as it begins."""
-    from proxy.cli.records.replaying.showing.report import describe  # noqa: PLC0415 - `serve` does not need it
+    from proxy.cli.records.replaying.showing.report import describe, list_points  # noqa: PLC0415 - the same
 
     kind = find_kind(path)
     with wrong_use():
@@ -126,7 +141,7 @@ def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
         except NoPlotError as error:
             click.echo(f"trimtab: {error}", err=True)
             sys.exit(1)
-    return describe(replaying, kind, path)
+    return (list_points if options.curve else describe)(replaying, kind, path)
 
 
 def find_kind(path: Path) -> str:
@@ -147,13 +162,15 @@ def _prepare(kind: str, options: Options) -> "Replay":
     from proxy.cli.records.replaying.ways import ConfiguredWays  # noqa: PLC0415 - the same
 
     is_configured = options.config_path is not None or bool(options.settings)
-    if kind == LOG and is_configured:
+    if kind == LOG and (is_configured or options.curve):
         message = "a log holds no messages, so another configuration cannot be replayed from it; record requests"
         click.echo(f"trimtab: {message} (key record)", err=True)
         sys.exit(WRONG_USE)
     configure_log("error")
     compactors = Compactors(get_log())
     configured: dict[str, ConfiguredWays] = {}
+    if options.curve:
+        return _prepare_curve(kind, options, compactors)
     if options.against is not None:
         config = load_file(options.against, (), is_online=False)
         configured[str(options.against)] = ConfiguredWays(compactors, config)
@@ -165,11 +182,25 @@ def _prepare(kind: str, options: Options) -> "Replay":
     return Replay(compactors, [Side(name) for name in (*first, *configured)], configured)
 
 
+def _prepare_curve(kind: str, options: Options, compactors: Compactors) -> "Replay":
+    """The replay with all settings that are compared. Raises ConfigError."""
+    from proxy.cli.records.replaying.curve import list_settings  # noqa: PLC0415 - `serve` does not need it
+    from proxy.cli.records.replaying.needed import Needed  # noqa: PLC0415 - the same
+    from proxy.cli.records.replaying.run import Replay  # noqa: PLC0415 - the same
+    from proxy.cli.records.replaying.side import Side  # noqa: PLC0415 - the same
+    from proxy.cli.records.replaying.ways import ConfiguredWays  # noqa: PLC0415 - the same
+
+    config = load_file(options.config_path, options.settings, is_online=False)
+    configured = {one.name: ConfiguredWays(compactors, one.lay_over(config)) for one in list_settings()}
+    first = ["recorded"] if kind == RECORDINGS else []
+    return Replay(compactors, [Side(name) for name in (*first, *configured)], configured, needed=Needed())
+
+
 def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:
     if kind == RECORDINGS:
         from proxy.state.recordings.reading import list_files  # noqa: PLC0415 - `serve` does not need it here
 
-        files = list_files(path)
+        files = list_files(path)[-options.newest if options.newest else 0 :]
         with _show_progress("recordings", len(files)) as advance:
             replaying.read_recordings(files, advance)
         return

@@ -265,13 +265,29 @@ class PolicyConfig(ControlConfig):
             tidying=self.tidy.to_tidying(),
             dedupe=self.dedupe,
             risk_share=budgets.risk_share,
-            cuts_at_threshold=self.cut == "at_threshold" or (self.cut == "auto" and self.high_water != "auto"),
+            cuts_at_threshold=self._cuts_at_threshold,
             anchor_share=budgets.anchor_share if self.anchors == "auto" else self.anchors,
             keep_images=self.keep_images,
             instruction_files=self.instruction_files,
         )
         rules = (tool.to_rule(glob, policy.treatment, self.tidy) for glob, tool in self.tools.items())
         return self._limit_messages(replace(policy, tools=tuple(rules)))
+
+    @property
+    def _cuts_at_threshold(self) -> bool:
+        return self.cut == "at_threshold" or (self.cut == "auto" and self.high_water != "auto")
+
+    def describe_cut(self) -> str:
+        """In words, when a request is cut that need not be cut yet."""
+        marks = [] if self.compact_at_tokens is None else [f"{self.compact_at_tokens:,} tokens (compact_at_tokens)"]
+        if self._cuts_at_threshold:
+            share = "" if self.high_water == "auto" else f", {self.high_water:.0%} of the room"
+            marks.append(f"high water{share} (high_water)")
+        reached = f"the first request that reaches {' or '.join(marks)} is cut"
+        if marks and (self._cuts_at_threshold or self.cut == "auto"):
+            return f"cut: at_threshold: {reached}"
+        also = f", and {reached}" if marks else ""
+        return f"cut: when_it_pays: once what a cut saves is worth its price ({self.economy}){also}"
 
     def _limit_messages(self, policy: Policy) -> Policy:
         """The policy with the keys about messages that are not tool results."""

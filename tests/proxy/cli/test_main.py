@@ -15,6 +15,8 @@ pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
+PAYS = "cut: when_it_pays: once what a cut saves is worth its price (balanced)"
+
 
 def test_python_m_proxy_is_the_program() -> None:
     """The module starts the same command under its own name."""
@@ -65,10 +67,46 @@ def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...])
 
 
 def test_check_says_what_is_valid() -> None:
-    """It prints one line, and the status is 0."""
+    """And which rule of cuts holds. The status is 0."""
     result = run_trimtab("check", EXAMPLE, "--set", "upstream.base_url=http://h/v1")
 
-    assert (result.exit_code, result.stdout) == (0, f"{EXAMPLE}: valid; entries in models: 0; upstream http://h/v1\n")
+    valid = f"{EXAMPLE}: valid; entries in models: 0; upstream http://h/v1"
+    assert (result.exit_code, result.stdout.splitlines()) == (0, [valid, PAYS])
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ("defaults: {high_water: 0.2}", ["at_threshold: the first request that reaches high water, 20% of the room"]),
+        ("defaults: {compact_at_tokens: 9000}", ["at_threshold: the first request that reaches 9,000 tokens"]),
+        ("defaults: {cut: at_threshold}", ["at_threshold: the first request that reaches high water (high_water)"]),
+        ("defaults: {high_water: 0.2, cut: when_it_pays}", ["when_it_pays: once"]),
+        ("models: [{match: q*, high_water: 0.5}]", ["when_it_pays: once", "at_threshold: the first"]),
+        ("profiles: {small: {compact_at_tokens: 800}}", ["when_it_pays: once", "at_threshold: the first"]),
+    ],
+)
+def test_check_says_which_rule_of_cuts_holds(tmp_path: Path, document: str, told: list[str]) -> None:
+    """In general, and for models and profiles for which another one does."""
+    file = tmp_path / "right.yaml"
+    file.write_text(document)
+    lines = run_trimtab("check", file).stdout.splitlines()[1:]
+    assert [line.partition("cut: ")[2].startswith(words) for line, words in zip(lines, told, strict=True)] == [
+        True for _ in told
+    ]
+    assert [line.partition("cut: ")[0] for line in lines[1:]] == (
+        ["models: q*: " if "models" in document else "profiles: small: "] if told[1:] else []
+    )
+
+
+def test_the_variable_is_a_threshold(tmp_path: Path) -> None:
+    """`check` and `compact --explain` say so."""
+    variable = {"TRIMTAB_AUTOCOMPACT_PCT": "20"}
+    told = "cut: at_threshold: the first request that reaches high water, 20% of the room (high_water) is cut"
+    file = tmp_path / "right.yaml"
+    file.write_text("{}")
+    assert run_trimtab("check", file, **variable).stdout.splitlines()[1:] == [told]
+    body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+    assert run_trimtab("compact", "--explain", "-", input_bytes=body, **variable).stderr.splitlines()[-1] == told
 
 
 def test_check_names_every_mistake(tmp_path: Path) -> None:
@@ -140,7 +178,8 @@ def test_check_is_about_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = run_trimtab("check", file)
 
     assert result.exit_code == 0
-    assert result.stdout == f"{file}: valid; entries in models: 0; upstream https://upstream.test/v1\n"
+    valid = f"{file}: valid; entries in models: 0; upstream https://upstream.test/v1"
+    assert result.stdout.splitlines() == [valid, PAYS]
     assert result.stderr.startswith(f"trimtab: warning: {variable}: SOCKS proxies are not supported")
     assert "PLANTED" not in result.stderr
     assert run_trimtab("doctor", "--config", file).exit_code == 2

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from proxy.cli.records.replaying.arms import Paid
+from proxy.cli.records.replaying.arms import Paid, slide_window
 from proxy.cli.records.replaying.carry_out import Carried, carry_out, read, remember
 from proxy.cli.records.replaying.compare import find_difference
 from proxy.cli.records.replaying.expected import Expected
 from proxy.cli.records.replaying.inputs.bodies import Sessions, split_turns
 from proxy.cli.records.replaying.inputs.log_lines import LogReader, estimate_tokens
+from proxy.cli.records.replaying.needed import Needed
 from proxy.cli.records.replaying.series import Series
 from proxy.cli.records.replaying.side import Side
 from proxy.cli.records.replaying.told import (
@@ -30,6 +31,7 @@ from proxy.state.catalogue.prices import find_listed
 from proxy.state.recordings.format import BadRecordingError, Circumstances, Recording
 from proxy.state.recordings.reading import RecordingFile
 from proxy.wire.codec import Request, UndecodableError
+from rules.conversation import Conversation
 
 MAX_PLACES = 20
 """Places that are named of each kind. Chosen: as many as a reader follows up; the others are counted."""
@@ -59,6 +61,7 @@ class Replay:
     are also replayed as they were recorded.
     unreadable: what is no request. differing: requests that were recorded otherwise. not_replayed: requests of which
     only the recorded figures are known.
+    needed: the identifiers that the next answers need, by side and for a sliding window; None if nobody asks.
     """
 
     compactors: Compactors
@@ -72,10 +75,12 @@ class Replay:
     not_replayed: int = 0
     redacted: int = 0
     series: Series = field(default_factory=Series)
+    needed: Needed | None = None
     _recorded: RecordedWays = field(init=False)
     _sessions: Sessions = field(default_factory=Sessions)
     _expected: dict[str, Expected] = field(init=False)
     _sent: dict[str, int] = field(default_factory=dict)
+    _forwarded: dict[str, Conversation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._recorded = RecordedWays(self.compactors)
@@ -173,9 +178,21 @@ class Replay:
         if side.name in self.configured:
             self._ask(side, chosen, carried, session)
         self._sent[side.name] = told.sent_tokens
+        if self.needed is not None:
+            self._note_needed(self.needed, side, told, carried, session)
         if side is self.sides[-1] and self.series.begin():
             costs = {each.name: each.sum_costs() for each in self.sides}
             self.series.add(told.original_tokens, dict(self._sent), costs)
+
+    def _note_needed(self, needed: Needed, side: Side, told: Told, carried: Carried, session: str) -> None:
+        original = carried.planned.original
+        if told.sent is not None:
+            sent = carried.compacted.forwarded if carried.way.mode == "enforce" else original
+            self._forwarded[side.name] = sent
+        if side is self.sides[-1]:
+            self._forwarded["sliding"] = slide_window(original, carried.planned.plan.limit)
+            needed.add(f"{session} {carried.request.model}", original, self._forwarded)
+            self._forwarded = {}
 
     def _tell(self, chosen: Chosen, carried: Carried, told: Told | None) -> Told:
         """What a request would have told with a configuration. told: what was recorded of it."""

@@ -158,3 +158,33 @@ def test_wrong_use_is_refused(tmp_path: Path, arguments: tuple[str, str], told: 
     result = run_trimtab("replay", _write_bodies(tmp_path, 1), *arguments)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+def test_the_curve_tells_what_each_setting_costs_and_keeps(tmp_path: Path) -> None:
+    """Beside doing nothing and a sliding window; the table has less than 80 columns."""
+    file = tmp_path / "sessions.jsonl"
+    file.write_bytes(orjson.dumps({"model": "gpt-4o", **make_session(24)}))
+    report = _read(file, "--turns", "--curve", *SMALL)
+    points = {one["name"]: one for one in report["curve"]}
+    assert list(points)[:3] == ["careful", "balanced", "frugal"]
+    assert list(points)[-2:] == ["sliding", "nothing"]
+    assert (points["nothing"]["cost"], points["nothing"]["needed_kept"]) == (1.0, 1.0)
+    assert all(0 < one["cost"] < 1.5 for one in points.values())
+    assert points["high_water 0.2"]["moved_cuts"] >= points["high_water 0.8"]["moved_cuts"] > 0
+    printed = run_trimtab("replay", "--table", "--turns", "--curve", *SMALL, file).stdout
+    table = [line for line in printed.splitlines() if line.startswith(("\u2502", "\u2503", "|"))]
+    assert len(table) == len(points) + 1
+    assert max(map(len, table)) < 80
+
+
+def test_the_curve_is_for_recordings_and_bodies(tmp_path: Path) -> None:
+    """Recordings are compared with what was recorded. A log holds no messages."""
+    for number in range(3):
+        keep(tmp_path, make_recording(f"{number:02x}" * 12, body=orjson.dumps(CHAT).decode()))
+    report = _read(tmp_path, "--curve", "--newest", "2")
+    assert report["input"]["requests"] == 2
+    assert report["curve"][0]["name"] == "recorded"
+    log = tmp_path / "log"
+    log.write_bytes(orjson.dumps(LINE))
+    assert run_trimtab("replay", log, "--curve").exit_code == 2
+    assert run_trimtab("replay", log, "--curve", "--check").exit_code == 2

@@ -6,6 +6,7 @@ Law: names are stable, because scripts read them; docs/reference/replay.md lists
 from pathlib import Path
 from typing import Any
 
+from proxy.cli.records.replaying.curve import describe_curve
 from proxy.cli.records.replaying.run import Places, Replay
 
 COMPARED = ("sent_tokens", "moved_cuts", "summaries", "sessions_refused", "prefix_kept")
@@ -23,6 +24,14 @@ REPLACED = (
     " and they are not compared with what was sent"
 )
 """Said of requests with `***` in a body."""
+
+CURVE_NOTES = (
+    "cost: with the summaries, as a share of what the requests cost unchanged",
+    (
+        "kept: of the identifiers that the next answer needed and the conversation held, those that were still"
+        " forwarded; only requests that were forwarded otherwise than the client sent them count"
+    ),
+)
 
 
 def describe(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
@@ -42,6 +51,17 @@ def describe(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
         "differing": _describe_places(replay.differing),
         "not_replayed": replay.not_replayed,
         "notes": list_notes(replay, kind, sides),
+    }
+
+
+def list_points(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
+    """The result of a replay with each economy and threshold, as JSON."""
+    return {
+        "input": {"kind": kind, "path": str(path), "requests": replay.requests},
+        "curve": describe_curve(replay),
+        "unreadable": _describe_places(replay.unreadable),
+        "differing": _describe_places(replay.differing),
+        "notes": [*CURVE_NOTES, *list_notes(replay, kind, [side.describe() for side in replay.sides])],
     }
 
 

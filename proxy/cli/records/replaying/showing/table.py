@@ -48,6 +48,21 @@ def print_report(report: dict[str, Any], console: Console | None = None) -> None
         console.print(_safe(line))
 
 
+def print_curve(report: dict[str, Any], console: Console | None = None) -> None:
+    """Print what each economy and threshold costs and keeps. The table has less than 80 columns."""
+    console = console or Console()
+    told = report["input"]
+    console.print(_safe(f"{told['requests']:,} requests of {told['path']} ({told['kind']})"))
+    table = _make_table("cost and memory", ("setting", "cost", "kept", "needed", "cuts", "summaries", "refused"))
+    for one in report["curve"]:
+        cost = "-" if one["cost"] is None else f"{one['cost']:.3f}"
+        counts = (f"{one[name]:,}" if name in one else "-" for name in ("moved_cuts", "summaries", "refused"))
+        table.add_row(_safe(one["name"]), cost, _percent(one["needed_kept"]), f"{one['needed']:,}", *counts)
+    _print_table(console, table)
+    for line in _list_lines(report):
+        console.print(_safe(line))
+
+
 def _tell_models(side: dict[str, Any], kind: str, width_chars: int) -> Iterable[Table]:
     """One row for each figure and one column for each model; several tables if there are many models."""
     names = [name for name, _ in (*_list_counts(side["total"], kind), *_list_costs(side["total"], kind))]
@@ -158,7 +173,7 @@ def _list_lines(report: dict[str, Any]) -> Iterable[str]:
             yield from (f"  {one['place']}: {one['reason']}" for one in places["places"])
             if places["number"] > len(places["places"]):
                 yield f"  and {places['number'] - len(places['places']):,} more"
-    if report["not_replayed"]:
+    if report.get("not_replayed"):
         yield f"{report['not_replayed']:,} requests were not planned again; their recorded figures are in the sums"
     yield from (f"- {note}" for note in report["notes"])
 
