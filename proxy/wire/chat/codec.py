@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import orjson
 
-from proxy.wire.chat import answer, question, request
-from proxy.wire.codec import Request, leave_body
+from proxy.wire.chat import answer, binding, question, request
+from proxy.wire.codec import Request
 from proxy.wire.routing.model import peek_model
 
 
@@ -27,7 +27,7 @@ class ChatCodec:
     count_format = staticmethod(request.count_format_tokens)
     counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
-    adapt = staticmethod(leave_body)
+    adapt = staticmethod(binding.leave_out_thinking)
     help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)

@@ -11,6 +11,7 @@ import orjson
 
 from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
+from proxy.wire.chat.binding import drop_thinking, is_bound
 from proxy.wire.chat.inline import read_thinking, write_members
 from proxy.wire.chat.message import encode_message
 from proxy.wire.chat.request import mark_messages
@@ -76,7 +77,10 @@ def write_question_behind(
     asked = Message(Role.USER, (prompt,), edited=True)
     marked = {} if is_apart else mark_messages(request, prefix, at_end=True)
     said = [marked.get(at, message) for at, message in enumerate(prefix.messages)]
-    members["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*said, asked))) + b"]")
+    elements = map(encode_message, (*said, asked))
+    if request.breaks_past and is_bound(request, prefix):
+        elements = map(drop_thinking, elements)
+    members["messages"] = msgspec.Raw(b"[" + b",".join(elements) + b"]")
     if request.cache.key and CACHE_KEY not in question.refused:
         members.setdefault(CACHE_KEY, msgspec.Raw(orjson.dumps(request.cache.key)))
     own = {"model": question.model} if is_apart else {}

@@ -11,7 +11,6 @@ session. A setting of the client stays, and the API's refusal of it is the clien
 Source: Anthropic's pages on preserved thinking and prefix checks.
 """
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -24,17 +23,13 @@ from proxy.wire.json.spans import Span, find_member
 from proxy.wire.messages.blocks import split_blocks
 from proxy.wire.messages.cost import THINKING
 from proxy.wire.messages.request import FORM, encode_request, find_system_edit, read_request
+from proxy.wire.routing.model import binds_thinking
 from proxy.wire.transcript.body import find_elements
 from proxy.wire.transcript.outside import Edit, replace_outside
 from rules.conversation import Conversation, Decision
 from rules.tokens.tool_schemas import as_schema
 
 HEADER, BETA = "anthropic-beta", "thinking-binding-controls-2026-08-01"
-FIRST_BOUND = (5, 1)
-"""The first version of a model that binds its thinking. Source: Anthropic's page on prefix checks. It names Fable and
-Mythos 5.1 and 5.2, and Opus, Sonnet and Haiku 5.5."""
-_VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
-"""A model's version, wherever a gateway puts the name. A date after the name is no version."""
 _KEY = b'"thinking"'
 _BINDING = b'"block_binding":{"prefix_mismatch_behavior":"drop_block"}'
 _DEFAULT = b'{"type":"adaptive",' + _BINDING + b"}"
@@ -77,12 +72,6 @@ def is_bound(request: Request, transcript: Conversation) -> bool:
         and binds_thinking(request.model)
         and any(message.has_reasoning for message in transcript.messages)
     )
-
-
-def binds_thinking(model: str) -> bool:
-    """Whether a model of this name binds its thinking to what is before it."""
-    found = _VERSION.search(model)
-    return found is not None and (int(found[1]), int(found[2] or 0)) >= FIRST_BOUND
 
 
 def is_off(value: bytes) -> bool:

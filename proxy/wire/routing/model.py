@@ -20,10 +20,21 @@ _BOUNDARY = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.IG
 _IS_MODEL = re.compile(
     rb"""^content-disposition:[^\r\n]*;[ \t]*name="?model"?[ \t]*(?:;|$)""", re.IGNORECASE | re.MULTILINE
 )
+FIRST_BOUND = (5, 1)
+"""The first version of a model that binds its thinking. Source: Anthropic's page on prefix checks. It names Fable and
+Mythos 5.1 and 5.2, and Opus, Sonnet and Haiku 5.5."""
+_VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+"""A model's version, wherever a gateway puts the name. A date after the name is no version."""
 _LISTED = re.compile(r"/v1/models/(.+)")
 
 _DEPLOYMENT = re.compile(r"(/deployments/)([^/?#]+)(?=/)")
 """Source: Azure OpenAI, `/openai/deployments/NAME/chat/completions`."""
+
+
+def binds_thinking(model: str) -> bool:
+    """Whether a model of this name binds its thinking to what is before it."""
+    found = _VERSION.search(model)
+    return found is not None and (int(found[1]), int(found[2] or 0)) >= FIRST_BOUND
 
 
 def find_deployment(target: str) -> str:
