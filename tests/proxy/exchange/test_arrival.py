@@ -16,6 +16,7 @@ from proxy.exchange.arrival import (
     MAX_KEPT_BYTES,
     MAX_READ_CHARS,
     MAX_SECRETS,
+    MAX_UPSTREAMS,
     MIN_SECRET_CHARS,
     find_path_keys,
     find_secrets,
@@ -273,3 +274,11 @@ def test_what_is_no_base64_does_no_harm(word):
 )
 def test_a_long_part_of_the_path_is_a_key_if_there_is_no_other(headers, target, found):
     assert find_path_keys(headers, target) == found
+
+
+def test_the_headers_for_an_upstream_are_made_once_for_a_head() -> None:
+    """For a few upstreams: a client must not fill the memory with them."""
+    (arrival,) = _connection(_head((b"X-A", b"1")))
+    upstreams = [UpstreamConfig(base_url=f"http://localhost:{number}/v1") for number in range(1, MAX_UPSTREAMS + 2)]
+    made = [[arrival.head.forward(each, is_messages=False) for each in upstreams] for _ in range(2)]
+    assert [one is other for one, other in zip(*made, strict=True)] == [True] * MAX_UPSTREAMS + [False]

@@ -119,6 +119,21 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
     }
 
 
+def test_a_client_with_a_name_is_counted_by_it(recorder: Recorder) -> None:
+    """Others are not: there may be any number of them."""
+    for name in ("", "team"):
+        report = _report()
+        arrival = replace(report.arrival, tenant=replace(report.arrival.tenant, client_name=name))
+        recorder.record(replace(report, arrival=arrival, answered=Answered(508, 0, 30)))
+
+    assert {name: figure for name, figure in _figures(recorder).items() if name.startswith("client_")} == {
+        "client_requests_total{team,compacted}": 1,
+        "client_tokens_total{team,original}": 1000,
+        "client_tokens_total{team,sent}": 508,
+        "client_tokens_total{team,completion}": 30,
+    }
+
+
 STREAM_TIMES = ("time_to_first_token_seconds_sum{m*}", "output_tokens_per_second_sum{m*}")
 
 

@@ -4,13 +4,18 @@ import pytest
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.headers import (
+    MAX_TOLD_ENTRIES,
     answer_headers,
     drop_hop_by_hop,
     keep_for_session,
     read_headers,
     request_headers,
     write_key,
+    write_ledger_headers,
 )
+from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
+from rules.conversation import Decision
+from rules.tokens.sections import Sections
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
@@ -147,3 +152,27 @@ def test_a_request_of_our_own_is_one_of_the_clients_session() -> None:
     )  # fmt: skip
 
     assert keep_for_session([*kept, *others]) == kept
+
+
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [
+        (None, None),
+        (UsedSummary("abc", "summarise", 12), '"abc";kind=summarise;messages=12'),
+        (UsedSummary("abc", "digest", 3, "busy"), '"abc";kind=digest;messages=3;instead=busy'),
+    ],
+)
+def test_the_headers_of_the_ledger_tell_sections_decisions_and_the_summary(
+    summary: UsedSummary | None, told: str | None
+) -> None:
+    """What there is not is not told. Of very many decisions, the last ones are."""
+    first, second = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
+    ledger = Ledger()
+    headers = dict(write_ledger_headers(Prompt(1000, 508, 2000, (), first, second, ledger.entries, summary)))
+    sections = zip(Sections._fields, first, second, strict=True)
+    assert headers.pop("x-trimtab-sections") == ", ".join(f"{name};original={a};sent={b}" for name, a, b in sections)
+    assert headers == ({} if told is None else {"x-trimtab-summary": told})
+
+    ledger.note(1, 2000, [Decision("truncate", f"{number}", 900, 400, 2, 3) for number in range(MAX_TOLD_ENTRIES + 1)])
+    headers = dict(write_ledger_headers(Prompt(1000, 508, 2000, (), first, second, ledger.entries, summary)))
+    assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES

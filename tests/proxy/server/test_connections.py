@@ -131,5 +131,9 @@ async def test_behind_an_unreadable_request_nothing_is_read() -> None:
         for _ in range(9):
             protocols[0].data_received(GET)
         assert not protocols[0]._messages
+        await asyncio.wait_for(reader.read(), 30)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not protocols[0].transport.is_closing()  # else the client might lose what it has not read yet
         writer.close()
     assert served == []

@@ -60,6 +60,7 @@ POLICIES = {
     "summarize": replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE, on_exceeded=OnExceeded.TRUNCATE),
     "prune": replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE, protect_turns=1, on_exceeded=OnExceeded.ERROR),
     "few turns": replace(POLICY, max_turns=4, keep_images=3, preserve_system=PreserveSystem.ALL),
+    "cheap summaries": replace(POLICY, prices=Prices(1, 0.001, 0.01, 1.25)),
     "sections": replace(POLICY, sections=SectionShares(), keep_recent_steps=3, anchor_share=0.1, risk_share=0.02),
 }
 

@@ -284,3 +284,17 @@ def test_any_message_of_odd_items_can_be_edited(items: list[Any]) -> None:
         return
     after = before.edit([replace(one, texts=("n",), media=(), edited=True) for one in before.messages])
     assert len(RESPONSES.read(b"".join(RESPONSES.encode(request, before, after))).raws) == len(items)
+
+
+def test_of_an_answer_that_is_edited_only_what_was_said_is_written() -> None:
+    """Its reasoning and its calls keep their bytes: upstreams refuse encrypted reasoning that is not the same."""
+    reasoning = b'{"type":"reasoning","id":"r1",  "summary":[],"encrypted_content":"x"}'
+    said = b'{"type":"message","role":"assistant","id":"m1","content":[{"type":"output_text","text":"old"}]}'
+    call = b'{"type":"function_call","call_id":"c",  "name":"f","arguments":"{}"}'
+    request = RESPONSES.read(
+        b'{"model":"m","input":[{"role":"user","content":"a"},%b]}' % b",".join((reasoning, said, call))
+    )
+    before = RESPONSES.decode(request, _count())
+    after = before.edit([before.messages[0], replace(before.messages[1], texts=("new",), edited=True)])
+    written = b"".join(RESPONSES.encode(request, before, after))
+    assert written.endswith(b",".join((reasoning, said.replace(b"old", b"new"), call)) + b"]}")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import ToolCall
-from rules.results.tools.arguments import _find_strings, has_argument, reads_json_file
+from rules.results.tools.arguments import MAX_DEPTH, _find_strings, has_argument, reads_json_file
 
 
 def call(name: str, **arguments: object) -> ToolCall:
@@ -119,3 +119,15 @@ def test_hostile_arguments_are_no_matter(arguments: str) -> None:
 def test_a_list_of_strings_is_also_a_command_line() -> None:
     """A single string is only itself."""
     assert list(_find_strings({"a": ["cat", "x", 5], "b": ["one"], "c": "d"})) == ["cat x", "cat", "x", "one", "d"]
+
+
+def test_arguments_are_read_to_a_depth() -> None:
+    """What lies deeper is not looked at."""
+    found = []
+    for depth in range(MAX_DEPTH + 2):
+        for wrap in (lambda inner: {"a": inner}, lambda inner: [inner]):
+            value: object = "x"
+            for _ in range(depth):
+                value = wrap(value)
+            found += [depth] * len([*_find_strings(value)])
+    assert found == [depth for depth in range(MAX_DEPTH + 1) for _ in range(2)]
