@@ -21,8 +21,8 @@ from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
 
 STALLED_SECONDS = 600.0
-"""A client that takes no byte of its response for this long is considered gone. Chosen: no working client pauses that
-long."""
+"""A client that takes no byte of its response for this long is considered gone, and its connection is reset
+(server/connections.py). Chosen: no working client pauses that long."""
 FREE_BYTES = 32 * 1024
 """A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit, above which a writer must
 wait."""
@@ -97,7 +97,7 @@ class Reply:
         return response
 
     async def write(self, chunk: bytes) -> None:
-        """Write a chunk of the body. Raises ConnectionError or TimeoutError if the client has left or reads no more."""
+        """Write a chunk of the body. Raises ConnectionError if the client has left, or is gone by STALLED_SECONDS."""
         response, transport = self.response, self.request.transport
         if response is None:
             message = "the response has not been begun"
@@ -108,9 +108,8 @@ class Reply:
             if not waits:
                 response.write_at_once(chunk)
                 return
-            async with asyncio.timeout(STALLED_SECONDS):
-                await response.write(chunk)
-        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            await response.write(chunk)
+        except (ConnectionError, asyncio.CancelledError):
             self.client_left, self.missed = True, chunk
             raise
 
@@ -133,14 +132,13 @@ class Reply:
     async def wait_for_client(self) -> None:
         """Wait until the client has taken most of what it was sent.
 
-        Raises ConnectionError if the client has left, TimeoutError if it takes nothing for STALLED_SECONDS.
+        Raises ConnectionError if the client has left, or is gone by STALLED_SECONDS.
         """
         if self.is_taken:
             return
         try:
-            async with asyncio.timeout(STALLED_SECONDS):
-                await self.request.writer.drain()
-        except (ConnectionError, TimeoutError):
+            await self.request.writer.drain()
+        except ConnectionError:
             self.client_left = True
             raise
 

@@ -1,7 +1,8 @@
 """Connections of clients: requests are served one after another, and unsent bytes are bounded.
 
-Law: a request that cannot be read gets an error answer before its connection closes. A connection has one task;
-requests have none. Only this module and http/aiohttp_fixes use private parts of aiohttp.
+Law: a request that cannot be read gets an error answer before its connection closes. A client that takes nothing is
+disconnected after a time, whatever it was sent. A connection has one task; requests have none. Only this module and
+http/aiohttp_fixes use private parts of aiohttp.
 """
 
 import asyncio
@@ -18,8 +19,10 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, RequestHandler, _ErrInfo
 
+from proxy.http.aiohttp_fixes import reset_transport
 from proxy.http.errors import HeadTooLargeError, ProxyError, UnreadableRequestError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from proxy.http.relay import STALLED_SECONDS
 from proxy.server.admin.pages import answer_error
 from proxy.server.reading import Reader
 
@@ -35,7 +38,7 @@ busy."""
 class _Connection(RequestHandler):
     """One client's connection. `kept` holds values for as long as the connection lasts."""
 
-    __slots__ = ("_has_ended", "_is_refusing", "kept")
+    __slots__ = ("_has_ended", "_is_refusing", "_stall", "kept")
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         super().__init__(manager, **settings)
@@ -56,6 +59,7 @@ class _Connection(RequestHandler):
         self.kept: dict[str, Any] = {}
         self._is_refusing = False
         self._has_ended: asyncio.Event | None = None
+        self._stall: asyncio.TimerHandle | None = None
 
     def takes_no_more(self, added: int) -> bool:
         """Whether reading must pause: nobody reads the body, or too many requests wait, `added` included."""
@@ -78,6 +82,38 @@ class _Connection(RequestHandler):
             with suppress(OSError):  # already closed, or not TCP
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
+    def pause_writing(self) -> None:
+        """As in aiohttp; also begin to wait for the client."""
+        super().pause_writing()
+        self._await_client(self.transport)
+
+    def resume_writing(self) -> None:
+        """As in aiohttp; the client has taken most of what it was sent."""
+        super().resume_writing()
+        self._drop_stall()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """As in aiohttp."""
+        self._drop_stall()
+        super().connection_lost(exc)
+
+    def force_close(self) -> None:
+        """As in aiohttp, but a client that does not take the rest of its answer cannot hold the connection."""
+        transport = self.transport
+        super().force_close()
+        if transport is not None and transport.get_write_buffer_size():
+            self._await_client(transport)
+
+    def _await_client(self, transport: Any) -> None:
+        self._drop_stall()
+        if transport is not None:
+            self._stall = self._loop.call_later(STALLED_SECONDS, reset_transport, transport)
+
+    def _drop_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
     def data_received(self, data: bytes) -> None:
         """As in aiohttp; a refused client is not read any more."""
         if not self._is_refusing:
@@ -99,8 +135,7 @@ class _Connection(RequestHandler):
                 self._keepalive_handle = self._loop.call_at(close_time, self._process_keepalive)
         if not self._force_close:
             self._task_handler = None
-            if self.transport is not None:
-                self.transport.close()
+            self.force_close()
 
     async def _take_request(self) -> tuple[Any, StreamReader]:
         """Wait for the next request's head, and resume reading if it was paused."""

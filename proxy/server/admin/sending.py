@@ -6,7 +6,7 @@ does, and ends after the same time.
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -69,7 +69,7 @@ def _reading(in_flight: Counter[str], reader: str, most_pages: int) -> Iterator[
 
 
 async def _send(request: web.BaseRequest, answer: web.Response, body: bytes) -> web.StreamResponse:
-    """Send a page piece by piece; reset the connection of a reader that takes nothing for too long."""
+    """Send a page piece by piece."""
     response = PlainResponse(status=answer.status, headers=CIMultiDict(answer.headers))
     response.content_length = len(body)
     if answer.keep_alive is False:
@@ -80,10 +80,7 @@ async def _send(request: web.BaseRequest, answer: web.Response, body: bytes) -> 
         for start in range(0, 0 if request.method == "HEAD" else len(body), PIECE_BYTES):
             await reply.write(body[start : start + PIECE_BYTES])
             await reply.wait_for_client()
-    except TimeoutError:
-        reply.reset()
-    except ConnectionError:
-        return response  # the reader has left
-    with suppress(ConnectionError):
         await response.write_eof()
+    except ConnectionError:
+        pass  # the reader has left, or takes nothing
     return response

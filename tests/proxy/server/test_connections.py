@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from support.client import wait_until
 
 from proxy.http.aiohttp_fixes import OwnRequest
 from proxy.server.app import listen_at
@@ -137,3 +138,31 @@ async def test_behind_an_unreadable_request_nothing_is_read() -> None:
         assert not protocols[0].transport.is_closing()  # else the client might lose what it has not read yet
         writer.close()
     assert served == []
+
+
+@pytest.mark.parametrize("has_waited", [True, False])
+async def test_a_client_that_takes_nothing_is_disconnected(monkeypatch, *, has_waited: bool) -> None:
+    """Whatever it was sent, also if only the rest of an answer is left, for which nobody waits."""
+    monkeypatch.setattr("proxy.server.connections.STALLED_SECONDS", 0.1)
+    transports: list[asyncio.Transport] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        transport = request.transport
+        assert transport is not None
+        transports.append(transport)
+        if has_waited:
+            return web.Response(body=b"x" * 20_000_000)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while not transport.get_write_buffer_size():
+            await response.write(b"x" * 50_000)
+            await asyncio.sleep(0)
+        return response
+
+    async with _run(answer) as (reader, writer):
+        writer.transport.pause_reading()
+        writer.write(LAST)
+        await wait_until(lambda: any(one.is_closing() and not one.get_write_buffer_size() for one in transports))
+        writer.transport.resume_reading()
+        with pytest.raises(ConnectionResetError):
+            await reader.read(-1)
