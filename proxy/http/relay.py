@@ -97,7 +97,10 @@ class Reply:
         return response
 
     async def write(self, chunk: bytes) -> None:
-        """Write a chunk of the body. Raises ConnectionError if the client has left, or is gone by STALLED_SECONDS."""
+        """Write a chunk of the body.
+
+        Raises ConnectionError if the client has left, or takes nothing for STALLED_SECONDS.
+        """
         response, transport = self.response, self.request.transport
         if response is None:
             message = "the response has not been begun"
@@ -132,7 +135,7 @@ class Reply:
     async def wait_for_client(self) -> None:
         """Wait until the client has taken most of what it was sent.
 
-        Raises ConnectionError if the client has left, or is gone by STALLED_SECONDS.
+        Raises ConnectionError if the client has left, or takes nothing for STALLED_SECONDS.
         """
         if self.is_taken:
             return

@@ -6,7 +6,7 @@ a key: to replace each "test" in a text would tell what the key is.
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
@@ -29,6 +29,8 @@ WORDY_CHARS = 16
 STRIDE_CHARS = 64
 """Distance of the pieces inside a credential that are searched for. Chosen: each costs a search, and a cut leaves a
 beginning or an end; only long tokens are cut at both."""
+LONG_CHARS = 1024
+"""The inside of a longer credential is found by its grams instead. Chosen: its pieces would be dozens of searches."""
 MAX_PIECED = 8
 """Credentials of the configuration that are searched for in pieces, in Base64, in hexadecimal digits and in URLs, the
 operator's first; others are only found as they are. Chosen: in a body of a megabyte that takes no longer than its
@@ -53,6 +55,7 @@ class Seed:
 class Secret:
     """A credential. forms: as a text may hold it, the longest first. seeds: if one is in a text, so is a piece.
 
+    grams: each PIECE_CHARS characters of a long one, and their place: a text is looked at here and there for them.
     is_bounded: it is short, and counts only if no letter or digit is next to it. is_word: it is an ordinary word, too,
     and counts only if it is named as a key. encoded: it in Base64, to find pieces: a line of Base64 may end within it.
     """
@@ -60,6 +63,7 @@ class Secret:
     text: str = field(repr=False)
     forms: tuple[bytes, ...] = field(repr=False)
     seeds: tuple[Seed, ...] = ()
+    grams: Mapping[bytes, int] = field(default_factory=dict, repr=False)
     is_bounded: bool = False
     is_word: bool = False
     encoded: tuple["Secret", ...] = field(default=(), repr=False)
@@ -110,17 +114,17 @@ def read_secret(written: str, *, is_thorough: bool = True) -> Secret:
     forms |= {form for whole in encoded for form in (whole, whole.replace(b"+", b"-").replace(b"/", b"_"))}
     if "\N{REPLACEMENT CHARACTER}" in text:
         forms.add(data.decode("latin-1").encode())  # a header may be in Latin-1
-    seeds = tuple(find_seeds(text)) if is_thorough else ()
+    seeds, grams = (tuple(find_seeds(text)), find_grams(text)) if is_thorough else ((), {})
     quoted = {form for each in forms for form in _quote(each)}
-    pieces = tuple(Secret(one, (), tuple(find_seeds(one))) for one in map(bytes.decode, encoded))
-    return Secret(text, tuple(sorted(quoted, key=len, reverse=True)), seeds, encoded=pieces)
+    pieces = tuple(Secret(one, (), tuple(find_seeds(one)), find_grams(one)) for one in map(bytes.decode, encoded))
+    return Secret(text, tuple(sorted(quoted, key=len, reverse=True)), seeds, grams, encoded=pieces)
 
 
 def find_seeds(text: str) -> Iterator[Seed]:
     """Pieces of a credential of which one is in each of its beginnings, ends, and longer parts."""
     found = _SCHEME.match(text)
     scheme = 0 if found is None else found.end()
-    last = len(text) - PIECE_CHARS
+    last = 0 if _has_grams(text) else len(text) - PIECE_CHARS
     starts = [(scheme, 1), *((at, 1) for at in range(scheme + STRIDE_CHARS, last, STRIDE_CHARS)), (len(text), -1)]
     for start, step in starts:
         stop = start + step * PIECE_CHARS
@@ -129,6 +133,19 @@ def find_seeds(text: str) -> Iterator[Seed]:
         if 0 <= stop <= len(text):
             piece = text[min(start, stop) : max(start, stop)]
             yield Seed(min(start, stop), piece, piece.encode("utf-8", "replace"))
+
+
+def find_grams(text: str) -> dict[bytes, int]:
+    """The grams of a long credential, and where each is first."""
+    if not _has_grams(text):
+        return {}
+    data = text.encode()
+    return {data[at : at + PIECE_CHARS]: at for at in range(len(data) - PIECE_CHARS, -1, -1)}
+
+
+def _has_grams(text: str) -> bool:
+    """Whether a credential is long, and is written as it is in JSON."""
+    return len(text) > LONG_CHARS and text.isascii() and '"' not in text and "\\" not in text
 
 
 def _is_random(text: str, start: int, stop: int) -> bool:

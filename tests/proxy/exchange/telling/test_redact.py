@@ -232,6 +232,25 @@ def test_a_piece_is_hidden_as_long_as_it_is(data: st.DataObject) -> None:
     assert redact(f"{before}{written}{after}".encode(), Hidden.of({secret})) == f"{before}***{after}".encode()
 
 
+@given(st.integers(0, 6000 - 40), st.integers(40, 400), st.text("-. \n", max_size=70), st.text("-. \n", max_size=9))
+def test_a_longer_piece_from_within_a_long_credential_is_hidden(at: int, length: int, before: str, after: str) -> None:
+    """Wherever it is cut at both ends, plain or in Base64. What is around it stays."""
+    hidden = Hidden.of({LONG})
+    encoded = base64.b64encode(LONG.encode()).decode()
+    for whole in (LONG, encoded[4:-4]):
+        piece = whole[at : at + length]
+        assert redact(f"{before}{piece}{after}".encode(), hidden) == f"{before}***{after}".encode()
+
+
+def test_a_long_credential_costs_an_honest_text_little() -> None:
+    """However long it is: each of its pieces would cost a search."""
+    body = b'{"a":"%b"}' % (b"Nothing to see here. " * 200_000)
+    hidden = Hidden.of({LONG})
+    started = time.thread_time()
+    assert redact(body, hidden) == body
+    assert time.thread_time() - started < CPU_SECONDS
+
+
 def test_a_piece_ends_with_a_whole_character() -> None:
     """A character that begins with the same bytes as the credential's is not hidden, and not cut."""
     secret = f"{RANDOM[:20]}\N{HIRAGANA LETTER A}{RANDOM[20:]}"
