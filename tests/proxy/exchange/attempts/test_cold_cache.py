@@ -1,23 +1,27 @@
 """The stage that heeds a cold cache, on values. tests/end_to_end/test_cold_caches.py has it over real sockets."""
 
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
 from support.builders import assistant, transcripts
 from support.client import SMALL
-from support.journeys import MakeStages, Stages, read_session
+from support.journeys import MakeStages, Stages, make_reply, read_session
 
+from proxy.exchange.attempts.call import Call
 from proxy.exchange.attempts.cold_cache import (
     COLD_CACHE,
     find_lifetime,
     find_previous,
     find_session,
+    heed_cold_cache,
     recall_earlier,
     uses_cache,
 )
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.cold_cuts import ColdCuts
+from proxy.wire.chat.codec import CHAT
 from rules.conversation import Role
 
 
@@ -65,6 +69,35 @@ async def test_only_requests_that_are_compacted_have_a_session(setting, counts, 
     assert find_session(services, call, continued) is None
     short = call.compactor.plan(read_session(3), call.view.policy)
     assert find_session(services, call, short) is None
+
+
+@pytest.mark.parametrize("is_count", [True, False])
+async def test_at_a_warm_cache_a_long_session_is_planned_as_it_was(is_count: bool, make_stages: MakeStages) -> None:  # noqa: FBT001
+    """A question for the number of tokens is no request to the model, so it says nothing of the cache."""
+    stages = await make_stages(*SMALL)
+    request = read_session(60)
+    call = await stages.prepare(request)
+    planned = call.compactor.plan(request, call.view.policy)
+    assert planned.plan.window.is_long
+    store = MemoryStore(ttl_seconds=1e6)
+    store.name = "sqlite"
+    services = replace(stages.services, cold_cuts=ColdCuts(store, clock=lambda: 100.0))
+    if is_count:
+        call = replace(call, request=replace(request, codec=Counting()))
+    heeded, again = await heed_cold_cache(services, call, planned, fail_to_plan, make_reply())
+    assert again is planned
+    assert heeded.cold == call.cold
+
+
+class Counting(type(CHAT)):
+    """Its requests ask for a number of tokens."""
+
+    is_count = True
+
+
+async def fail_to_plan(call: Call) -> NoReturn:
+    """Nothing has changed, so there is nothing to plan."""
+    raise AssertionError(call)
 
 
 @pytest.mark.parametrize(("setting", "seconds"), [("auto", None), ("900", 900.0), ("0", 0.0)])

@@ -1,8 +1,13 @@
 """Every request that is over is told to the history."""
 
+from types import SimpleNamespace
+
 import pytest
 from support.client import CHAT, SMALL, ask_raw, post
+from support.journeys import MakeStages, read_session
 from support.sessions import make_session
+
+from proxy.exchange.telling.tell import _price_cache
 
 
 async def test_each_request_is_told_once(client, start_proxy, log):
@@ -39,3 +44,17 @@ async def test_a_path_or_a_model_that_is_no_text_is_told_too(target, client, sta
     assert not [line for line in log.lines if line["event"] == "fail_open"]
     async with client.get(f"{proxy.url}/trimtab/api/requests") as response:
         assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("written", "unit", "price"), [(5, "usd", 1150), (0, "usd", 900), (None, "usd", 900), (5, "ratio", None)]
+)
+async def test_what_a_miss_costs_is_priced_as_the_upstream_charges_it(
+    written: int | None, unit: str, price: float | None, make_stages: MakeStages
+) -> None:
+    """Where it charges for writing into its cache, by that price; in nanodollars. Relative prices are no dollars."""
+    prices = f"prices={{unit: {unit}, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}}"
+    stages = await make_stages(prices)
+    attempt = await stages.attempt(read_session(2))
+    event = SimpleNamespace(sent_tokens=100, written_tokens=written)
+    assert _price_cache(SimpleNamespace(attempt=attempt), event) == (None if price is None else pytest.approx(price))

@@ -87,6 +87,14 @@ def test_a_name_in_no_source_has_a_mark_after_it(note: str, expected: str) -> No
     assert mark_unverified(marked, [SOURCE]) == marked
 
 
+@pytest.mark.parametrize("name", ["src/harbour/quay.py", "ORD-48213", "48,213", "73155"])
+def test_a_name_is_found_wherever_it_stands(name: str) -> None:
+    """Also at the very beginning and end of a source."""
+    for source in (f"{name} is it", f"it is {name}", name, f"8{name} {name}", f"{name}9 {name}"):
+        assert mark_unverified(f"See {name}.", [source]) == f"See {name}."
+    assert mark_unverified(f"See {name}.", [""]) == f"See {name} {UNVERIFIED}."
+
+
 def test_a_mark_is_not_lost_by_being_repeated() -> None:
     """A name that is marked in the previous summary is not a source for the next one."""
     before = mark_unverified("It is in pier/x.py, says src/harbour/quay.py.", [SOURCE])
