@@ -86,7 +86,9 @@ async def _exchange(
             opening = journey.opening = await _open(services, journey, route, codec, answer)
             journey.trace.hear(opening)
             learn_refused(services, journey.attempt, opening, route)
-            other = drop_refused(journey.attempt, opening) or await undo_refused(services, journey.attempt, opening)
+            other = drop_refused(journey.attempt, opening)
+            if other is None and (opening.status == 400 or journey.attempt.is_own):
+                other = await undo_refused(services, journey.attempt, opening)
             if other is not None:
                 journey.repeat_attempt(other)
                 continue
