@@ -135,12 +135,12 @@ def test_what_earlier_cuts_saved_bears_the_next_one() -> None:
     economics = begin(POLICY)
     economics.wait(10**9)
     assert economics.pays(cuts, window, chosen)
-    for _ in range(60):
+    for _ in range(200):
         economics.cut(cuts, window, chosen)
     assert not economics.pays(cuts, window, chosen)
     economics.wait(10**9)
     assert not economics.pays(cuts, window, chosen)
-    economics.send(1000, 5 * LONG_TOKENS)
+    economics.send(1000, 20 * LONG_TOKENS)
     assert economics.pays(cuts, window, chosen)
     assert begin(POLICY).pays(cuts, window, chosen, 10**9)
 
