@@ -33,8 +33,6 @@ class LongUsers:
 
     def extend(self, messages: Sequence[Message], leading: int, policy: Policy, work: Work) -> None:
         """Look at the new messages of a transcript, without their memory; its first `leading` ones always stay."""
-        if not policy.truncate_users:
-            return
         start, self._seen = max(self._seen, leading), len(messages)
         for index in range(start, len(messages)):
             message = messages[index]

@@ -125,7 +125,8 @@ def _decide(
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
     short, pins, window = replayed.edited, replayed.pins, replayed.window
     light = state.memory.drop(short.conversation, window.memory_stop)
-    limited = state.users.apply(light.conversation, window.users_stop)
+    stop = window.users_stop
+    limited = state.users.apply(light.conversation, stop) if stop else Outcome(light.conversation)
     fitted = Outcome(limited.conversation)
     if window.caps:
         caps, pins = fit_pins(window.caps, pins, paired.conversation.messages)

@@ -175,7 +175,8 @@ class TranscriptState:
         messages = head.conversation.messages
         pins = self.find_pins(messages, policy, work)
         bare = self.memory.strip(messages)
-        self.users.extend(bare, leading, policy, work)
+        if policy.truncate_users:
+            self.users.extend(bare, leading, policy, work)
         shortens = policy.on_exceeded is OnExceeded.TRUNCATE
         soft_limit = policy.soft_limit_tokens(limits.limit)
         room = Room.measure(

@@ -32,9 +32,12 @@ WORDS = tuple(
 )
 SETTINGS = (
     f"defaults.context_window={WINDOW}",
-    "defaults.completion_reserve=2000",
+    "defaults.completion_reserve=4000",
     "defaults.max_tool_result_tokens=2000",
 )
+"""A cut may wait until the room is nearly full. By our count, which is lower than theirs, that is early enough."""
+SEALED = "defaults.completion_reserve=8500"
+"""Sealed thoughts count several times as much for the upstream as for us."""
 RESULT_WORDS = 500
 LONG_WORDS = 2600
 """Words of a result that is truncated."""
@@ -182,10 +185,11 @@ async def test_with_digests(speech, stream, open_session, log):
 @pytest.mark.parametrize("speech", [RESPONSES, MESSAGES], ids=str)
 async def test_with_thoughts_that_only_the_provider_can_read(speech, stream, open_session, log):
     """Reasoning items and signed thinking come back unchanged, beside what they precede. Some are cut with it."""
-    session = await open_session(Agent(speech, thinks=True), *SETTINGS)
+    session = await open_session(Agent(speech, thinks=True), *SETTINGS, SEALED)
     await session.finish(stream=stream)
 
     session.check()
+    assert session.model.refused == []
     assert "summarise" in rules_of(log)
     thought = b'"encrypted_content":' if speech is RESPONSES else b'"signature":'
     thoughts = [item.body.count(thought) for item in session.sent]

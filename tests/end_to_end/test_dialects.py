@@ -83,14 +83,15 @@ async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_
     """Calls in separate items form one turn, and all results follow them. A result without a call is removed."""
     items = step(1, "a.txt", "b.txt")
     del items[-1]["blocks"][1]
-    items[-1]["blocks"] += [{"text": "Look again."}, {"result": "unknown", "text": "?"}]
-    await ask(await start_proxy(codecs=DIALECTS), client, body(*items))
+    items[-1]["blocks"] += [{"text": "Look again."}]
+    early = {"blocks": [{"text": "Begin."}, {"result": "unknown", "text": "?"}]}
+    await ask(await start_proxy(codecs=DIALECTS), client, body(early, *items))
 
     received = upstream.chats[-1].json["items"]
-    assert received[:4] == [words("Mend the build."), *items[:3]]
-    answers = [(block.get("result"), block["text"]) for item in received[4:] for block in item["blocks"]]
+    assert received[:5] == [words("Mend the build."), words("Begin."), *items[:3]]
+    answers = [(block.get("result"), block["text"]) for item in received[5:] for block in item["blocks"]]
     assert answers == [("c1-0", "a.txt"), ("c1-1", NO_RESULT), (None, "Look again.")]
-    assert len(received) == 5
+    assert len(received) == 6
 
 
 async def test_a_result_of_an_unknown_call_right_behind_an_open_one_answers_it(start_proxy, client, upstream):

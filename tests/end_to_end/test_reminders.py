@@ -43,7 +43,7 @@ async def test_sixty_reminders_leave_the_last_three_turns(path, start_proxy, cli
 @pytest.mark.parametrize("thinking", [None, {"type": "adaptive"}])
 async def test_they_are_where_the_messages_api_takes_them(thinking, start_proxy, client, upstream):
     """After a user message and before an answer or the end, and never two in a row: a cut joins those that it keeps."""
-    proxy, joined = await start_proxy(*SETTINGS), 0
+    proxy, joined = await start_proxy(*SETTINGS, "defaults.context_window=12000"), 0
     for turns in range(1, TURNS, 3):
         leading, *talk = _write_turns(turns, different=TURNS)
         body = {"model": "claude-opus-4-8", "max_tokens": 500, "system": leading["content"], "messages": talk}

@@ -62,10 +62,11 @@ def check_request(original: bytes, sent: bytes, *, last_may_shrink: bool = False
 def check_pairing(sent: Wires) -> list[str]:
     """Every call has exactly one result directly after its message, and every result has its call.
 
-    Results without an id may stand in for as many calls that are left, and any for calls without an id.
+    Results without an id may stand in for as many calls that are left, and any for calls without an id. One of the
+    legacy role may stand in for a call, too, and needs none.
     """
     problems = []
-    wanted, unnamed = Counter[str](), list[int]()
+    wanted, unnamed, legacy = Counter[str](), list[int](), 0
     for index, message in enumerate([*sent, {"role": ""}]):
         if message["role"] == "tool":
             answers = message.get("tool_call_id") or ""
@@ -76,12 +77,16 @@ def check_pairing(sent: Wires) -> list[str]:
             else:
                 unnamed.append(index)
             continue
+        if message["role"] == "function":
+            legacy += 1
+            continue
         left = list(wanted.elements())
-        if len(left) != len(unnamed):
+        if not len(unnamed) <= len(left) <= len(unnamed) + legacy:
             place = f"before message {index}" if message["role"] else "at the end"
             problems += [f"{place}: call {key!r} has no result" for key in left]
             problems += [f"message {at}: a result without an id and without a call right before it" for at in unnamed]
         wanted, unnamed = Counter(call.get("id") or "" for call in message.get("tool_calls") or ()), []
+        legacy = 0
     return problems
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.checker import check_alternation, check_pointers, check_request, check_transcript
+from support.checker import check_alternation, check_pairing, check_pointers, check_request, check_transcript
 
 Wire = dict[str, Any]
 
@@ -140,3 +140,19 @@ def test_the_last_diff_may_be_shortened_where_the_policy_may_do_that() -> None:
     assert check_pointers(original, sent) == ["message 4: a diff that does not fit"]
     assert check_pointers(original, sent, last_may_shrink=True) == []
     assert check_pointers([*original, LAST], [*sent, LAST], last_may_shrink=True) != []
+
+
+def test_a_result_of_the_legacy_role_may_answer_a_call_and_needs_none() -> None:
+    """It answers one call at most, and only right behind the calls."""
+    legacy = {"role": "function", "name": "run", "content": "out"}
+    two = {**CALL, "tool_calls": [CALL["tool_calls"][0], {**CALL["tool_calls"][0], "id": "b"}]}
+    for right in (
+        [TASK, legacy],
+        [CALL, legacy],
+        [CALL, RESULT, legacy],
+        [two, legacy, RESULT, LAST],
+        [legacy, CALL, RESULT],
+    ):
+        assert check_pairing(right) == []
+    for wrong in ([two, legacy, LAST], [legacy, CALL], [CALL, LAST, legacy], [CALL, legacy, LAST, CALL, LAST]):
+        assert check_pairing(wrong)

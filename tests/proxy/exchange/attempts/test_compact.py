@@ -197,7 +197,7 @@ async def test_a_lesson_alone_never_refuses(make_stages: MakeStages, words: int,
 async def test_each_so_many_requests_that_only_a_lesson_cuts_one_goes_out_uncut(make_stages, strategy: str) -> None:
     """However they are cut. An observed request is none of them, and neither is one that no lesson cuts."""
     stages = await make_stages(f"defaults.overflow_strategy={strategy}", "defaults.completion_reserve=100")
-    request = read_session(26, result_words=200)
+    request = read_session(22, result_words=200)
     assert [(await stages.attempt(request)).is_test for _ in range(FIRST_TEST)] == [False] * FIRST_TEST
     await _learn(stages, replace(GUESS, window_tokens=4096))
     await stages.attempt(request, **{"x-trimtab-mode": "observe"})

@@ -308,7 +308,7 @@ async def test_requests_refused_at_the_same_time_all_recover(client, upstream, s
 async def test_a_window_that_was_configured_too_large_is_corrected(client, upstream, start_proxy):
     """The upstream knows better. A window that is configured later is tried again."""
     upstream.answer = strict = Strict()
-    proxy = await start_proxy("defaults.context_window=64000")
+    proxy = await start_proxy("defaults.context_window=96000")
     for _ in range(3):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", _session())
         assert response.status == 200

@@ -21,7 +21,7 @@ Wire = dict[str, Any]
 SHORT = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 SMALL = Policy(context_window=6000)
-STEPS = 24
+STEPS = 22
 _SYSTEM = {"type": "text", "text": "s", "cache_control": HOUR}
 
 

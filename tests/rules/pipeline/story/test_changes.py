@@ -35,15 +35,15 @@ def test_each_kind_of_repair_is_told() -> None:
         assistant(None, call("a", "bash"), call("b", "read")),
         user("Wait."),
         result("a", "late"),
-        result("x", "Who asked?"),
         assistant("Done."),
+        result("x", "Who asked?"),
     )
     moved, added, dropped = sorted(trace(messages, WIDE), key=lambda change: change.fate is Fate.REMOVED)[::1]
     kinds = {change.fate: change for change in (moved, added, dropped)}
     assert kinds.keys() == {Fate.MOVED, Fate.ADDED, Fate.REMOVED}
     assert (kinds[Fate.MOVED].at, kinds[Fate.MOVED].tool, kinds[Fate.MOVED].after) == (3, "bash", "late")
     assert (kinds[Fate.ADDED].at, kinds[Fate.ADDED].tool, kinds[Fate.ADDED].after) == (2, "read", "aborted")
-    assert (kinds[Fate.REMOVED].at, kinds[Fate.REMOVED].before) == (4, "Who asked?")
+    assert (kinds[Fate.REMOVED].at, kinds[Fate.REMOVED].before) == (5, "Who asked?")
     assert {change.rules for change in kinds.values()} == {("pairing",)}
 
 
