@@ -9,11 +9,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from proxy.config.schema import Config
-from proxy.exchange.services import Services
+from proxy.exchange.services import Lifecycle, Services
 from proxy.http.errors import (
     InvalidQueryError,
     MethodNotAllowedError,
@@ -21,6 +22,7 @@ from proxy.http.errors import (
     SiteNotAllowedError,
     WorkerSilentError,
 )
+from proxy.server.admin.dashboard.curve import Curve
 from proxy.server.admin.dashboard.files import UNSTORED
 from proxy.server.admin.dashboard.merge import (
     choose_step,
@@ -208,8 +210,15 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
     return web.Response(status=204, headers=UNSTORED)
 
 
+async def _show_curve(services: Services, _: Mapping[str, str]) -> Json:
+    return _CURVES.setdefault(services.lifecycle, Curve()).show(services.config)
+
+
+_CURVES: WeakKeyDictionary[Lifecycle, Curve] = WeakKeyDictionary()
+"""The curve of each proxy in this process."""
 LISTS: Mapping[str, Callable[[Services, Mapping[str, str]], Awaitable[Json]]] = {
     "overview": _show_overview,
+    "curve": _show_curve,
     "timeline": _show_timeline,
     "requests": _list_requests,
     "sessions": _list_sessions,

@@ -2,6 +2,7 @@
 // `listens(name, event)` says whether an event changes it: "reload", new data, or null.
 
 import { ApiError, Live } from "./api.js";
+import { curve } from "./curve.js";
 import { el, replace } from "./dom.js";
 import { overview } from "./overview.js";
 import { request, requests } from "./requests.js";
@@ -24,6 +25,7 @@ let isStale = false; // an event came while a load was under way
 
 const ROUTES = [
   [/^(?:#\/?)?$/, overview],
+  [/^#\/economies$/, curve],
   [/^#\/sessions$/, sessions],
   [/^#\/sessions\/([^/]+)$/, session],
   [/^#\/requests$/, requests],
