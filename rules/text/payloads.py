@@ -86,8 +86,8 @@ _DUMP_LINE = re.compile(
     rf"[ \t]{{0,32}}(?:(?P<at>{_OFFSET})|(?P<pairs>{_PAIRS})|\*)[ \t\r]{{0,8}}(?P<end>\n|\\n|\Z|(?=[\"'`)\]}}]))"
 )
 _STARTS_DUMP = re.compile(
-    r"(?m)(?:^|[\"'({\[=]|\\n)(?P<dump>[ \t]{0,32}(?:(?:0[xX])?[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t])"
-    r"|\\{1,2}x[0-9a-fA-F]{2}\\))"
+    r"(?m)(?:^|[\"'({\[=]|\\n)(?P<dump>(?:0[xX])?[0-9a-fA-F]{2}[:, ]|\\{1,2}x[0-9a-fA-F]{2}\\)"
+    r"|^(?P<line>[ \t]{0,32}(?:0[xX])?[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t]))"
 )
 
 
@@ -323,7 +323,7 @@ def _find_dumps(text: str) -> Iterator[_Payload]:
         if found is None:
             at += PIECE_CHARS - 64 if at + PIECE_CHARS < len(text) else PIECE_CHARS
             continue
-        payload, stop = _read_dump(text, found.start("dump"))
+        payload, stop = _read_dump(text, max(found.start("dump"), found.start("line")))
         if payload is not None:
             yield payload
         at = max(stop, found.end())

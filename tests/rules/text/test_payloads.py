@@ -77,8 +77,6 @@ def _number(text: str, form: str) -> str:
         ("x = {\n" + _literals(DATA[:300], "0x", ", ") + "\n};",
          "x = {\n[trimtab: data, 300 bytes in hex, omitted]\n};"),
         (f'x = b"{_literals(DATA[:300], chr(92) + "x", "")}"', 'x = b"[trimtab: data, 300 bytes in hex, omitted]"'),
-        (orjson.dumps({"out": f"dump:\n{_xxd(DATA[:480])}\nend"}).decode(),
-         '{"out":"dump:\\n[trimtab: data, 480 bytes in hex, omitted]\\nend"}'),
         (orjson.dumps({"in": orjson.dumps({"pem": _break(_encode(DATA), 64)}).decode()}).decode(),
          f'{{"in":"{{\\"pem\\":\\"{MARK_DATA}\\"}}"}}'),
         (orjson.dumps({"image": BASE64}).decode().replace("+", "\\u002B").replace("=", "\\u003D"),
