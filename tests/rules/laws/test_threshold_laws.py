@@ -1,4 +1,7 @@
-"""A threshold that is set is a trigger: the first request that reaches it is cut, at any prices."""
+"""A threshold that is set is a trigger: the first request that reaches it is cut, at any prices.
+
+Without one, prices decide, and a session that ends inside its window costs little more than without any cut.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,11 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, fill, session, user
+from support.policies import by_economy
 
-from rules.conversation import Message
+from rules.conversation import Message, Role
+from rules.economy import Economy
 from rules.policy import Policy, Prices
 from rules.window.cut_decision import Fold
+from rules.window.economics import NOTE_SHARE
+from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.room import Room
+from rules.window.state import CutKind, Window
 
 LIMIT = 8000
 POLICY = Policy(
@@ -84,3 +92,55 @@ def test_without_a_threshold_prices_decide(value: float) -> None:
     assert sum(message.tokens for message in messages) < Room.measure(messages, 0, LIMIT).tokens
     assert find_first(messages, dear) == len(messages) + 1
     assert find_first(messages, replace(dear, cuts_at_threshold=True)) < len(messages)
+
+
+def count_forwarded(messages: Sequence[Message], window: Window) -> int:
+    """The tokens that are forwarded of these messages, the head (the first of them) included."""
+    floor = window.cut.at if window.cut else 1
+    sizes = (
+        min(message.tokens, PLACEHOLDER_TOKENS)
+        if message.role is Role.TOOL and index < window.prune_stop
+        else message.tokens
+        for index, message in enumerate(messages)
+        if index >= floor
+    )
+    return messages[0].tokens + (window.cut.tokens if window.cut else 0) + sum(sizes)
+
+
+def price_cuts(before: Window, window: Window, sent_tokens: int, prices: Prices) -> float:
+    """What the summary of a new cut costs, whose question reads what was sent before it."""
+    cut = window.cut
+    if cut is None or cut == before.cut or cut.kind is not CutKind.SUMMARISE:
+        return 0.0
+    return cut.reserved_tokens * NOTE_SHARE * prices.output + sent_tokens * prices.cached_input
+
+
+@given(messages=SESSIONS, economy=st.sampled_from(Economy), prices=PRICES)
+def test_a_session_that_fits_costs_little_more_wherever_it_ends(
+    messages: Sequence[Message], economy: Economy, prices: Prices
+) -> None:
+    """At most the share of its economy, and what the newest two steps cost: they came after the cut was weighed.
+
+    The ledger here is the upstream's: it caches the longest common beginning, and a cut leaves the head of it.
+    """
+    policy = replace(by_economy(replace(POLICY, prices=prices), economy, 32_000), cuts_at_threshold=False)
+    room = Room.measure(messages, 0, LIMIT)
+    folded, before, spent, plain = Fold(room, policy), Window(), 0.0, 0.0
+    sent_tokens = plain_tokens = head_tokens = messages[0].tokens
+    for stop in range(1, len(messages) + 1):
+        folded.add(messages[stop - 1])
+        whole_tokens = sum(message.tokens for message in messages[:stop])
+        if stop < len(messages) and messages[stop].role is not Role.ASSISTANT:
+            continue
+        if whole_tokens - head_tokens > room.tokens:
+            break
+        window = folded.window
+        is_same = (window.cut, window.prune_stop) == (before.cut, before.prune_stop)
+        tokens = count_forwarded(messages[:stop], window)
+        cached_tokens = sent_tokens if is_same else head_tokens
+        spent += price_cuts(before, window, sent_tokens, prices)
+        spent += cached_tokens * prices.cached_input + (tokens - cached_tokens) * prices.cache_write
+        plain += plain_tokens * prices.cached_input + (whole_tokens - plain_tokens) * prices.cache_write
+        steps_tokens = sum(message.tokens for message in messages[max(stop - 4, 1) : stop])
+        assert spent <= (1 + policy.risk_share) * plain + steps_tokens * prices.cache_write
+        before, sent_tokens, plain_tokens = window, tokens, whole_tokens
