@@ -7,7 +7,7 @@ when.
 from bisect import bisect_left
 from dataclasses import replace
 
-from rules.policy import OverflowStrategy, Policy
+from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
 from rules.window.cut_making import SUMMARY_FRAME_TOKENS, CutMaker
 from rules.window.images import ImageStop
 from rules.window.room import MIN_ROOM_SHARE, Marks, Room
@@ -230,15 +230,17 @@ class Cuts:
     def _summarise(self, window: Window, *, over: bool) -> Window | None:
         """The window with a summary up to the next cut.
 
-        If the room is exceeded (`over`), the cut is chosen again in two cases: what stays would still be over high
-        water, or the cut part is too short to ask a model for a summary.
+        If the room is exceeded (`over`), the cut is chosen again in two cases: too much would stay, or the cut part is
+        too short to ask a model for a summary. Too much is more than high water; if the summary was asked for ahead,
+        more than the size from which on the next one would be.
         """
         at = window.next_cut
         if at is None:
             return None
         candidate = self.cut_at(window, at)
         too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
-        if over and (too_few or self.size(candidate) > self.marks.high):
+        most = max(self.marks.high, self.share(1 - PREFETCH_GAP) if window.prefetch_tokens else 0)
+        if over and (too_few or self.size(candidate) > most):
             at = self.find_cut(window, 0)
             candidate = self.cut_at(window, at) if at is not None else candidate
         return candidate

@@ -154,3 +154,17 @@ def test_of_too_many_turns_the_newest_half_stays() -> None:
         assert found.cut is not None
         assert found.cut.at == sums.users[-left]
         assert cuts.limit_turns(found, left) is None
+
+
+def test_a_summary_that_was_asked_for_ahead_is_used_although_more_than_high_water_stays() -> None:
+    """So it was not written for nothing. Without it, the cut is chosen again, and so it is if nearly all would stay."""
+    policy = replace(POLICY, high_water=0.5, low_water=0.3, overflow_strategy=OverflowStrategy.AUTO_COMPACT)
+    messages = (*HEAD, *(assistant(fill(f"step {number}", 100)) for number in range(39)))
+    cuts, sums, window = cuts_of(messages, policy)
+    early, late = (sums.find_start(len(messages) - stays) for stays in (23, 31))
+    for at, prefetch_tokens, is_kept in ((early, 200, True), (early, 0, False), (late, 200, False)):
+        fixed = replace(window, next_cut=at, prefetch_tokens=prefetch_tokens)
+        assert cuts.size(cuts.cut_at(fixed, at)) > cuts.marks.high
+        chosen = cuts.choose(fixed, over=True)
+        assert chosen is not None
+        assert (chosen.cuts[-1].at == at) is is_kept
