@@ -36,8 +36,8 @@ SETTINGS = (
     "defaults.max_tool_result_tokens=2000",
 )
 """A cut may wait until the room is nearly full. By our count, which is lower than theirs, that is early enough."""
-SEALED = "defaults.completion_reserve=8500"
-"""Sealed thoughts count several times as much for the upstream as for us."""
+EARLY = ("defaults.completion_reserve=2000", "defaults.high_water=0.4", "defaults.low_water=0.2")
+"""For thoughts that cannot be read: the upstream counts about twice as much of these as we do."""
 RESULT_WORDS = 500
 LONG_WORDS = 2600
 """Words of a result that is truncated."""
@@ -185,7 +185,7 @@ async def test_with_digests(speech, stream, open_session, log):
 @pytest.mark.parametrize("speech", [RESPONSES, MESSAGES], ids=str)
 async def test_with_thoughts_that_only_the_provider_can_read(speech, stream, open_session, log):
     """Reasoning items and signed thinking come back unchanged, beside what they precede. Some are cut with it."""
-    session = await open_session(Agent(speech, thinks=True), *SETTINGS, SEALED)
+    session = await open_session(Agent(speech, thinks=True), *SETTINGS, *EARLY)
     await session.finish(stream=stream)
 
     session.check()
@@ -251,6 +251,7 @@ async def test_with_cache_markers_of_the_client(stream, open_session, log):
     await session.finish(stream=stream)
 
     session.check()
+    assert session.model.refused == []
     assert "summarise" in rules_of(log)
     summarised = [item.json["messages"][0] for item in session.sent if b"SUMMARY: what was read" in item.body]
     assert summarised
