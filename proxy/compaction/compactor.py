@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from proxy.compaction.caches import Caches
-from proxy.compaction.refusal import RefusedError, add_to_system, refuse, scale_decisions
-from proxy.wire.codec import Adapted, Counting, Question, Request
+from proxy.compaction.refusal import RefusedError, add_to_system, refuse, scale_cleaned, scale_decisions
+from proxy.wire.codec import Adapted, Counting, Question, Request, Unsent
+from proxy.wire.content.cache_help import Addition
 from proxy.wire.transcript.beginnings import Begun
 from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline.apply import apply
@@ -29,7 +30,12 @@ MAX_FINDS = 64  # chosen: a configuration uses few sets of memory tags
 
 DROP_TOOLS = "drop_tools"
 """Name of the rule in decisions."""
-FindBegun = Callable[[bytes], Begun | None]
+HELP_REASONS: dict[Addition, str] = {
+    "cache_key": "prompt_cache_key, so that the session finds its prompt cache",
+    "cache_breakpoint": "a breakpoint of the prompt cache at the end of the summary",
+    "cache_control": "markers of the prompt cache",
+}
+FindBegun = Callable[[str, bytes], Begun | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,12 @@ class Planned:
     policy: Policy
     plan: Plan
     sections: Sections
+
+    @property
+    def cleaned(self) -> tuple[Decision, ...]:
+        """What was taken out of the request before it was planned, in the model's own tokens."""
+        cleaned = self.request.cleaned
+        return scale_cleaned(cleaned, self.original.tokens, self.policy.token_ratio) if cleaned else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +87,6 @@ class Compacted:
         """The whole body in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
-    def add_cleaned(self, decisions: tuple[Decision, ...]) -> "Compacted":
-        """The result with what was taken out of the request before; `decisions` are in the model's own tokens."""
-        if not decisions:
-            return self
-        original_tokens = self.original_tokens + sum(decision.saved_tokens for decision in decisions)
-        return replace(
-            self,
-            decisions=(*decisions, *self.decisions),
-            original_tokens=original_tokens,
-            original_sections=add_to_system(self.original_sections, decisions),
-        )
-
 
 def _tells_upstream(planned: Planned, *, is_same: bool) -> bool:
     """Whether the upstream may have seen an answer of the model behind other messages than are sent now.
@@ -98,6 +98,22 @@ def _tells_upstream(planned: Planned, *, is_same: bool) -> bool:
     if is_same and not is_count:
         return plan.was_otherwise
     return plan.breaks_past or (is_count and plan.window.is_long)
+
+
+def _describe(
+    planned: Planned,
+    pieces: tuple[bytes, ...],
+    forwarded: Conversation,
+    decisions: tuple[Decision, ...],
+    original: Sections,
+    sent: Sections,
+) -> Compacted:
+    """The result of carrying out a plan. What was taken out before belongs to the client's prompt."""
+    cleaned = planned.cleaned
+    if cleaned:
+        decisions, original = (*cleaned, *decisions), add_to_system(original, cleaned)
+    limit_tokens = planned.plan.model_limit
+    return Compacted(pieces, forwarded, decisions, original.tokens, sent.tokens, limit_tokens, original, sent)
 
 
 def describe_refused(request: Request, error: RefusedError) -> Compacted:
@@ -112,6 +128,20 @@ def describe_refused(request: Request, error: RefusedError) -> Compacted:
         original_sections=error.original_sections,
         sent_sections=error.sections,
     )
+
+
+def help_cache(request: Request, compacted: Compacted) -> Compacted:
+    """The result with what the provider takes for its prompt cache: `request.cache`.
+
+    Each addition is a decision, and no rule's. The result itself if nothing is added. Raises one of DECODE_ERRORS.
+    """
+    if not request.cache.adds:
+        return compacted
+    helped, tokens = request.codec.help_cache(request, compacted.forwarded, compacted.pieces), compacted.sent_tokens
+    if not helped.added:
+        return compacted
+    decisions = (Decision(name, HELP_REASONS[name], tokens, tokens, 0, 0) for name in helped.added)
+    return replace(compacted, pieces=helped.pieces, decisions=(*compacted.decisions, *decisions))
 
 
 class Compactor:
@@ -138,26 +168,26 @@ class Compactor:
         """Bytes of a request that were not seen before."""
         return request.codec.uncounted_bytes(request, self._counting)
 
-    def drop_tools(
-        self, request: Request, globs: tuple[str, ...], find_begun: FindBegun = lambda _: None
-    ) -> tuple[Request, tuple[Decision, ...]]:
-        """The request without the declarations of tools whose names match one of `globs`, and the decision.
+    def clean(self, request: Request, unsent: Unsent, find_begun: FindBegun = lambda _, __: None) -> Request:
+        """The request without what must not be sent, and with the decisions about that; itself if it holds none of it.
 
-        The request itself, and no decision, if no such tool is declared. Tools that the transcript has called stay.
-        The decision is in our tokens. `find_begun` finds an earlier body that a body continues. Raises
-        UndecodableError.
+        Tools that the transcript has called stay. `find_begun` finds, for a dialect, an earlier body that a body
+        continues. Raises UndecodableError.
         """
         codec = request.codec
-        if not globs or not any(request.fixed):
-            return request, ()
+        body, decisions = codec.clean(request, unsent)
+        if decisions:
+            request = request.reduce_to(codec.read(body, find_begun(codec.name, body)), decisions)
+        if not unsent.tools or not any(request.fixed):
+            return request
         before = codec.decode(request, self._counting)
-        body, number = codec.drop_tools(request, before, globs, self._counting)
+        body, number = codec.drop_tools(request, before, unsent.tools, self._counting)
         if not number:
-            return request, ()
-        left = replace(codec.read(body, find_begun(body)), model=request.model, cache=request.cache)
+            return request
+        left = codec.read(body, find_begun(codec.name, body))
         saved = before.fixed_tokens - codec.decode(left, self._counting).fixed_tokens
         reason = f"{number} declarations of tools"
-        return left, (Decision(DROP_TOOLS, reason, before.tokens, before.tokens - saved, 0, 0),)
+        return request.reduce_to(left, (Decision(DROP_TOOLS, reason, before.tokens, before.tokens - saved, 0, 0),))
 
     def plan(
         self,
@@ -204,7 +234,8 @@ class Compactor:
                 states=self._states,
             )
         except LimitExceededError as error:
-            raise refuse(error, planned.sections, find, limit_tokens=limit, ratio=ratio) from error
+            cleaned = planned.cleaned
+            raise refuse(error, planned.sections, find, limit_tokens=limit, ratio=ratio, cleaned=cleaned) from error
         is_same, request = outcome.conversation is planned.original, planned.request
         original = planned.sections.scale(ratio)
         sent = original if is_same else count_sections(outcome.conversation, find).scale(ratio)
@@ -212,25 +243,14 @@ class Compactor:
         adapted = Adapted(encoded)
         if _tells_upstream(planned, is_same=is_same):
             adapted = request.codec.adapt(request, planned.original, outcome.conversation, adapted.pieces)
-        return Compacted(
-            pieces=adapted.pieces,
-            forwarded=outcome.conversation,
-            decisions=scale_decisions((*outcome.decisions, *adapted.decisions), planned.sections.tokens, ratio),
-            original_tokens=original.tokens,
-            sent_tokens=sent.tokens,
-            limit_tokens=limit,
-            original_sections=original,
-            sent_sections=sent,
-            headers=adapted.headers,
-            untold=encoded if adapted.headers else None,
-        )
+        decisions = scale_decisions((*outcome.decisions, *adapted.decisions), planned.sections.tokens, ratio)
+        compacted = _describe(planned, adapted.pieces, outcome.conversation, decisions, original, sent)
+        return replace(compacted, headers=adapted.headers, untold=encoded) if adapted.headers else compacted
 
     def leave_alone(self, planned: Planned) -> Compacted:
         """The result of `apply` for an empty plan."""
         sections = planned.sections.scale(planned.policy.token_ratio)
-        tokens, pieces = sections.tokens, (planned.request.body,)
-        limit = planned.plan.model_limit
-        return Compacted(pieces, planned.original, (), tokens, tokens, limit, sections, sections)
+        return _describe(planned, (planned.request.body,), planned.original, (), sections, sections)
 
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:
         if max_chars is None and tags in self._finds:

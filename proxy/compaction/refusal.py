@@ -38,16 +38,23 @@ class RefusedError(LimitExceededError):
 
 
 def refuse(
-    error: LimitExceededError, original: Sections, find: FindMarks, *, limit_tokens: int, ratio: float
+    error: LimitExceededError,
+    original: Sections,
+    find: FindMarks,
+    *,
+    limit_tokens: int,
+    ratio: float,
+    cleaned: Sequence[Decision] = (),
 ) -> RefusedError:
     """Convert an error to the model's own tokens.
 
-    original: the sections of the client's prompt, in our tokens.
+    original: the sections of the prompt that was planned, in our tokens. cleaned: what was taken out before.
     """
-    decisions = scale_decisions(error.decisions, error.original_tokens, ratio)
+    decisions = (*cleaned, *scale_decisions(error.decisions, error.original_tokens, ratio))
     original_tokens, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
+    original_tokens += sum(decision.saved_tokens for decision in cleaned)
     refused = RefusedError(original_tokens, tokens, limit_tokens, window=error.window, decisions=decisions)
-    refused.original_sections = original.scale(ratio)
+    refused.original_sections = add_to_system(original.scale(ratio), cleaned)
     refused.hard_limit_tokens = limit_tokens
     refused.irreducible_tokens, refused.excess_tokens = tokens, max(tokens - limit_tokens, 1)
     if error.conversation is not None:
@@ -59,20 +66,6 @@ def refuse(
         parts = list_parts(remainder.conversation, find, ratio)
         refused.parts = share_excess(parts, refused.excess_tokens, ceil(ratio * remainder.head_tokens))
     return refused
-
-
-def add_cleaned(error: RefusedError, decisions: Sequence[Decision]) -> RefusedError:
-    """The error with what was taken out of the request before; `decisions` are in the model's own tokens."""
-    if not decisions:
-        return error
-    original_tokens = error.original_tokens + sum(decision.saved_tokens for decision in decisions)
-    every = (*decisions, *error.decisions)
-    added = RefusedError(original_tokens, error.tokens, error.limit, window=error.window, decisions=every)
-    added.hard_limit_tokens = error.hard_limit_tokens
-    added.original_sections = add_to_system(error.original_sections, decisions)
-    added.sections, added.parts = error.sections, error.parts
-    added.irreducible_tokens, added.excess_tokens = error.irreducible_tokens, error.excess_tokens
-    return added
 
 
 def add_to_system(sections: Sections, decisions: Iterable[Decision]) -> Sections:

@@ -5,7 +5,7 @@ only in the `Known` that it is given. Every method may run in a thread.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from proxy.wire.answers.sse import FirstEvent
@@ -38,6 +38,7 @@ class Request:
     cache: what its provider takes for its prompt cache.
     takes_binding: its upstream has not refused that it is told of a changed transcript.
     breaks_past: answers of the model were given behind other messages than are sent now.
+    cleaned: what was taken out of the client's body, in our tokens.
     beginning: kept for the request that continues this one; None if the body is too short for that to pay.
     """
 
@@ -53,6 +54,7 @@ class Request:
     cache: CacheHelp = NO_HELP
     takes_binding: bool = True
     breaks_past: bool = False
+    cleaned: tuple[Decision, ...] = ()
     beginning: Beginning | None = field(default=None, compare=False)
 
     def read_client(self) -> Client:
@@ -60,16 +62,23 @@ class Request:
         marked = find_marked(self.raws, self.beginning, has_markers) if self.cache.adds - {"cache_key"} else ()
         return Client(read_outside(self.body, self.beginning), {at: self.raws[at] for at in marked})
 
+    def reduce_to(self, left: "Request", decisions: tuple[Decision, ...]) -> "Request":
+        """What is `left` of this request, with everything that is known of it beside its body."""
+        cleaned = (*self.cleaned, *decisions)
+        return replace(left, model=self.model, cache=self.cache, takes_binding=self.takes_binding, cleaned=cleaned)
+
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
     """What clients put into a request although the model must not or need not read it.
 
     local_items: types of items that belong to the client alone.
+    tools: globs of the names of tools whose declarations are not sent unless the transcript calls them.
     nonces: whether texts are removed that only make each request different from the one before.
     """
 
     local_items: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     nonces: bool = False
 
 

@@ -16,7 +16,7 @@ from support.dialects.spoken.dialect import Dialect
 
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Question, Request, UndecodableError
+from proxy.wire.codec import Question, Request, UndecodableError, Unsent
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import OnExceeded, Policy
 from rules.summary.asking.prompts import write_prompt
@@ -86,14 +86,14 @@ class Speech:
     def _drop_tools(self, compactor: Compactor, request: Request, globs: tuple[str, ...]) -> None:
         """Take declarations out of the body: only what concerns tools changes, and a second time nothing does."""
         try:
-            left, decisions = compactor.drop_tools(request, globs)
+            left = compactor.clean(request, Unsent(tools=globs))
         except UndecodableError:
             return
-        if not decisions:
+        if not left.cleaned:
             assert left is request, "no decision was made, but the body changed"
             return
-        assert decisions[0].saved_tokens >= 0, "fewer tools cost more"
-        assert compactor.drop_tools(left, globs)[0].body == left.body, "more tools were dropped the second time"
+        assert left.cleaned[0].saved_tokens >= 0, "fewer tools cost more"
+        assert compactor.clean(left, Unsent(tools=globs)) is left, "more tools were dropped the second time"
         assert left.raws == request.raws, "an element of the transcript changed"
         before, after = load(request.body), load(left.body)
         if before is not None:

@@ -6,11 +6,10 @@ import click
 
 from proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
 from proxy.compaction.pool import Compactors
-from proxy.compaction.refusal import scale_cleaned
 from proxy.config.load import load_file
 from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.logs import configure_log, get_log
-from proxy.wire.codec import Request
+from proxy.wire.codec import Request, Unsent
 from rules.conversation import Outcome
 from rules.pipeline.story.tell import tell_story
 
@@ -39,8 +38,8 @@ def compact(
     instead, which is made without a model. With --jsonl, a line that cannot be compacted is written unchanged; the
     status is then 1.
 
-    Messages have the numbers of the request's own list, `messages` or `input`, from 0. Only --diff prints text of the
-    conversation.
+    Messages have the numbers of the request's own list, `messages` or `input`, from 0, without items of the client
+    alone. Only --diff prints text of the conversation.
     """
     from proxy.cli.bodies.explain import Shown, show  # noqa: PLC0415 - rich is needed for nothing else here
 
@@ -53,10 +52,10 @@ def compact(
     def work(request: Request, place: str) -> None:
         view = ModelView.of_unmet(config, request.model)
         compactor = compactors.choose(view.settings, request.model)
-        left, dropped = compactor.drop_tools(request, view.settings.drop_tools)
-        planned = compactor.plan(left, view.policy)
-        cleaned = scale_cleaned(dropped, planned.original.tokens, view.policy.token_ratio)
-        compacted = compactor.apply(planned, None).add_cleaned(cleaned)
+        nonces = config.upstream_for(view.settings.upstream).strips_nonces
+        unsent = Unsent(view.settings.local_items, view.settings.drop_tools, nonces=nonces)
+        planned = compactor.plan(compactor.clean(request, unsent), view.policy)
+        compacted = compactor.apply(planned, None)
         click.echo(compacted.body, nl=requests.jsonl)
         if shown:
             outcome = Outcome(compacted.forwarded, compacted.decisions)

@@ -137,7 +137,8 @@ async def observe(
     sent = compacted.forwarded if is_enforced else chosen.planned.original
     if is_answered and is_enforced:
         _note_answer(services, call, attempt, compacted, answered)
-    tokens = sent.tokens if is_enforced else sent.tokens + call.cleaned_tokens
+    cleaned = () if is_enforced else call.request.cleaned  # the original has what was taken out
+    tokens = sent.tokens + sum(one.saved_tokens for one in cleaned)
     is_long = tokens >= MIN_SAMPLE_TOKENS
     if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0

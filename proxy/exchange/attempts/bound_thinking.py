@@ -43,7 +43,8 @@ async def undo_refused(services: Services, attempt: Attempt, opening: Opening) -
         return None
     if compacted.original_tokens <= compacted.limit_tokens:
         own, limit_tokens = call.compactor.leave_alone(chosen.planned), compacted.limit_tokens
-        tokens = compacted.original_tokens
+        tokens, sections = own.original_tokens, own.original_sections
+        own = replace(own, decisions=(), sent_tokens=tokens, sent_sections=sections)  # with what was taken out
         call.ledger.note(call.attempt, limit_tokens, [Decision(THINKING, _OWN, compacted.sent_tokens, tokens, 0, 0)])
         return replace(plain, outcome="unchanged", compacted=own, body=None, summary=None, is_own=True)
     return await _allow_drops(services, plain, call, chosen)
@@ -63,7 +64,6 @@ async def _allow_drops(services: Services, plain: Attempt, call: Call, chosen: C
         if not added:
             return None
         note_changed(services, call, planned)
-        told = told.add_cleaned(call.scale_cleaned(planned))
         call.ledger.note(call.attempt, told.limit_tokens, added)
         chosen = replace(chosen, planned=planned)
         return await help_cache(services, replace(plain, chosen=chosen, compacted=told, body=told.pieces))

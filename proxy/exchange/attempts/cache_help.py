@@ -8,6 +8,7 @@ Law: every addition is a decision, and no rule's. The client never sees a refusa
 from dataclasses import replace
 from functools import partial
 
+from proxy.compaction.compactor import help_cache as add_help
 from proxy.compaction.offload import weigh_known
 from proxy.exchange.attempts.call import Route
 from proxy.exchange.attempts.compact import Attempt
@@ -22,11 +23,6 @@ OUTCOME = "cache_help"
 """The outcome of a request to which nothing else was done."""
 REFUSING_STATUSES = frozenset({400, 422})
 """The statuses with which servers refuse an unknown field. Source: OpenAI's and vLLM's error answers."""
-REASONS: dict[Addition, str] = {
-    "cache_key": "prompt_cache_key, so that the session finds its prompt cache",
-    "cache_breakpoint": "a breakpoint of the prompt cache at the end of the summary",
-    "cache_control": "markers of the prompt cache",
-}
 THINKING: Addition = "thinking"
 NAMES = {**FIELDS, THINKING: b"block_binding"}
 REFUSED = "cache_refused"
@@ -39,16 +35,13 @@ async def help_cache(services: Services, attempt: Attempt) -> Attempt:
     if call is None or chosen is None or compacted is None or body is None or not call.request.cache.adds:
         return attempt
     with fail_open(services.recorder, call.arrival.request_id, "cache"):
-        work = partial(call.request.codec.help_cache, add_key(call, chosen.planned), compacted.forwarded, body)
+        work = partial(add_help, add_key(call, chosen.planned), compacted)
         helped = await services.workers.run(call.lane, work, size_bytes=weigh_known(sum(map(len, body))))
-        if not helped.added:
+        if helped is compacted:
             return attempt
-        tokens = compacted.sent_tokens
-        decisions = tuple(Decision(name, REASONS[name], tokens, tokens, 0, 0) for name in helped.added)
-        call.ledger.note(call.attempt, compacted.limit_tokens, decisions)
-        compacted = replace(compacted, decisions=(*compacted.decisions, *decisions))
+        call.ledger.note(call.attempt, helped.limit_tokens, helped.decisions[len(compacted.decisions) :])
         outcome = OUTCOME if attempt.outcome == "unchanged" else attempt.outcome
-        return replace(attempt, outcome=outcome, compacted=compacted, body=helped.pieces, plain=attempt)
+        return replace(attempt, outcome=outcome, compacted=helped, body=helped.pieces, plain=attempt)
     return attempt
 
 

@@ -11,9 +11,8 @@ from operator import attrgetter
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxy.compaction.compactor import Compactor, Planned
+from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import Lane
-from proxy.compaction.refusal import scale_cleaned
 from proxy.config.policies.control import MODES
 from proxy.config.policies.overlay import with_window
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
@@ -30,7 +29,7 @@ from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Codec, Request
 from proxy.wire.dialects import is_bare
-from rules.conversation import Conversation, Decision, Message
+from rules.conversation import Conversation, Message
 from rules.prefix import place_session
 from rules.window.state import ColdCut
 
@@ -59,7 +58,7 @@ class Route:
 class Call:
     """A request to be compacted, with everything that this needs.
 
-    request: without what must not be sent; `cleaned` says what was taken out, in our tokens.
+    request: without what must not be sent.
     lane: the queue in which the request's work waits for a thread.
     ledger: where the decisions about this request are written down.
     attempt: 1 for the first request to the upstream, 2 for the second.
@@ -75,22 +74,12 @@ class Call:
     compactor: Compactor
     view: ModelView
     lane: Lane
-    cleaned: tuple[Decision, ...] = ()
     ledger: Ledger = field(default_factory=Ledger, compare=False)
     attempt: int = 1
     cold: Mapping[bytes, ColdCut] = field(default_factory=dict)
     idle_seconds: float | None = None
     session: str = ""
     tells_compaction: bool | None = None
-
-    @property
-    def cleaned_tokens(self) -> int:
-        """The size of what was taken out, in our tokens."""
-        return sum(decision.saved_tokens for decision in self.cleaned)
-
-    def scale_cleaned(self, planned: Planned) -> tuple[Decision, ...]:
-        """The decisions about what was taken out, in the model's own tokens."""
-        return scale_cleaned(self.cleaned, planned.original.tokens, planned.policy.token_ratio)
 
 
 def choose_route(

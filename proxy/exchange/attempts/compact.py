@@ -10,7 +10,7 @@ from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
-from proxy.compaction.refusal import RefusedError, add_cleaned, describe_excess, write_cost
+from proxy.compaction.refusal import RefusedError, describe_excess, write_cost
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
 from proxy.exchange.attempts.changed_sessions import heed_changed
@@ -90,7 +90,7 @@ async def compact(
         with fail_open(services.recorder, arrival.request_id, phases):
             call = replace(await prepare_call(services, arrival, route, request), ledger=ledger)
             try:
-                call = await _drop_tools(services, await _clean(services, call))
+                call = await _clean(services, call)
                 planned, size_bytes = await _plan(services, call, phases)
                 call = replace(settle_mode(call, planned.original), session=_name(services, call, planned))
                 again = partial(_plan, services, phases=phases)
@@ -130,27 +130,15 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
 
 async def _clean(services: Services, call: Call) -> Call:
     """The call without what must not be sent. Raises UndecodableError, BusyError."""
-    request, codec = call.request, call.request.codec
-    unsent = Unsent(call.route.settings.local_items, nonces=call.route.upstream.strips_nonces)
-    body, decisions = codec.clean(request, unsent)
-    if not decisions:
-        return call
-    begun = services.compactors.find_beginnings(call.arrival.tenant.id).find(codec.name, body)
-    size_bytes = weigh_known(len(body)) if begun is not None else len(body)
-    cleaned = await services.workers.run_bounded(call.lane, partial(codec.read, body, begun), size_bytes=size_bytes)
-    return replace(call, request=replace(cleaned, model=request.model, cache=request.cache), cleaned=decisions)
-
-
-async def _drop_tools(services: Services, call: Call) -> Call:
-    """The call without the declarations of tools that must not be sent. Raises UndecodableError, BusyError."""
-    request, globs = call.request, call.route.settings.drop_tools
-    if not globs or not any(request.fixed):
+    request, settings = call.request, call.route.settings
+    unsent = Unsent(settings.local_items, settings.drop_tools, nonces=call.route.upstream.strips_nonces)
+    may_drop = unsent.tools and any(request.fixed)
+    if not may_drop and not request.codec.clean(request, unsent)[1]:
         return call
     beginnings = services.compactors.find_beginnings(call.arrival.tenant.id)
-    work = partial(call.compactor.drop_tools, request, globs, partial(beginnings.find, request.codec.name))
+    work = partial(call.compactor.clean, request, unsent, beginnings.find)
     size_bytes = 0 if len(request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
-    left, decisions = await services.workers.run(call.lane, work, size_bytes=size_bytes)
-    return replace(call, request=left, cleaned=(*call.cleaned, *decisions)) if decisions else call
+    return replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 
 
 async def _find_unpaired(
@@ -169,7 +157,7 @@ async def _find_unpaired(
         tokens = planned.sections.scale(planned.policy.token_ratio).tokens
         call.ledger.note_refusal(call.attempt, planned.plan.model_limit, tokens, WOULD_REFUSE)
         return None
-    if call.cleaned:  # its elements have other indexes
+    if call.request.cleaned:  # its elements have other indexes
         work = partial(call.compactor.plan, request, call.view.policy)
         conversation = (await services.workers.run(call.lane, work, size_bytes=len(request.body))).original
     unpaired, param = find_unpaired(conversation.messages), request.codec.transcript
@@ -196,11 +184,6 @@ async def _carry_out_first(
     """
     refused: RefusedError | None = None
     try:
-        if planned.plan.is_empty and not planned.plan.was_otherwise and call.route.target.mode == "enforce":
-            compacted = call.compactor.leave_alone(planned).add_cleaned(call.scale_cleaned(planned))
-            call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
-            outcome = "compacted" if call.cleaned else "unchanged"
-            return Attempt(outcome, call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
         if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
         _note_test(call, planned)
@@ -272,29 +255,27 @@ async def carry_out(
 
     Raises RefusedError if the policy refuses, UndecodableError if splicing fails.
     """
-    chosen = Chosen(planned)
-    if planned.plan.request is not None or planned.plan.prefetch is not None:
+    plan, mode, chosen = planned.plan, call.route.target.mode, Chosen(planned)
+    if plan.request is not None or plan.prefetch is not None:
         if call.request.codec.is_count:
             chosen = await find_text(services, call, planned)
         else:
             chosen = await choose_text(services, call, planned, reply, phases)
-    with phases.timed("apply"):
-        text = chosen.text
-        work = partial(call.compactor.apply, chosen.planned, text)
-        try:
-            compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
-        except RefusedError as error:
-            refused = add_cleaned(error, call.scale_cleaned(planned))
-            call.ledger.note(call.attempt, refused.limit, refused.decisions)
-            raise refused from None
-    compacted = compacted.add_cleaned(call.scale_cleaned(planned))
+    if plan.is_empty and not plan.was_otherwise and mode == "enforce":
+        compacted = call.compactor.leave_alone(planned)
+    else:
+        with phases.timed("apply"):
+            work = partial(call.compactor.apply, chosen.planned, chosen.text)
+            try:
+                compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+            except RefusedError as error:
+                call.ledger.note(call.attempt, error.limit, error.decisions)
+                raise
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
-    outcome = call.route.target.mode
-    if outcome == "enforce":
-        outcome = "compacted" if compacted.decisions else "unchanged"
-    body = compacted.pieces if call.route.target.mode == "enforce" else None
-    summary = name_summary(chosen, compacted) if body is not None else None
-    return Attempt(outcome, call, chosen, compacted, body, summary=summary, seconds=phases.seconds)
+    if mode != "enforce":
+        return Attempt(mode, call, chosen, compacted, seconds=phases.seconds)
+    outcome, summary = "compacted" if compacted.decisions else "unchanged", name_summary(chosen, compacted)
+    return Attempt(outcome, call, chosen, compacted, compacted.pieces, summary=summary, seconds=phases.seconds)
 
 
 def _note_test(call: Call, planned: Planned) -> None:

@@ -68,7 +68,7 @@ async def _plan_again(
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request)
     view = replace(again.view, policy=lesson.apply(again.view.policy))
-    again = replace(again, view=view, cleaned=call.cleaned, ledger=call.ledger, attempt=call.attempt + 1)
+    again = replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
     again, size_bytes = replace(again, session=call.session), weigh_known(len(call.request.body))
     planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
     planned = heed_changed(services, again, planned)

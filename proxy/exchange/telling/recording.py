@@ -186,7 +186,7 @@ def _make_circumstances(served: _Served, call: Call) -> Circumstances:
         local_items=settings.local_items,
         strips_nonces=upstream.strips_nonces,
         drop_tools=settings.drop_tools,
-        cleaned=call.cleaned,
+        cleaned=call.request.cleaned,
         cold=_find_cold(call, attempt),
         put_off=plan is not None and plan.is_put_off,
         cuts=0 if plan is None else len(plan.window.cuts),

@@ -1,6 +1,7 @@
 """Compaction of one request's bytes."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from string import ascii_lowercase
 from typing import Any
 
@@ -18,11 +19,15 @@ from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
+from proxy.wire.codec import Unsent
+from proxy.wire.content.cache_help import CacheHelp
 from proxy.wire.transcript.beginnings import Beginning, Beginnings
+from rules.conversation import Decision
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices
 from rules.summary.request import Summary
 
+TAKEN = Decision("nonce", "10 bytes", 0, 0, 1, 0)
 LONG = "".join(f"line {number}: nothing of note\n" for number in range(2000))
 
 
@@ -217,6 +222,19 @@ def test_an_empty_plan_leaves_the_request_alone(compactor: Compactor) -> None:
     assert planned.plan.is_empty
     assert compactor.leave_alone(planned) == compactor.apply(planned, None)
     assert compactor.leave_alone(planned).pieces[0] is body
+
+
+def test_a_cleaned_request_keeps_what_is_known_of_it_beside_its_body(compactor: Compactor) -> None:
+    """That includes what its upstream takes, and what was taken out before."""
+    tool = {"type": "function", "function": {"name": "fly", "parameters": {}}}
+    known = {"model": "n", "cache": CacheHelp(frozenset({"cache_key"})), "takes_binding": False}
+    request = replace(CHAT.codec.read(_body(tools=[tool])), cleaned=(TAKEN,), **known)  # type: ignore[arg-type]
+    left = compactor.clean(request, Unsent(tools=("*",)))
+
+    assert {name: getattr(left, name) for name in known} == known
+    assert [one.rule for one in left.cleaned] == ["nonce", "drop_tools"]
+    assert b"fly" not in left.body
+    assert compactor.clean(left, Unsent(tools=("*",))) is left
 
 
 CHANGES = st.lists(

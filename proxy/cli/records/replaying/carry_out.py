@@ -7,14 +7,13 @@ about the summary is used; else a digest stands in, as in `trimtab compact`.
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
-from proxy.compaction.compactor import Compacted, Compactor, Planned, describe_refused
+from proxy.compaction.compactor import Compacted, Compactor, Planned, describe_refused, help_cache
 from proxy.compaction.pool import Compactors
-from proxy.compaction.refusal import RefusedError, add_cleaned, scale_cleaned
+from proxy.compaction.refusal import RefusedError
 from proxy.lru import BytesLRU
 from proxy.wire.codec import Request, Unsent
 from proxy.wire.content.cache_help import NO_HELP, CacheHelp
 from proxy.wire.dialects import guess_dialect, name_codec
-from rules.conversation import Decision
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import NO_COLD
 from rules.policy import Policy
@@ -32,7 +31,7 @@ _DIGESTS: BytesLRU[Hashable, Summary] = BytesLRU(MAX_DIGESTS_BYTES, lambda _, di
 class Way:
     """How a request is compacted.
 
-    unsent, drop_tools: what is taken out before the request is planned.
+    unsent: what is taken out before the request is planned.
     cold: the cuts at a cold cache that are known, by prefix.
     mode: enforce, observe or off.
     refuses_unpaired: a request whose calls and results are not paired is refused.
@@ -41,7 +40,6 @@ class Way:
     compactor: Compactor
     policy: Policy
     unsent: Unsent = NOTHING_UNSENT
-    drop_tools: tuple[str, ...] = ()
     cold: Mapping[bytes, ColdCut] = field(default_factory=lambda: NO_COLD)
     cache: CacheHelp = NO_HELP
     mode: str = "enforce"
@@ -60,20 +58,27 @@ class Text:
 class Carried:
     """A request that was planned again.
 
-    request: without what must not be sent.
     planned: with the plan that was carried out. original_plan: before cuts were taken back.
     text: what was chosen for its cut.
-    is_refused: trimtab refuses it. body: what goes out; None for the client's own bytes.
+    is_refused: trimtab refuses it.
     """
 
     way: Way
-    request: Request
     planned: Planned
     original_plan: Plan
     compacted: Compacted
     text: Text
     is_refused: bool = False
-    body: tuple[bytes, ...] | None = None
+
+    @property
+    def request(self) -> Request:
+        """The request without what must not be sent."""
+        return self.planned.request
+
+    @property
+    def body(self) -> bytes | None:
+        """What goes out; None for the client's own bytes."""
+        return self.compacted.body if self.way.mode == "enforce" and not self.is_refused else None
 
     @property
     def outcome(self) -> str:
@@ -105,34 +110,20 @@ def remember(compactors: Compactors, request: Request) -> None:
 
 def carry_out(compactors: Compactors, request: Request, way: Way, choose: ChooseText = Text) -> Carried:
     """Compact a request. Raises UndecodableError."""
-    request, cleaned = _clean(compactors, replace(request, cache=way.cache), way)
-    compactor = way.compactor
+    compactor, is_enforced = way.compactor, way.mode == "enforce"
+    request = compactor.clean(replace(request, cache=way.cache), way.unsent, compactors.find_beginnings("").find)
     planned = compactor.plan(request, way.policy, cold=way.cold)
-    plan = planned.plan
-    scaled = scale_cleaned(cleaned, planned.original.tokens, way.policy.token_ratio)
-    conversation = planned.original
-    if way.refuses_unpaired and not conversation.continues and find_unpaired(conversation.messages) is not None:
-        compacted = compactor.leave_alone(planned).add_cleaned(scaled)
-        return Carried(
-            way, request, planned, plan, replace(compacted, sent_tokens=0), Text(plan), is_refused=way.mode == "enforce"
-        )
+    plan, original = planned.plan, planned.original
+    if way.refuses_unpaired and not original.continues and find_unpaired(original.messages) is not None:
+        refused = replace(compactor.leave_alone(planned), sent_tokens=0)
+        return Carried(way, planned, plan, refused, Text(plan), is_refused=is_enforced)
     text = choose(plan)
     planned = replace(planned, plan=text.plan)
     try:
-        compacted = _apply(compactor, planned, text, way).add_cleaned(scaled)
+        compacted = compactor.apply(planned, text.summary or _recall_digest(text.plan, way))
     except RefusedError as error:
-        compacted = describe_refused(request, add_cleaned(error, scaled))
-        return Carried(way, request, planned, plan, compacted, text, is_refused=way.mode == "enforce")
-    if way.mode != "enforce":
-        return Carried(way, request, planned, plan, compacted, text)
-    body, compacted = _help_cache(request, compacted)
-    return Carried(way, request, planned, plan, compacted, text, body=body)
-
-
-def _apply(compactor: Compactor, planned: Planned, text: Text, way: Way) -> Compacted:
-    if planned.plan.is_empty and not planned.plan.was_otherwise and way.mode == "enforce":
-        return compactor.leave_alone(planned)
-    return compactor.apply(planned, text.summary or _recall_digest(planned.plan, way))
+        return Carried(way, planned, plan, describe_refused(request, error), text, is_refused=is_enforced)
+    return Carried(way, planned, plan, help_cache(request, compacted) if is_enforced else compacted, text)
 
 
 def _recall_digest(plan: Plan, way: Way) -> Summary | None:
@@ -146,23 +137,3 @@ def _recall_digest(plan: Plan, way: Way) -> Summary | None:
     if digest is None:
         digest = _DIGESTS[key] = Summary(make_digest(wanted, count=count), by_model=False)
     return digest
-
-
-def _clean(compactors: Compactors, request: Request, way: Way) -> tuple[Request, tuple[Decision, ...]]:
-    """The request without what must not be sent, and the decisions about that, in trimtab's own tokens."""
-    codec, beginnings = request.codec, compactors.find_beginnings("")
-    body, decisions = codec.clean(request, way.unsent)
-    if decisions:
-        request = replace(codec.read(body, beginnings.find(codec.name, body)), model=request.model, cache=request.cache)
-    request, dropped = way.compactor.drop_tools(request, way.drop_tools, lambda left: beginnings.find(codec.name, left))
-    return request, (*decisions, *dropped)
-
-
-def _help_cache(request: Request, compacted: Compacted) -> tuple[tuple[bytes, ...], Compacted]:
-    """The body with what its provider takes for its prompt cache, and the decisions about that."""
-    if not request.cache.adds:
-        return compacted.pieces, compacted
-    helped = request.codec.help_cache(request, compacted.forwarded, compacted.pieces)
-    tokens = compacted.sent_tokens
-    added = tuple(Decision(name, "", tokens, tokens, 0, 0) for name in helped.added)
-    return helped.pieces, replace(compacted, decisions=(*compacted.decisions, *added))

@@ -30,7 +30,7 @@ def _compare(recording: Recording, carried: Carried) -> str:
     sent = recording.sent_body
     if sent is None or recording.sent is None:
         return ""
-    body = recording.received_body if carried.body is None else b"".join(carried.body)
+    body = recording.received_body if carried.body is None else carried.body
     return "the body differs" if body != sent else ""
 
 

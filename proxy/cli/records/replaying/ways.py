@@ -86,8 +86,7 @@ class RecordedWays:
         way = Way(
             self.compactors.choose(settings, model),
             self._policies.setdefault(told.policy, told.policy),  # equal policies are one object, which is faster
-            Unsent(told.local_items, nonces=told.strips_nonces),
-            told.drop_tools,
+            Unsent(told.local_items, told.drop_tools, nonces=told.strips_nonces),
             {bytes.fromhex(prefix): ColdCut(kind) for prefix, kind in told.cold.items()},
             CacheHelp(adds, key),
             recording.event.mode or "enforce",
@@ -138,8 +137,7 @@ class ConfiguredWays:
         way = Way(
             self.compactors.choose(settings, model),
             policy,
-            Unsent(settings.local_items, nonces=upstream.strips_nonces),
-            settings.drop_tools,
+            Unsent(settings.local_items, settings.drop_tools, nonces=upstream.strips_nonces),
             cold,
             mode="observe" if mode == "enforce" and settings.observe_share == 1 else mode,
             refuses_unpaired=settings.pairing == "refuse",

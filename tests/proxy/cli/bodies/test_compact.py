@@ -28,6 +28,20 @@ def test_compact_leaves_a_body_alone_that_needs_nothing(tmp_path: Path) -> None:
     assert run_trimtab("compact", *SMALL, input_bytes=ODD_BODY).stdout_bytes == ODD_BODY
 
 
+def test_compact_takes_out_what_the_proxy_does_not_send() -> None:
+    """Items that belong to the client alone, and unused tools, as the configuration says."""
+    asked = {"type": "message", "role": "user", "content": "Fix the bug."}
+    body = {"model": "m", "input": [{"type": "ghost_snapshot", "id": "g"}, asked]}
+    tools = {"tools": [{"type": "function", "name": "fly", "parameters": {}}]}
+    result = run_trimtab(
+        "compact", *SMALL, "--set", 'defaults.drop_tools=["*"]', input_bytes=orjson.dumps({**body, **tools})
+    )
+    kept = run_trimtab("compact", *SMALL, "--set", "defaults.local_items=[]", input_bytes=orjson.dumps(body))
+
+    assert orjson.loads(result.stdout_bytes) == {"model": "m", "input": [asked]}
+    assert orjson.loads(kept.stdout_bytes) == body
+
+
 def test_compact_compacts_what_is_too_long() -> None:
     """A digest replaces the summary. --explain prints on standard error what was done."""
     body = _long_body()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Request
+from proxy.wire.codec import Request, Unsent
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used, make_list_memo
 from proxy.wire.dialects import name_codec
 from rules.conversation import Media, Message, Role, ToolCall
@@ -61,8 +61,8 @@ def write(dialect: str, tools: object, *said: dict[str, object], **more: object)
 
 def drop(dialect: str, body: bytes, globs: tuple[str, ...] = GLOBS) -> tuple[Request, int]:
     """The request that is left, and the tokens that this saves."""
-    left, decisions = Compactor(count_by_heuristic).drop_tools(name_codec(dialect).read(body), globs)
-    return left, sum(decision.saved_tokens for decision in decisions)
+    left = Compactor(count_by_heuristic).clean(name_codec(dialect).read(body), Unsent(tools=globs))
+    return left, sum(decision.saved_tokens for decision in left.cleaned)
 
 
 dialects = pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])

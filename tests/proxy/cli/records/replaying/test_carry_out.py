@@ -9,7 +9,7 @@ from support.sessions import make_session
 from proxy.cli.records.replaying.carry_out import Carried, Text, Way, carry_out, read, remember
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.codec import UndecodableError
+from proxy.wire.codec import UndecodableError, Unsent
 from proxy.wire.content.cache_help import CacheHelp
 from rules.policy import OnExceeded, Policy
 from rules.summary.request import Summary
@@ -33,7 +33,7 @@ def _carry(compactors: Compactors, body: bytes, way: Way, **more: object) -> Car
 def test_a_request_that_fits_passes_byte_for_byte(compactors: Compactors) -> None:
     body = _body(2)
     carried = _carry(compactors, body, _way(compactors))
-    assert (carried.outcome, carried.body) == ("unchanged", (body,))
+    assert (carried.outcome, carried.body) == ("unchanged", body)
 
 
 def test_a_cut_gets_the_text_that_is_chosen_for_it(compactors: Compactors) -> None:
@@ -42,7 +42,7 @@ def test_a_cut_gets_the_text_that_is_chosen_for_it(compactors: Compactors) -> No
     told = _carry(compactors, _body(), _way(compactors), choose=lambda plan: Text(plan, summary))
     digest = _carry(compactors, _body(), _way(compactors))
 
-    assert b"The harbour was mended." in b"".join(told.body or ())
+    assert b"The harbour was mended." in (told.body or b"")
     assert "summarise" in {one.rule for one in told.compacted.decisions}
     assert "digest" in {one.rule for one in digest.compacted.decisions}
     assert told.outcome == digest.outcome == "compacted"
@@ -66,15 +66,15 @@ def test_tools_are_taken_out_before_the_plan(compactors: Compactors) -> None:
     """Unless the transcript calls them. The original still counts them."""
     tool = {"type": "function", "function": {"name": "fly", "description": "Fly to the harbour.", "parameters": {}}}
     body = _body(1, tools=[tool, *make_session(1)["tools"]])
-    carried = _carry(compactors, body, _way(compactors, drop_tools=("*",)))
-    assert b"Fly to" not in b"".join(carried.body or ())
+    carried = _carry(compactors, body, _way(compactors, unsent=Unsent(tools=("*",))))
+    assert b"Fly to" not in (carried.body or b"")
     assert [one.rule for one in carried.compacted.decisions] == ["drop_tools"]
     assert carried.compacted.original_tokens == _carry(compactors, body, _way(compactors)).compacted.original_tokens
 
 
 def test_what_is_added_for_the_providers_cache_is_added_again(compactors: Compactors) -> None:
     carried = _carry(compactors, _body(2), _way(compactors, cache=CacheHelp(frozenset({"cache_key"}), "k1")))
-    assert orjson.loads(b"".join(carried.body or ()))["prompt_cache_key"] == "k1"
+    assert orjson.loads(carried.body or b"")["prompt_cache_key"] == "k1"
     assert [(one.rule, one.saved_tokens) for one in carried.compacted.decisions] == [("cache_key", 0)]
 
 

@@ -110,7 +110,7 @@ def test_a_recorded_way_has_everything_that_the_plan_depended_on(compactors: Com
     chosen = RecordedWays(compactors).choose(recording, recording.circumstances, "gpt-4o")
     way = chosen.way
     assert (way.policy, way.unsent.local_items, way.unsent.nonces) == (LEARNED, ("ghost_snapshot",), True)
-    assert (way.drop_tools, dict(way.cold)) == (("fly",), {bytes.fromhex("ab" * 32): "cut"})
+    assert (way.unsent.tools, dict(way.cold)) == (("fly",), {bytes.fromhex("ab" * 32): "cut"})
     assert (way.cache.adds, way.cache.key, way.mode, chosen.label) == ({"cache_key"}, "c1", "enforce", "my label")
 
 
