@@ -6,11 +6,10 @@ Law: every figure is a sum over the metrics, of all workers if they share them. 
 from dataclasses import dataclass
 
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.samples import Samples
 
 MIN_SHOWN_USD = 0.005
 """Smaller amounts would be shown as 0.00. Chosen: half a cent."""
-UNFINISHED = frozenset({"broken", "aborted"})
-"""The outcomes of answers that are not complete. Source: docs/reference/metrics.md."""
 _PASSED = "passed"
 """The outcome of requests that are not compacted, such as GET /v1/models. Source: docs/reference/metrics.md."""
 
@@ -42,20 +41,20 @@ class Savings:
     @classmethod
     def read(cls, metrics: Metrics) -> "Savings":
         """The sums now. With several workers it reads files, so not on the event loop."""
-        sums = _Sums(metrics)
-        without_usd = sums.add("trimtab_cost_without_usd_total")
+        samples = Samples.of(metrics.collect())
+        count, without_usd = samples.count, samples.sum("cost_without_usd_total")
         return cls(
-            requests=int(sums.add("trimtab_requests_total") - sums.add("trimtab_requests_total", outcome=_PASSED)),
-            answered=int(sums.add_answered()),
-            original_tokens=int(sums.add("trimtab_prompt_tokens_total", stage="original")),
-            sent_tokens=int(sums.add("trimtab_prompt_tokens_total", stage="sent")),
-            pruned=int(sums.add("trimtab_cuts_total", kind="prune")),
-            summarised=int(sums.add("trimtab_cuts_total", kind="summarise")),
-            digested=int(sums.add("trimtab_cuts_total", kind="digest")),
-            recovered=int(sums.add("trimtab_overflow_retries_total", result="recovered")),
-            fail_opens=int(sums.add("trimtab_fail_open_total")),
-            summary_tokens=int(sums.add("trimtab_summary_tokens_total")),
-            cost_usd=sums.add("trimtab_cost_usd_total") if without_usd else None,
+            requests=count("requests_total") - count("requests_total", outcome=_PASSED),
+            answered=samples.count_answered(_PASSED),
+            original_tokens=count("prompt_tokens_total", stage="original"),
+            sent_tokens=count("prompt_tokens_total", stage="sent"),
+            pruned=count("cuts_total", kind="prune"),
+            summarised=count("cuts_total", kind="summarise"),
+            digested=count("cuts_total", kind="digest"),
+            recovered=count("overflow_retries_total", result="recovered"),
+            fail_opens=count("fail_open_total"),
+            summary_tokens=count("summary_tokens_total"),
+            cost_usd=samples.sum("cost_usd_total") if without_usd else None,
             without_usd=without_usd or None,
         )
 
@@ -115,30 +114,6 @@ class Savings:
 def count(number: int, what: str) -> str:
     """A number with its noun, in the plural if it is not 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-class _Sums:
-    """The samples of the metrics at one moment."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        families = metrics.collect()
-        self._samples = [sample for family in families for sample in family.samples]
-
-    def add(self, name: str, **labels: str) -> float:
-        """The sum of all series of this name with these labels."""
-        return sum(
-            sample.value for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()
-        )
-
-    def add_answered(self) -> float:
-        """The requests that were answered."""
-        return sum(
-            sample.value
-            for sample in self._samples
-            if sample.name == "trimtab_requests_total"
-            and sample.labels["status"].startswith("2")
-            and sample.labels["outcome"] not in UNFINISHED | {_PASSED}
-        )
 
 
 def _add(one: float | None, other: float | None) -> float | None:

@@ -12,9 +12,9 @@ from proxy.cli.records.replaying.carry_out import Carried
 from proxy.cli.records.replaying.compare import find_difference
 from proxy.cli.records.replaying.ways import RecordedWays
 from proxy.compaction.pool import Compactors
+from proxy.server.admin.dashboard.shapes import shape_event
 from proxy.state.history.event import Event
 from proxy.state.recordings.format import Recording
-from proxy.state.statistics.costs import NANODOLLARS
 from proxy.telemetry.logs import get_log
 from proxy.wire.codec import UndecodableError
 from rules.conversation import Decision, Outcome
@@ -100,21 +100,6 @@ def describe(recording: Recording, changed: Changed, *, with_texts: bool = False
 
 
 def describe_event(event: Event) -> dict[str, Any]:
-    """An event as JSON, with sections by name and money in dollars, as at /trimtab/api/requests."""
-    described = asdict(event)
-    del described["cost"], described["without_cost"]
-    return described | {
-        "original_sections": _name_sections(event.original_sections),
-        "sent_sections": _name_sections(event.sent_sections),
-        "cost_usd": to_dollars(event.cost),
-        "without_usd": to_dollars(event.without_cost),
-    }
-
-
-def to_dollars(nanodollars: int | None) -> float | None:
-    """An amount in dollars; None if it is not known."""
-    return None if nanodollars is None else nanodollars / NANODOLLARS
-
-
-def _name_sections(tokens: Sequence[int]) -> dict[str, int]:
-    return dict(zip(Sections._fields, tokens or (0,) * len(Sections._fields), strict=True))
+    """An event as JSON, as at /trimtab/api/requests, but with all sections also if the prompt was not counted."""
+    shaped, none = shape_event(event), dict.fromkeys(Sections._fields, 0)
+    return shaped | {name: none | shaped[name] for name in ("original_sections", "sent_sections")}

@@ -14,6 +14,11 @@ PER_TOKEN = 1000
 """Nanodollars of a token that costs one dollar per million tokens."""
 
 
+def to_dollars(nanodollars: int | None) -> float | None:
+    """An amount in dollars, as people and JSON are shown it; None if it is not known."""
+    return None if nanodollars is None else nanodollars / NANODOLLARS
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """The tokens of an answered request, in the model's own tokens. The prompt has three parts: fresh, cached, written.

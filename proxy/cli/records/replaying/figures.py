@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.cli.records.replaying.told import SUCCESS_STATUS, Told, ToldSummary
-from proxy.state.statistics.costs import NANODOLLARS
+from proxy.state.statistics.costs import to_dollars
 from proxy.telemetry.metrics import Metrics
 from rules.tokens.sections import Sections
 
@@ -119,9 +119,9 @@ class Figures:
             "over_limit": more.over_limit,
             "over_window": more.over_window,
             "prefix_kept": round(more.kept_sum / more.kept_number, 4) if more.kept_number else None,
-            "booked_usd": _dollars(more.booked),
-            "booked_without_usd": _dollars(more.without),
-            "booked_summaries_usd": _dollars(more.summary_booked),
+            "booked_usd": to_dollars(more.booked),
+            "booked_without_usd": to_dollars(more.without),
+            "booked_summaries_usd": to_dollars(more.summary_booked),
         }
 
     def _read_sections(self, label: str, stage: str) -> dict[str, int]:
@@ -166,7 +166,3 @@ def _merge(left: Any, right: Any) -> Any:
 
 def _add(total: int | None, amount: int | None) -> int | None:
     return total if amount is None else (total or 0) + amount
-
-
-def _dollars(nanodollars: int | None) -> float | None:
-    return None if nanodollars is None else nanodollars / NANODOLLARS

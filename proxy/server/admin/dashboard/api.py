@@ -34,11 +34,12 @@ from proxy.server.admin.dashboard.merge import (
 from proxy.server.admin.dashboard.peers import ask_all, correct_cuts
 from proxy.server.admin.dashboard.shapes import Json, write_json
 from proxy.server.admin.dashboard.stream import read_samples, stream_events
-from proxy.server.admin.dashboard.totals import Samples, read_clients, read_models, read_totals
+from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
 from proxy.state.history.timeline import KEPT_STEPS
 from proxy.state.statistics.costs import NANODOLLARS
 from proxy.state.stores.store import StoreError
 from proxy.telemetry.rows import read_version
+from proxy.telemetry.samples import Samples
 
 MAX_LISTED = 500
 """Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""

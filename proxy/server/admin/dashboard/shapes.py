@@ -14,7 +14,7 @@ from proxy.state.history.event import Event, EventDecision
 from proxy.state.history.sessions import SessionSums
 from proxy.state.history.timeline import Bucket, Share
 from proxy.state.history.turn import Turn
-from proxy.state.statistics.costs import NANODOLLARS
+from proxy.state.statistics.costs import to_dollars
 from rules.tokens.sections import Sections
 
 Json = dict[str, Any]
@@ -87,24 +87,23 @@ def read_pieces(written: BytesIO) -> Any:
     return value
 
 
-def to_dollars(nanodollars: int | None) -> float | None:
-    """Money as the pages show it."""
-    return None if nanodollars is None else nanodollars / NANODOLLARS
-
-
 def shape_turn(turn: Turn, worker: int, story: Sequence[str] | None = None) -> Json:
     """A request. `story`: its sentences, if they are kept; else they are written from its decisions."""
     event = turn.event
-    shaped: Json = msgspec.to_builtins(event)
-    del shaped["cost"], shaped["without_cost"]
-    shaped["original_sections"] = dict(zip(Sections._fields, event.original_sections, strict=False))
-    shaped["sent_sections"] = dict(zip(Sections._fields, event.sent_sections, strict=False))
-    shaped["cost_usd"], shaped["without_usd"] = to_dollars(event.cost), to_dollars(event.without_cost)
+    shaped = shape_event(event)
     shaped["cut_moved"], shaped["cut_tokens"] = turn.cut_moved, turn.cut_tokens
     shaped["cut_cost_usd"] = to_dollars(turn.cut_cost)
     shaped["worker"] = worker
     shaped["story"] = list(tell_briefly(event) if story is None else story)
     return shaped
+
+
+def shape_event(event: Event) -> Json:
+    """The figures of a request, with sections by name and money in dollars; no section if it was not counted."""
+    shaped: Json = msgspec.to_builtins(event)
+    for name in ("original_sections", "sent_sections"):
+        shaped[name] = dict(zip(Sections._fields, shaped[name], strict=False))
+    return shaped | {"cost_usd": to_dollars(shaped.pop("cost")), "without_usd": to_dollars(shaped.pop("without_cost"))}
 
 
 def tell_briefly(event: Event) -> list[str]:

@@ -18,11 +18,12 @@ from proxy.server.admin.dashboard.files import SAFE
 from proxy.server.admin.dashboard.parts import number_of
 from proxy.server.admin.dashboard.peers import FAILURES, connect, correct_cuts
 from proxy.server.admin.dashboard.shapes import Json, shape_turn
-from proxy.server.admin.dashboard.totals import Samples, read_totals
+from proxy.server.admin.dashboard.totals import read_totals
 from proxy.state.history.live import Item, Subscriber
 from proxy.state.history.place import Place
 from proxy.state.history.turn import Turn
 from proxy.tasks import Tasks
+from proxy.telemetry.samples import Samples
 
 MAX_STREAMS = 16
 """Browsers that one worker streams to. Chosen: a team; each takes at most some 500 kB."""

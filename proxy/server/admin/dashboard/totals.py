@@ -3,14 +3,10 @@
 Law: every number is a sum over series of the metrics page, or the mean of one of its histograms.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
-from prometheus_client import Metric
-
-from proxy.telemetry.savings import UNFINISHED
+from proxy.telemetry.samples import Samples
 
 Json = dict[str, Any]
 _NOT_BY_MODEL = ("fail_opens", "in_flight")
@@ -23,41 +19,6 @@ SUMMARIES: Mapping[str, tuple[str, ...]] = {
 """The results that each number of summaries adds up. Source: docs/reference/metrics.md."""
 CUTS = {"cuts_pruned": "prune", "cuts_summarised": "summarise", "cuts_digested": "digest"}
 """The kind of each number of cuts. A request may have cuts of two kinds, so no sum of them counts requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Samples of the metrics by name: labels and value."""
-
-    by_name: defaultdict[str, list[tuple[dict[str, str], float]]] = field(default_factory=lambda: defaultdict(list))
-
-    @classmethod
-    def of(cls, families: Iterable[Metric]) -> "Samples":
-        """The samples of trimtab's own metrics, without buckets."""
-        samples = cls()
-        for family in families:
-            if family.name.startswith("trimtab_"):
-                for sample in family.samples:
-                    if "le" not in sample.labels:
-                        samples.by_name[sample.name].append((sample.labels, sample.value))
-        return samples
-
-    def sum(self, name: str, **labels: str) -> float:
-        """The sum over the series of a metric with these labels; 0 if there is none."""
-        return sum(value for has, value in self.by_name.get(f"trimtab_{name}", ()) if labels.items() <= has.items())
-
-    def count(self, name: str, **labels: str) -> int:
-        """As `sum`, for whole numbers."""
-        return round(self.sum(name, **labels))
-
-    def mean(self, name: str, **labels: str) -> float | None:
-        """The mean of a histogram; None if nothing was observed."""
-        number = self.sum(f"{name}_count", **labels)
-        return self.sum(f"{name}_sum", **labels) / number if number else None
-
-    def list_values(self, name: str, label: str) -> list[str]:
-        """The values of a label, in the order of the page."""
-        return list(dict.fromkeys(has[label] for has, _ in self.by_name.get(f"trimtab_{name}", ()) if label in has))
 
 
 def read_totals(samples: Samples) -> Json:
@@ -93,7 +54,7 @@ def _read(samples: Samples, **of: str) -> Json:
     cached_tokens, reported = count("cached_prompt_tokens_total", **of), count("cache_reported_tokens_total", **of)
     return {
         "requests": count("requests_total", **of),
-        "answered": _count_answered(samples, **of),
+        "answered": samples.count_answered(**of),
         "original_tokens": count("prompt_tokens_total", stage="original", **of),
         "sent_tokens": count("prompt_tokens_total", stage="sent", **of),
         "saved_tokens": count("tokens_saved_total", **of),
@@ -122,17 +83,6 @@ def _sort_summaries(samples: Samples, **of: str) -> Json:
         name: sum(samples.count("summaries_total", result=result, **of) for result in results)
         for name, results in SUMMARIES.items()
     }
-
-
-def _count_answered(samples: Samples, **of: str) -> int:
-    """Requests that got a complete answer of the upstream: status 2xx, not broken off or aborted."""
-    series = samples.by_name.get("trimtab_requests_total", ())
-    answered = sum(
-        value
-        for has, value in series
-        if of.items() <= has.items() and has["status"].startswith("2") and has["outcome"] not in UNFINISHED
-    )
-    return round(answered)
 
 
 def _read_money(samples: Samples, **of: str) -> Json:

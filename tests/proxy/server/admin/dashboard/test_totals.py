@@ -1,7 +1,8 @@
 """Totals are sums over the metrics."""
 
-from proxy.server.admin.dashboard.totals import Samples, read_clients, read_models, read_totals
+from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.samples import Samples
 
 
 def make_samples() -> Samples:
