@@ -8,6 +8,8 @@ import { count, NONE, percent, time } from "./format.js";
 const MARGIN = { top: 16, right: 90, bottom: 40, left: 60 };
 const HEIGHT = 320;
 const ECONOMIES = ["careful", "balanced", "frugal"];
+const CHAR = 6.6;
+const LINE = 13;
 const place = (value) => Math.round(value * 10) / 10;
 
 export const curve = () => ({
@@ -47,6 +49,7 @@ function draw(points, width) {
   const x = (cost) => MARGIN.left + (cost / across.at(-1)) * (right - MARGIN.left);
   const y = (kept) => MARGIN.top + ((1 - kept) / up[0]) * (bottom - MARGIN.top);
   const ours = ECONOMIES.map((name) => points.find((one) => one.name === name)).filter(Boolean);
+  const names = placeNames(points.map((one) => ({ x: x(one.cost), y: y(one.needed_kept), width: CHAR * one.name.length })), width);
   return svg(
     "svg",
     { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": "Needed identifiers kept, over cost" },
@@ -56,7 +59,21 @@ function draw(points, width) {
     svg("path", { class: "line-sent", fill: "none", d: ours.length ? `M${ours.map((one) => `${place(x(one.cost))} ${place(y(one.needed_kept))}`).join("L")}` : "" }),
     points.map((one, index) => [
       svg("circle", { class: ECONOMIES.includes(one.name) ? "area-sent" : "area-original", cx: place(x(one.cost)), cy: place(y(one.needed_kept)), r: 4 }),
-      svg("text", { x: place(x(one.cost)) + 8, y: place(y(one.needed_kept)) + (index % 2 ? 14 : -4) }, one.name),
+      svg("text", names[index], one.name),
     ]),
   );
+}
+
+/** A place for each name beside its point, the first that covers no other point or name. */
+function placeNames(marks, width) {
+  const taken = marks.map((one) => ({ left: one.x - 5, right: one.x + 5, top: one.y - 5, bottom: one.y + 5 }));
+  const covers = (one, two) => one.left < two.right && two.left < one.right && one.top < two.bottom && two.top < one.bottom;
+  return marks.map((mark) => {
+    const sides = [mark.x + 8, mark.x - 8 - mark.width, mark.x - mark.width / 2];
+    const boxes = [0, -LINE, LINE, -2 * LINE, 2 * LINE].flatMap((down) =>
+      sides.map((left) => ({ left, right: left + mark.width, top: mark.y + down - LINE / 2, bottom: mark.y + down + LINE / 2 })));
+    const box = boxes.find((one) => one.left > 0 && one.right < width && !taken.some((other) => covers(one, other))) ?? boxes[0];
+    taken.push(box);
+    return { x: place(box.left), y: place(box.bottom - 3) };
+  });
 }
