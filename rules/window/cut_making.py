@@ -129,13 +129,14 @@ class CutMaker:
     def _find_loaded(self, at: int) -> list[tuple[int, int]]:
         """The steps before `at` that loaded tools, as far as they may stay.
 
-        They get a quarter of low water, and those of tools that were called up to half of it, the newest calls first.
+        They get a quarter of the size at which a cut must be made, and those of tools that were called up to half of
+        it, the newest calls first. Low water is no measure: without them, later calls are refused.
         """
         sums, steps, spent = self._sums, list[tuple[int, int]](), 0
         for start, is_called in sums.loaded.list():
             stop = sums.find_stop(start)
             tokens = sums.between(start, stop) - sums.pruned(start, stop)
-            most = self.marks.low // (2 if is_called else 4)
+            most = self.marks.due // (2 if is_called else 4)
             if self._room.leading <= start and stop <= at and spent + tokens <= most:
                 steps.append((start, stop))
                 spent += tokens

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, fill, fold, result, system, user
@@ -83,6 +84,23 @@ def test_what_was_called_stays_loaded_as_far_as_there_is_room(
             assert all(message.role is Role.TOOL for message in messages[start + 1 : stop])
         assert cut.bare_steps == cut.kept_steps
         assert sum(message.tokens for step in cut.kept_steps for message in messages[slice(*step)]) <= 1500
+
+
+@pytest.mark.parametrize("at_threshold", [False, True])
+@pytest.mark.parametrize("high", [0.34, 0.8])
+def test_all_that_was_called_stays_in_half_of_the_room(high: float, *, at_threshold: bool) -> None:
+    """However deep a cut goes: the share of what may stay is one of the size at which a cut is due."""
+    messages = [system(), user("task")]
+    number = int(12 * (high if at_threshold else 1))
+    for at in range(number):
+        messages += [*_search(at, f"t{at}", tokens=70), *_use(at, f"t{at}")]
+    searches = {(at - 1, at + 1) for at, message in enumerate(messages) if message.loads}
+    for at in range(number, number + 60):
+        messages += _use(at, f"t{at % number}")
+    policy = replace(POLICY, high_water=high, low_water=high / 4, cuts_at_threshold=at_threshold)
+    window = fold(messages, policy, limit=3000)
+    assert window.cut is not None
+    assert searches <= {*window.cut.kept_steps}
 
 
 def test_another_result_of_the_step_is_pruned() -> None:
