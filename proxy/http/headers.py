@@ -220,6 +220,5 @@ def write_ledger_headers(prompt: Prompt) -> Headers:
 
 
 def _write_entry(entry: Entry) -> str:
-    item = entry.decision
-    tokens = f"saved={item.saved_tokens};before={item.tokens_before};after={item.tokens_after}"
-    return f"{item.rule};{tokens};limit={entry.limit_tokens};attempt={entry.attempt}"
+    tokens = f"saved={entry.saved_tokens};before={entry.tokens_before};after={entry.tokens_after}"
+    return f"{entry.rule};{tokens};limit={entry.limit_tokens};attempt={entry.attempt}"

@@ -6,7 +6,7 @@ conversation.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
@@ -16,7 +16,7 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Decision):
     """One decision.
 
     attempt: 1 for what was planned for the first request to the upstream, 2 for the second.
@@ -25,26 +25,30 @@ class Entry:
 
     attempt: int
     limit_tokens: int
-    decision: Decision
+
+    @classmethod
+    def of(cls, decision: Decision, attempt: int, limit_tokens: int) -> Self:
+        """The entry of a decision."""
+        one, sizes = decision, (decision.tokens_before, decision.tokens_after)
+        return cls(one.rule, one.reason, *sizes, one.messages, one.first_changed, attempt, limit_tokens)
 
     def describe(self) -> dict[str, str | int]:
         """The entry by the names of the log's fields."""
-        decision = self.decision
         return {
-            "rule": decision.rule,
+            "rule": self.rule,
             "attempt": self.attempt,
             "limit_tokens": self.limit_tokens,
-            "before_tokens": decision.tokens_before,
-            "after_tokens": decision.tokens_after,
-            "saved_tokens": decision.saved_tokens,
-            "first_changed": decision.first_changed,
+            "before_tokens": self.tokens_before,
+            "after_tokens": self.tokens_after,
+            "saved_tokens": self.saved_tokens,
+            "first_changed": self.first_changed,
         }
 
     def explain(self) -> dict[str, str | int]:
         """The entry with its reason, for a client whose request was refused."""
         told = self.describe()
         del told["first_changed"]
-        return {"rule": told["rule"], "reason": self.decision.reason, **told}
+        return {"rule": told["rule"], "reason": self.reason, **told}
 
 
 class Ledger:
@@ -57,7 +61,7 @@ class Ledger:
 
     def note(self, attempt: int, limit_tokens: int, decisions: Iterable[Decision]) -> None:
         """Add the decisions of one plan."""
-        self.entries += tuple([Entry(attempt, limit_tokens, decision) for decision in decisions])
+        self.entries += tuple([Entry.of(decision, attempt, limit_tokens) for decision in decisions])
 
     def note_refusal(self, attempt: int, limit_tokens: int, tokens: int, reason: str) -> None:
         """Add that a prompt of `tokens` was refused, or would be; all tokens are the model's own."""

@@ -8,8 +8,7 @@ from typing import Any
 from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
-from proxy.state.history.event import Event, EventCut, EventDecision, EventWindow
-from proxy.telemetry.ledger import Entry
+from proxy.state.history.event import Event, EventCut, EventWindow
 from rules.conversation import count_leading
 from rules.pipeline.plan import Plan
 from rules.policy import Policy
@@ -60,19 +59,13 @@ def _describe_prompt(report: Report) -> dict[str, Any]:
         "limit_tokens": prompt.limit_tokens,
         "original_sections": tuple(prompt.original_sections),
         "sent_sections": tuple(prompt.sent_sections),
-        "decisions": tuple(map(_describe, prompt.entries)),
+        "decisions": prompt.entries,
         "summary_id": "" if used is None else used.id,
         "summary_kind": "" if used is None else used.kind,
         "summary_messages": 0 if used is None else used.messages,
         "summary_instead": "" if used is None else used.instead,
         "is_client_compaction": report.is_client_compaction,
     }
-
-
-def _describe(entry: Entry) -> EventDecision:
-    one = entry.decision
-    sizes = one.tokens_before, one.tokens_after, one.messages, one.first_changed
-    return EventDecision(one.rule, one.reason, entry.attempt, entry.limit_tokens, *sizes)
 
 
 def _describe_answer(report: Report, journey: Journey) -> dict[str, Any]:

@@ -5,26 +5,8 @@ Law: values. All tokens are the model's own, as in the metrics; all money is in 
 
 from dataclasses import dataclass, field
 
+from proxy.telemetry.ledger import Entry
 from rules.pipeline.story.values import Change
-
-
-@dataclass(frozen=True, slots=True)
-class EventDecision:
-    """One decision about a request, in the order in which they were made.
-
-    attempt: 1 for what was planned for the first request to the upstream, 2 for the second.
-    limit_tokens: the limit that it was made for.
-    messages: number of messages that it changed or removed. first_changed: index of the first of them.
-    """
-
-    rule: str
-    reason: str
-    attempt: int
-    limit_tokens: int
-    tokens_before: int
-    tokens_after: int
-    messages: int
-    first_changed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +78,7 @@ class Event:
     limit_tokens: int = 0
     original_sections: tuple[int, ...] = ()
     sent_sections: tuple[int, ...] = ()
-    decisions: tuple[EventDecision, ...] = ()
+    decisions: tuple[Entry, ...] = ()
     window: EventWindow | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None

@@ -79,7 +79,7 @@ def test_what_a_cut_would_remove_is_not_asked_of_the_client() -> None:
 def test_the_message_names_what_would_have_to_shrink() -> None:
     talk = conversation(system(), user(fill("words", 900)))
     error = refuse_talk(talk, 500)
-    cost = write_cost(error, [Entry(1, 500, PRUNED)])
+    cost = write_cost(error, [Entry.of(PRUNED, 1, 500)])
 
     assert cost["decisions"] == [
         {

@@ -14,12 +14,12 @@ def test_each_decision_keeps_its_attempt_and_its_limit() -> None:
     ledger.note(2, 4000, [])
     ledger.note(2, 4000, (PRUNED, CUT))
 
-    assert ledger.entries == (Entry(1, 8000, PRUNED), Entry(2, 4000, PRUNED), Entry(2, 4000, CUT))
+    assert ledger.entries == (Entry.of(PRUNED, 1, 8000), Entry.of(PRUNED, 2, 4000), Entry.of(CUT, 2, 4000))
 
 
 def test_an_entry_is_described_with_the_sizes_before_and_after() -> None:
     """A client whose request was refused gets the reason; the log gets the first message that changed."""
-    entry = Entry(1, 8000, PRUNED)
+    entry = Entry.of(PRUNED, 1, 8000)
     figures = {"attempt": 1, "limit_tokens": 8000, "before_tokens": 900, "after_tokens": 400, "saved_tokens": 500}
 
     assert entry.describe() == {"rule": "prune", **figures, "first_changed": 5}
@@ -30,4 +30,4 @@ def test_a_refusal_changes_nothing() -> None:
     """It is an entry with the size of what was refused."""
     ledger = Ledger()
     ledger.note_refusal(2, 8000, 9000, "it does not fit")
-    assert ledger.entries == (Entry(2, 8000, Decision(REFUSED, "it does not fit", 9000, 9000, 0, 0)),)
+    assert ledger.entries == (Entry(REFUSED, "it does not fit", 9000, 9000, 0, 0, 2, 8000),)

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.state.history.event import Event, EventDecision
+from proxy.state.history.event import Event
 from proxy.state.history.sessions import SessionSums
 from proxy.state.history.timeline import Bucket, Share
 from proxy.state.history.turn import Turn
 from proxy.state.statistics.costs import to_dollars
+from proxy.telemetry.ledger import Entry
 from rules.tokens.sections import Sections
 
 Json = dict[str, Any]
@@ -113,16 +114,15 @@ def tell_briefly(event: Event) -> list[str]:
     return [_tell(decision) for decision in event.decisions]
 
 
-def _tell(one: EventDecision) -> str:
+def _tell(one: Entry) -> str:
     again = " (second attempt)" if one.attempt > 1 else ""
     sentence = f"{one.rule}{again}: {one.reason}."
     if one.messages:
         noun = "message" if one.messages == 1 else "messages"
         sentence += f" {one.messages} {noun} changed, the first is message {one.first_changed}."
-    saved_tokens = one.tokens_before - one.tokens_after
-    if saved_tokens:
-        done = "saved" if saved_tokens > 0 else "added"
-        sentence += f" {abs(saved_tokens):,} tokens {done}."
+    if one.saved_tokens:
+        done = "saved" if one.saved_tokens > 0 else "added"
+        sentence += f" {abs(one.saved_tokens):,} tokens {done}."
     return sentence
 
 

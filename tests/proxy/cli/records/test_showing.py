@@ -9,8 +9,8 @@ from support.recordings import make_recording
 
 from proxy.cli.records.describing import Changed
 from proxy.cli.records.showing import safe, show, show_list
-from proxy.state.history.event import EventDecision
 from proxy.state.recordings.format import RecordedSummary
+from proxy.telemetry.ledger import Entry
 from rules.pipeline.story.values import Change, Fate
 
 EVIL = "\x1b]0;title\x07\x1b[2Jred \x9b31m \u202e [bold]x[/bold]"
@@ -38,7 +38,7 @@ def test_no_text_controls_the_terminal():
         original_tokens=9,
         original_sections=(1, 2, 3, 1, 2),
         sent_sections=(1, 2, 3, 1, 2),
-        decisions=(EventDecision(EVIL, EVIL, 1, 9, 9, 3, 1, 1),),
+        decisions=(Entry(EVIL, EVIL, 9, 3, 1, 1, 1, 9),),
     )
     summary = RecordedSummary("id", "digest", by_model=False, text=EVIL)
     told = replace(recording, event=event, summary=summary, story=(EVIL,))

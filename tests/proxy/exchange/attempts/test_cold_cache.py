@@ -140,7 +140,7 @@ async def _attempt_after(stages: Stages, idle_seconds: float, *, slides: bool = 
         stages.services.sliding.slides = lambda *_: True
     attempt = await stages.attempt(request)
     assert attempt.call is not None
-    return [entry.decision.rule for entry in attempt.call.ledger.entries]
+    return [entry.rule for entry in attempt.call.ledger.entries]
 
 
 @pytest.mark.parametrize(

@@ -389,8 +389,8 @@ async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_ag
     assert first.call is not None
     last = first.call.ledger.entries[-1]
     assert (last.attempt, last.limit_tokens) == (2, 3000)
-    assert last.decision.reason == "nothing shorter fits this limit"
-    assert last.decision.tokens_before > 4000
+    assert last.reason == "nothing shorter fits this limit"
+    assert last.tokens_before > 4000
 
 
 @pytest.mark.parametrize(

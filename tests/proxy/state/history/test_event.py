@@ -4,7 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.state.history.event import Event, EventCut, EventDecision, EventText, EventWindow
+from proxy.state.history.event import Event, EventCut, EventText, EventWindow
+from proxy.telemetry.ledger import Entry
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TOKENS = st.integers(0, 2**53)
@@ -16,7 +17,7 @@ EVENTS = st.builds(
     prefix_kept=st.none() | NUMBERS,
     cost=st.none() | TOKENS,
     decisions=st.lists(
-        st.builds(EventDecision, *[st.text(), st.text(), *[TOKENS] * 6]),
+        st.builds(Entry, *[st.text(), st.text(), *[TOKENS] * 6]),
         max_size=3,
     ).map(tuple),
     window=st.none() | st.just(EventWindow(9, 3, 2, (EventCut("digest", 4, 6),))),

@@ -18,9 +18,9 @@ from proxy.server.admin.dashboard.shapes import (
     write_json,
     write_pieces,
 )
-from proxy.state.history.event import EventDecision
 from proxy.state.history.timeline import Timeline
 from proxy.state.history.turn import Turn
+from proxy.telemetry.ledger import Entry
 
 
 def test_money_is_in_dollars_and_sections_have_names():
@@ -34,9 +34,9 @@ def test_money_is_in_dollars_and_sections_have_names():
 
 def test_without_kept_text_the_story_comes_from_the_decisions():
     decisions = (
-        EventDecision("prune", "at high water", 1, 90, 12_000, 2_000, 3, 4),
-        EventDecision("pairing", "a call without its result", 2, 90, 10, 12, 1, 0),
-        EventDecision("cold_cache", "cut early", 1, 90, 5, 5, 0, 0),
+        Entry("prune", "at high water", 12_000, 2_000, 3, 4, 1, 90),
+        Entry("pairing", "a call without its result", 10, 12, 1, 0, 2, 90),
+        Entry("cold_cache", "cut early", 5, 5, 0, 0, 1, 90),
     )
     assert tell_briefly(make_event(decisions=decisions)) == [
         "prune: at high water. 3 messages changed, the first is message 4. 10,000 tokens saved.",
