@@ -130,10 +130,17 @@ def for_each_request(
             work(read_request(body, requests.dialect), place)
         except (UndecodableError, LimitExceededError) as error:
             is_unreadable = isinstance(error, UndecodableError)
-            reason = f"not a {requests.dialect or DEFAULT.name} request" if is_unreadable else str(error)
+            reason = _describe_request(requests) if is_unreadable else str(error)
             reason = describe_excess(error) if isinstance(error, RefusedError) else reason
             click.echo(f"trimtab: {place}{reason}", err=True)
             if jsonl:
                 click.echo(stand_in(body))
             failed = True
     sys.exit(1 if failed else 0)
+
+
+def _describe_request(requests: Requests) -> str:
+    """What a body that cannot be read is not, and what it must be."""
+    dialect = requests.dialect or DEFAULT.name
+    member, place = "input" if dialect == "responses" else "messages", "each line" if requests.jsonl else "it"
+    return f"not a {dialect} request; {place} must be a JSON object with `{member}`"

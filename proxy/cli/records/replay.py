@@ -150,6 +150,9 @@ def find_kind(path: Path) -> str:
 
     if path.is_dir():
         return RECORDINGS
+    if not path.is_file():  # it is read twice, and a pipe can be read only once
+        message = f"{path} is neither a folder nor a regular file; save what it gives in a file first"
+        raise click.BadParameter(message, param_hint="PATH")
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     return LOG if is_log(first) else BODIES

@@ -63,7 +63,7 @@ def tells_compaction(arrival: Arrival) -> bool | None:
     told = {
         name.lower(): value.strip().lower() for name, value in arrival.headers if name.lower() in {CLASS, COMPACTION}
     }
-    if told.get(COMPACTION) or told.get(CLASS) == "compaction":
+    if told.get(COMPACTION, "") not in {"", "0", "false"} or told.get(CLASS) == "compaction":
         return True
     return False if told.get(CLASS) in CLASSES else None
 

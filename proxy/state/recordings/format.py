@@ -46,9 +46,12 @@ class BadRecordingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Bytes that are not UTF-8."""
+    """Bytes that are not UTF-8. Raises ValueError if they cannot be read back."""
 
     base64: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        base64.b64decode(self.base64)
 
 
 Body = str | Binary

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.state.recordings.format import CALL_ENDING, ENDING, BadRecordingError, Recording, decode
+from proxy.state.recordings.format import CALL_ENDING, ENDING, MAX_OPENED_BYTES, BadRecordingError, Recording, decode
 
 LAST = "last"
 """Names the newest recording of a request."""
@@ -32,9 +32,13 @@ class RecordingFile:
     id: str
 
     def read(self) -> Recording:
-        """Read it. Raises BadRecordingError, also if the file is gone or may not be read."""
+        """Read it. Raises BadRecordingError, also if the file is gone or may not be read, or is endless."""
         try:
-            return decode(self.path.read_bytes())
+            if self.path.exists() and not self.path.is_file():  # a pipe would wait, and a device may never end
+                message = "it is not a regular file"
+                raise BadRecordingError(message)
+            with self.path.open("rb") as file:
+                return decode(file.read(MAX_OPENED_BYTES))
         except OSError as error:
             message = f"it cannot be read: {error.strerror}"
             raise BadRecordingError(message) from error
@@ -87,7 +91,11 @@ def read_one(folder: Path, name: str, on_broken: OnBroken) -> Recording:
         ids = ", ".join(file.id for file in found[:5])
         message = f"{folder}: {len(found)} recordings have an id that begins with {name}: {ids}; write more of it"
         raise NoRecordingError(message)
-    return found[0].read()
+    try:
+        return found[0].read()
+    except BadRecordingError as error:
+        message = f"{found[0].path}: {error}; delete the file, or choose another request"
+        raise BadRecordingError(message) from error
 
 
 def _read_last(folder: Path, on_broken: OnBroken) -> Recording:

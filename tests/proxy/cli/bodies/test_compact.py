@@ -85,7 +85,10 @@ def test_compact_takes_one_request_a_line() -> None:
     assert result.exit_code == 1
     assert [lines[0], lines[1], lines[3]] == [small, b"nonsense", small]
     assert orjson.loads(lines[2])["messages"][0]["content"].startswith("Fix the bug.")
-    assert "trimtab: line 2: not a chat request" in result.stderr.splitlines()
+    assert (
+        "trimtab: line 2: not a chat request; each line must be a JSON object with `messages`"
+        in result.stderr.splitlines()
+    )
     assert {line.partition(":")[0] for line in result.stderr.splitlines()} == {"line 1", "line 3", "line 4", "trimtab"}
 
 
@@ -105,7 +108,8 @@ def test_compact_of_no_chat_request_ends_with_status_1(body: bytes) -> None:
     """A message says so, and nothing goes to standard output."""
     result = run_trimtab("compact", *SMALL, input_bytes=body)
 
-    assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", "trimtab: not a chat request\n")
+    told = "trimtab: not a chat request; it must be a JSON object with `messages`\n"
+    assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", told)
 
 
 def test_compact_of_what_cannot_fit_ends_with_status_1() -> None:

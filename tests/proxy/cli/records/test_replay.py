@@ -1,5 +1,6 @@
 """`trimtab replay`: which input it takes, what it prints, and how it ends."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,17 @@ def test_wrong_use_is_refused(tmp_path: Path, arguments: tuple[str, str], told: 
     result = run_trimtab("replay", _write_bodies(tmp_path, 1), *arguments)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--curve",)])
+def test_a_pipe_is_refused_and_never_waited_for(options: tuple[str, ...], tmp_path: Path) -> None:
+    """It could be read only once, and without a writer it has no end."""
+    os.mkfifo(tmp_path / "pipe")
+
+    result = run_trimtab("replay", tmp_path / "pipe", *options)
+
+    assert result.exit_code == 2
+    assert "neither a folder nor a regular file" in " ".join(result.stderr.split())
 
 
 def test_the_curve_tells_what_each_setting_costs_and_keeps(tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ async def test_what_is_forwarded_does_not_depend_on_it(client, upstream, start_p
         ({COMPACTION: "auto"}, True),
         ({COMPACTION: "reactive", CLASS: "subagent"}, True),
         ({COMPACTION: ""}, None),
+        ({COMPACTION: "0"}, None),
+        ({COMPACTION: "False", CLASS: "main"}, False),
         ({COMPACTION.upper(): "manual"}, True),
     ],
 )

@@ -75,6 +75,13 @@ def test_a_recording_of_an_older_trimtab_is_read():
     assert decode(gzip.compress(older)) == decode(now)
 
 
+def _with_body(body):
+    """A recording whose client's body was written by somebody else."""
+    written = gzip.decompress(encode(make_recording(body="BODY")))
+    assert b'"BODY"' in written
+    return gzip.compress(written.replace(b'"BODY"', body))
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -87,8 +94,9 @@ def test_a_recording_of_an_older_trimtab_is_read():
         (gzip.compress(b"\xff"), "not a recording"),
         (gzip.compress(b'{"version":2,"event":"secret"}'), "version 2"),
         (gzip.compress(b'{"version":1,"event":"secret"}'), "wrong form"),
+        (_with_body(b'{"base64":"A"}'), "wrong form"),
     ],
-    ids=["empty", "text", "cut off", "object", "no JSON", "deep", "no UTF-8", "version", "form"],
+    ids=["empty", "text", "cut off", "object", "no JSON", "deep", "no UTF-8", "version", "form", "base64"],
 )
 def test_another_file_is_refused_with_a_reason_that_quotes_nothing(content, told):
     with pytest.raises(BadRecordingError, match=told) as caught:

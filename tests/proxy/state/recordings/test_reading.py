@@ -1,5 +1,6 @@
 """Recordings are found by time and by id, whatever else is in their folder."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,24 @@ def test_a_broken_file_is_told_and_the_others_are_read(folder):
     assert told == [(broken, "it ends too early")]
     with pytest.raises(BadRecordingError):
         read_one(folder, "2b", refuse)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_regular_file_is_told_and_never_waited_for(kind, folder):
+    """A pipe has no end until somebody writes to it, and a device may have none at all."""
+    odd = folder / f"1800000000000-{'d4' * 12}.json.gz"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "folder":
+        odd.mkdir()
+    else:
+        odd.symlink_to("/dev/zero")
+    told = []
+
+    assert [one.id for one in read_all(folder, lambda *one: told.append(one))] == [name[::-1] for name in IDS]
+    assert told == [(odd, "it is not a regular file")]
+    with pytest.raises(BadRecordingError, match=f"{odd.name}: it is not a regular file; delete the file"):
+        read_one(folder, "d4d4", refuse)
 
 
 def test_a_file_that_is_deleted_meanwhile_is_told(folder):
