@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from proxy.exchange.answering.observe import Observed
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.attempt import Attempt, Passed, Prepared
 from proxy.exchange.attempts.trace import NO_TRACE, Trace
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import Answered, Report, Target
@@ -25,7 +25,7 @@ from rules.tokens.sections import Sections
 MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
 NO_TARGET = Target("")
 """Of a request that was not read yet."""
-_NO_ATTEMPT, _NOTHING_ANSWERED = Attempt("aborted"), Answered()
+_NO_ATTEMPT, _NOTHING_ANSWERED = Passed("aborted"), Answered()
 _NOTHING_OBSERVED = Observed()
 _NO_SECTIONS = Sections()
 
@@ -74,25 +74,26 @@ class Journey:
         self.sent_at = self.sent_at or time.monotonic()
         self.opening = None
 
-    def repeat_attempt(self, plain: Attempt) -> None:
+    def repeat_attempt(self, plain: Prepared) -> None:
         """Send the attempt again in another form. It does not count as another attempt."""
         self.attempt = plain
         self.attempts -= 1
 
     def write_headers(self) -> Headers:
         """The `x-trimtab-*` headers to add to the answer."""
-        prompt, chosen = _describe_prompt(self), self.attempt.chosen
+        prompt, attempt = _describe_prompt(self), self.attempt
+        planned = attempt.chosen.planned if isinstance(attempt, Prepared) else None
         overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
-        outcome = self.attempt.outcome if self.error is None else self.error.outcome
-        if chosen is not None and chosen.planned.original.continues:
+        outcome = attempt.outcome if self.error is None else self.error.outcome
+        if planned is not None and planned.original.continues:
             outcome += ";history=upstream"
-        if _is_client_compaction(self.attempt):
+        if planned is not None and planned.plan.is_client_compaction:
             outcome += ";compaction=client"
         if prompt is None:
             return write_own_headers(self.arrival.request_id, overhead_seconds, outcome)
         tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
         is_over = prompt.original_tokens > prompt.limit_tokens  # for a request that was refused: it has no plan
-        if chosen.planned.plan.window.is_near if chosen else is_over:
+        if is_over if planned is None else planned.plan.window.is_near:
             tokens["high_water"] = True
         headers = write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens)
         return [*headers, *write_ledger_headers(prompt)]
@@ -131,11 +132,11 @@ def _tell_silence(attempt: Attempt) -> float | None:
 
 
 def _is_client_compaction(attempt: Attempt) -> bool:
-    return attempt.chosen is not None and attempt.chosen.planned.plan.is_client_compaction
+    return isinstance(attempt, Prepared) and attempt.chosen.planned.plan.is_client_compaction
 
 
 def _describe_prompt(journey: Journey) -> Prompt | None:
-    compacted = journey.attempt.compacted
+    attempt, compacted = journey.attempt, journey.attempt.compacted
     if compacted is None:
         return None
     sent_tokens, sent = compacted.sent_tokens, compacted.sent_sections
@@ -151,7 +152,7 @@ def _describe_prompt(journey: Journey) -> Prompt | None:
         original_sections=compacted.original_sections,
         sent_sections=sent,
         entries=journey.ledger.entries,
-        summary=journey.attempt.summary,
+        summary=attempt.summary if isinstance(attempt, Prepared) else None,
     )
 
 

@@ -20,11 +20,12 @@ from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.answering.observe import SafeTap, count_answer, observe
 from proxy.exchange.answering.remember import prepare_cold, remember
 from proxy.exchange.answering.response_model import ModelTap
+from proxy.exchange.attempts.attempt import Attempt, Passed, Prepared
 from proxy.exchange.attempts.bound_thinking import undo_refused
 from proxy.exchange.attempts.cache_help import THINKING, drop_refused, help_cache, learn_refused
 from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
 from proxy.exchange.attempts.choose_summary import write_ahead
-from proxy.exchange.attempts.compact import Attempt, compact
+from proxy.exchange.attempts.compact import compact
 from proxy.exchange.attempts.provider_cache import find_help, takes
 from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.attempts.trace import begin_trace
@@ -63,7 +64,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         place(route.upstream, codec, journey.arrival.target)  # a path that must not get our key is refused first
         journey.trace = begin_trace(services.spans, journey.arrival, route, codec)
         if request is None:
-            journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
+            journey.attempt = Passed("too_large" if received.is_too_large else "undecodable")
         else:
             await _compact(services, journey, route, replace(request, model=model), begun)
     if journey.attempt.refusal is not None:
@@ -79,25 +80,23 @@ async def _exchange(
     services: Services, journey: Journey, route: Route, codec: Codec, received: ReceivedBody
 ) -> web.StreamResponse:
     """Send the request and pass the answer on; once more if it was refused. Raises ProxyError."""
-    refused: Overflow | None = None
     while True:
         journey.begin_attempt()
         async with _send(services, journey, route, codec, received) as answer:
             opening = journey.opening = await _open(services, journey, route, codec, answer)
             journey.trace.hear(opening)
-            learn_refused(services, journey.attempt, opening, route)
-            other = drop_refused(journey.attempt, opening)
-            if other is None and (opening.status == 400 or journey.attempt.is_own):
-                other = await undo_refused(services, journey.attempt, opening)
-            if other is not None:
-                journey.repeat_attempt(other)
-                continue
-            if refused is not None:
-                await learn_from_retry(services, journey.attempt, opening)
-            shorter = await _shorten(services, journey, received, opening)
+            attempt, shorter = journey.attempt, None
+            if isinstance(attempt, Prepared):
+                other = await _change(services, attempt, opening, route)
+                if other is not None:
+                    journey.repeat_attempt(other)
+                    continue
+                if attempt.lesson is not None:
+                    await learn_from_retry(services, attempt, attempt.lesson, opening)
+                shorter = await _shorten(services, journey, attempt, received, opening)
             if shorter is None:
                 return await _finish(services, journey, route, codec, answer)
-        journey.attempt, refused = await help_cache(services, shorter), opening.overflow
+        journey.attempt = await help_cache(services, shorter)
 
 
 async def _compact(services: Services, journey: Journey, route: Route, request: Request, begun: Begun | None) -> None:
@@ -110,7 +109,8 @@ async def _compact(services: Services, journey: Journey, route: Route, request: 
     attempt = journey.attempt = await compact(services, arrival, route, request, journey.reply, journey.ledger)
     call = attempt.call
     journey.target = route.target if call is None else call.route.target  # a part of sessions is observed
-    journey.attempt = await help_cache(services, attempt)
+    if isinstance(attempt, Prepared):
+        journey.attempt = await help_cache(services, attempt)
     _keep_beginning(services, journey, request, begun)
     if call is not None and call.request is not request:
         _keep_beginning(services, journey, call.request, None)
@@ -183,14 +183,25 @@ async def _open(
         raise
 
 
-async def _shorten(services: Services, journey: Journey, received: ReceivedBody, opening: Opening) -> Attempt | None:
+async def _change(services: Services, attempt: Prepared, opening: Opening, route: Route) -> Prepared | None:
+    """The attempt in another form, if the upstream refuses what only trimtab has added or changed; else None."""
+    learn_refused(services, attempt, opening, route)
+    other = drop_refused(attempt, opening)
+    if other is None and (opening.status == 400 or attempt.is_own):
+        other = await undo_refused(services, attempt, opening)
+    return other
+
+
+async def _shorten(
+    services: Services, journey: Journey, attempt: Prepared, received: ReceivedBody, opening: Opening
+) -> Prepared | None:
     """Plan the next attempt; None if the client gets this answer."""
     if opening.overflow is None or journey.attempts == MAX_ATTEMPTS:
         return None
-    shorter: Attempt | None = None
+    shorter: Prepared | None = None
     with suppress(OverloadedError):
         async with working(services, journey.reply.request, received):
-            shorter = await recover(services, journey.attempt, opening.overflow, journey.reply)
+            shorter = await recover(services, attempt, opening.overflow, journey.reply)
     journey.is_hopeless = shorter is None
     return shorter
 
@@ -201,11 +212,10 @@ async def _finish(
     """Pass the answer on, and learn from it."""
     attempt, opening, request_id = journey.attempt, journey.opening, journey.arrival.request_id
     is_answered = answer.status == 200 and opening is not None and opening.overflow is None
-    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
-    if is_answered and attempt.body is not None and call and chosen and chosen.later and compacted:
+    if is_answered and isinstance(attempt, Prepared) and attempt.body is not None and attempt.chosen.later:
         with fail_open(services.recorder, request_id, "write_ahead"):
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
-            write_ahead(services, call, chosen, compacted)
+            write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
     tap = _listen(services, journey, codec, answer)
     try:
         return await _relay(journey, codec, answer, tap)
@@ -242,12 +252,13 @@ async def _book_unanswered(services: Services, journey: Journey, route: Route) -
 
 def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: SafeTap) -> bool:
     """Whether learning from an answer waits neither for a thread nor for the store."""
-    chosen, unknown_chars = attempt.chosen, tap.find_uncounted_chars()
+    unknown_chars = tap.find_uncounted_chars()
     if unknown_chars > INLINE_BYTES:
         return False
     if unknown_chars and not services.compactors.is_ready(route.settings, route.target.model):
         return False
-    return chosen is None or (len(chosen.planned.plan.hashes) <= MANY_MESSAGES and not services.cold_cuts.is_kept)
+    messages = len(attempt.chosen.planned.plan.hashes) if isinstance(attempt, Prepared) else 0
+    return not messages or (messages <= MANY_MESSAGES and not services.cold_cuts.is_kept)
 
 
 async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTap) -> None:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
-from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
+from proxy.exchange.attempts.attempt import Attempt, Prepared
 from proxy.exchange.attempts.call import Call, Route
-from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered
 from proxy.exchange.services import Services
 from proxy.state.catalogue.lifetimes import find_lifetime_seconds
@@ -53,22 +52,17 @@ async def draw_bill(
     """
     if answered.completion_tokens is None:
         return None
-    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
-    if call is None or chosen is None or compacted is None:  # it passed unchanged
+    if not isinstance(attempt, Prepared):  # it passed unchanged
         prices = find_price_list(services.config, route.settings, route.target.model)
         if answered.prompt_tokens is None:
             return None
         return _draw(_read_tokens(answered), None, prices, is_estimated=answered.is_estimated)
-    original, hashes, sessions = (
-        chosen.planned.original,
-        chosen.planned.plan.hashes,
-        services.recorder.till.books.sessions,
-    )
-    now = services.recorder.till.books.clock()
+    call, planned, books = attempt.call, attempt.chosen.planned, services.recorder.till.books
+    original, hashes, sessions, now = planned.original, planned.plan.hashes, books.sessions, books.clock()
     work = partial(_find_past, sessions, call, original, hashes, now)
     size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
     past = await services.workers.run(call.lane, work, size_bytes=size_bytes)
-    case = _make_case(call, attempt, compacted, past, answered, prefix_kept)
+    case = _make_case(attempt, past, answered, prefix_kept)
     is_changed = attempt.outcome == "compacted"
     without: Tokens | None = None
     if original.continues:  # the upstream holds messages that are not known here
@@ -109,10 +103,9 @@ def _find_past(sessions: Sessions, call: Call, original: Conversation, hashes: S
     return _Past(client, hashes, seen, 1 - new_tokens / max(tokens, 1), now)
 
 
-def _make_case(
-    call: Call, attempt: Attempt, compacted: Compacted, past: _Past, answered: Answered, prefix_kept: float | None
-) -> Case:
+def _make_case(attempt: Prepared, past: _Past, answered: Answered, prefix_kept: float | None) -> Case:
     """The request as it was sent, and as the client sent it."""
+    call, compacted = attempt.call, attempt.compacted
     is_sent_original = call.route.target.mode != "enforce"
     original_tokens = compacted.original_tokens
     sent_tokens = original_tokens if is_sent_original else compacted.sent_tokens

@@ -7,9 +7,9 @@ from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from proxy.compaction.prefix_watch import Prefix
 from proxy.exchange.answering.cache_misses import Cause, find_cause
+from proxy.exchange.attempts.attempt import Attempt, Prepared
 from proxy.exchange.attempts.call import Call, Route, is_counted, is_text_only
 from proxy.exchange.attempts.cold_cache import find_lifetime
-from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
 from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
@@ -128,15 +128,15 @@ async def observe(
 
     age_seconds: how long ago the request was sent. is_answered: the upstream has begun to answer.
     """
-    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
-    if call is None or chosen is None or compacted is None:
+    if not isinstance(attempt, Prepared):
         return Observed()
+    call, planned, compacted = attempt.call, attempt.chosen.planned, attempt.compacted
     if is_answered and not call.route.target.is_secret:
         services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
-    sent = compacted.forwarded if is_enforced else chosen.planned.original
+    sent = compacted.forwarded if is_enforced else planned.original
     if is_answered and is_enforced:
-        _note_answer(services, call, attempt, compacted, answered)
+        _note_answer(services, attempt, answered)
     cleaned = () if is_enforced else call.request.cleaned  # the original has what was taken out
     tokens = sent.tokens + sum(one.saved_tokens for one in cleaned)
     is_long = tokens >= MIN_SAMPLE_TOKENS
@@ -146,15 +146,16 @@ async def observe(
         services.models.observe(call.view.name, sample)
     if not is_enforced:
         return Observed()
-    prefix = await _observe_prefix(services, call, chosen.planned, compacted, age_seconds)
+    prefix = await _observe_prefix(services, call, planned, compacted, age_seconds)
     kept = prefix.kept_share if prefix is not None and prefix.continues else None
-    if chosen.planned.original.continues:  # the upstream holds messages that are not known here
+    if planned.original.continues:  # the upstream holds messages that are not known here
         return Observed(kept)
     return Observed(kept, find_cause(prefix, answered, partial(find_lifetime, services, call)))
 
 
-def _note_answer(services: Services, call: Call, attempt: Attempt, compacted: Compacted, answered: Answered) -> None:
+def _note_answer(services: Services, attempt: Prepared, answered: Answered) -> None:
     """An answer proves that its prompt fits the window. A test fails if the server dropped a part of the prompt."""
+    call, compacted = attempt.call, attempt.compacted
     tokens = answered.prompt_tokens or (compacted.sent_tokens if attempt.is_test else 0)
     if attempt.is_test and tokens < IN_FULL_SHARE * compacted.sent_tokens:
         services.models.fail_test(call.view.name)

@@ -5,9 +5,9 @@ Law: only sessions that a cold cache could matter for. The client has its answer
 
 from dataclasses import replace
 
+from proxy.exchange.attempts.attempt import Attempt, Prepared
 from proxy.exchange.attempts.choose_summary import choose_summariser, write_ahead
 from proxy.exchange.attempts.cold_cache import find_lifetime, find_previous, find_session
-from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.report import Answered
 from proxy.exchange.services import Services
 from rules.summary.request import request_cold
@@ -16,10 +16,9 @@ from rules.window.economics import pays_cold
 
 async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
     """Note the time of this answer for the session's next request, whichever process gets it."""
-    call, chosen = attempt.call, attempt.chosen
-    if call is None or chosen is None or attempt.body is None:
+    if not isinstance(attempt, Prepared) or attempt.body is None:
         return
-    planned = chosen.planned
+    call, planned = attempt.call, attempt.chosen.planned
     session = find_session(services, call, planned)
     if session is None:
         return
@@ -36,10 +35,9 @@ def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> No
 
     The upstream's cache is warm, so the question reads the prompt from it. A request causes at most one summary.
     """
-    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
-    if call is None or chosen is None or compacted is None or attempt.is_test or not answered.ends_turn:
+    if not isinstance(attempt, Prepared) or attempt.is_test or not answered.ends_turn:
         return
-    plan = chosen.planned.plan
+    call, chosen, plan = attempt.call, attempt.chosen, attempt.chosen.planned.plan
     cold = plan.window.cold_summary
     if cold is None or plan.is_put_off or chosen.later is not None:
         return
@@ -50,4 +48,4 @@ def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> No
         return
     later = request_cold(plan.conversation.messages, plan.hashes, plan.window)
     summariser = chosen.summariser or choose_summariser(services, call)
-    write_ahead(services, call, replace(chosen, later=later, summariser=summariser), compacted)
+    write_ahead(services, call, replace(chosen, later=later, summariser=summariser), attempt.compacted)

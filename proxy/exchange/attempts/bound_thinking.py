@@ -13,11 +13,9 @@ from functools import partial
 
 from proxy.compaction.offload import BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError
+from proxy.exchange.attempts.attempt import Prepared
 from proxy.exchange.attempts.cache_help import THINKING, help_cache
-from proxy.exchange.attempts.call import Call
 from proxy.exchange.attempts.changed_sessions import note_changed, tell_changed
-from proxy.exchange.attempts.choose_summary import Chosen
-from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import fail_open
 from proxy.exchange.services import Services
@@ -29,12 +27,10 @@ _NAMED = (b"signature", b"thinking")
 """What such a refusal names: "Invalid `signature` in `thinking` block". Source: Anthropic's page on prefix checks."""
 
 
-async def undo_refused(services: Services, attempt: Attempt, opening: Opening) -> Attempt | None:
+async def undo_refused(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt as the client wrote it, or with thinking that may be dropped; None if it was not refused for that."""
     plain = attempt.plain or attempt
     call, chosen, compacted = plain.call, plain.chosen, plain.compacted
-    if call is None or chosen is None or compacted is None:
-        return None
     if attempt.is_own and opening.status == 200:
         note_changed(services, call, chosen.planned)
     if not _is_refused(attempt, opening) or attempt.is_own or not compacted.decisions:
@@ -47,11 +43,12 @@ async def undo_refused(services: Services, attempt: Attempt, opening: Opening) -
         own = replace(own, decisions=(), sent_tokens=tokens, sent_sections=sections)  # with what was taken out
         call.ledger.note(call.attempt, limit_tokens, [Decision(THINKING, _OWN, compacted.sent_tokens, tokens, 0, 0)])
         return replace(plain, outcome="unchanged", compacted=own, body=None, summary=None, is_own=True)
-    return await _allow_drops(services, plain, call, chosen)
+    return await _allow_drops(services, plain)
 
 
-async def _allow_drops(services: Services, plain: Attempt, call: Call, chosen: Chosen) -> Attempt | None:
+async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
     """The attempt with thinking that may be dropped; None if its upstream cannot be told."""
+    call, chosen = plain.call, plain.chosen
     with (
         suppress(BusyError, RefusedError, UndecodableError),
         fail_open(services.recorder, call.arrival.request_id, "thinking"),
@@ -70,5 +67,5 @@ async def _allow_drops(services: Services, plain: Attempt, call: Call, chosen: C
     return None
 
 
-def _is_refused(attempt: Attempt, opening: Opening) -> bool:
+def _is_refused(attempt: Prepared, opening: Opening) -> bool:
     return opening.status == 400 and THINKING not in attempt.dropped and all(name in opening.text for name in _NAMED)

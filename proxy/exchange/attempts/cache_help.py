@@ -10,8 +10,8 @@ from functools import partial
 
 from proxy.compaction.compactor import help_cache as add_help
 from proxy.compaction.offload import weigh_known
+from proxy.exchange.attempts.attempt import Prepared
 from proxy.exchange.attempts.call import Route
-from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.attempts.provider_cache import add_key, name_asked
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import fail_open
@@ -29,13 +29,13 @@ REFUSED = "cache_refused"
 """The name of the decision to send an attempt again without its additions."""
 
 
-async def help_cache(services: Services, attempt: Attempt) -> Attempt:
+async def help_cache(services: Services, attempt: Prepared) -> Prepared:
     """The attempt with what its provider takes; the attempt itself if that is nothing, or after a fault."""
-    call, chosen, compacted, body = attempt.call, attempt.chosen, attempt.compacted, attempt.body
-    if call is None or chosen is None or compacted is None or body is None or not call.request.cache.adds:
+    call, compacted, body = attempt.call, attempt.compacted, attempt.body
+    if body is None or not call.request.cache.adds:
         return attempt
     with fail_open(services.recorder, call.arrival.request_id, "cache"):
-        work = partial(add_help, add_key(call, chosen.planned), compacted)
+        work = partial(add_help, add_key(call, attempt.chosen.planned), compacted)
         helped = await services.workers.run(call.lane, work, size_bytes=weigh_known(sum(map(len, body))))
         if helped is compacted:
             return attempt
@@ -45,11 +45,11 @@ async def help_cache(services: Services, attempt: Attempt) -> Attempt:
     return attempt
 
 
-def drop_refused(attempt: Attempt, opening: Opening) -> Attempt | None:
+def drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt without its additions, if the upstream's refusal names one of them; else None."""
     call, named = attempt.call, _find_named(attempt, opening)
     plain = _leave_untold(attempt) if THINKING in named else attempt.plain
-    if plain is None or call is None or plain.compacted is None or not named:
+    if plain is None or not named:
         return None
     tokens, limit_tokens = plain.compacted.sent_tokens, plain.compacted.limit_tokens
     reason = f"the upstream refused {', '.join(sorted(named))}; sent again without"
@@ -58,29 +58,27 @@ def drop_refused(attempt: Attempt, opening: Opening) -> Attempt | None:
     return replace(plain, call=replace(call, request=request), dropped=named)
 
 
-def _leave_untold(attempt: Attempt) -> Attempt | None:
+def _leave_untold(attempt: Prepared) -> Prepared | None:
     """The attempt without what the provider is told of a changed transcript; None if it is told nothing."""
     compacted = attempt.compacted
-    if compacted is None or compacted.untold is None:
+    if compacted.untold is None:
         return None
     decisions = tuple(decision for decision in compacted.decisions if decision.rule != THINKING)
     left = replace(compacted, pieces=compacted.untold, untold=None, headers=(), decisions=decisions)
     return replace(attempt, compacted=left, body=left.pieces, plain=None)
 
 
-def learn_refused(services: Services, attempt: Attempt, opening: Opening, route: Route) -> None:
+def learn_refused(services: Services, attempt: Prepared, opening: Opening, route: Route) -> None:
     """Remember what was refused, now that the upstream does not refuse the attempt without it.
 
     A refusal may quote the client's text. Such a text is still named in the refusal of the attempt without additions.
     """
-    if attempt.dropped and attempt.call is not None and not _find_names(attempt.dropped, opening):
+    if attempt.dropped and not _find_names(attempt.dropped, opening):
         services.refused_additions.keep(name_asked(attempt.call.arrival, route), attempt.dropped)
 
 
-def _find_named(attempt: Attempt, opening: Opening) -> frozenset[Addition]:
+def _find_named(attempt: Prepared, opening: Opening) -> frozenset[Addition]:
     """The additions of an attempt that a refusal names."""
-    if attempt.compacted is None:
-        return frozenset()
     added = {name for name in NAMES if any(name == decision.rule for decision in attempt.compacted.decisions)}
     return _find_names(frozenset(added), opening)
 

@@ -5,13 +5,14 @@ says what happened.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from proxy.compaction.compactor import Compacted, Planned, describe_refused
+from proxy.compaction.compactor import Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError, describe_excess, write_cost
 from proxy.exchange.arrival import Arrival
+from proxy.exchange.attempts.attempt import Attempt, Passed, Prepared, Refused
 from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
 from proxy.exchange.attempts.changed_sessions import heed_changed
 from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
@@ -21,17 +22,11 @@ from proxy.exchange.attempts.session import name_session, tells_compaction
 from proxy.exchange.phases import Phases
 from proxy.exchange.report import fail_open
 from proxy.exchange.services import Services
-from proxy.http.errors import (
-    ContextExceededError,
-    ProxyError,
-    UnpairedToolCallsError,
-)
+from proxy.http.errors import ContextExceededError, UnpairedToolCallsError
 from proxy.http.relay import Reply
-from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
-from proxy.telemetry.ledger import Ledger, UsedSummary
+from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Request, UndecodableError, Unsent
-from proxy.wire.content.cache_help import Addition
 from rules.conversation import Decision
 from rules.results.pairing import describe_unpaired, find_unpaired
 
@@ -39,38 +34,6 @@ SMALL_BODY_BYTES = 2 * 1024
 """Up to this size, counting a whole body takes no longer than finding out which parts are known. Chosen by profiling
 the path of a small request."""
 WOULD_REFUSE = "mode enforce would refuse this request"
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What is sent, and what is known about it.
-
-    outcome: the value of the metrics' label `outcome`.
-    call, chosen: None if the request could not be compacted, or must not be.
-    compacted: also set for a request that is refused.
-    body: what goes out, in pieces; None for the client's own bytes.
-    refusal: our own error, if the policy refuses a request that cannot fit, or if no thread was free.
-    summary: the stored summary in what is sent; None if there is none.
-    lesson: what to learn if this second attempt succeeds.
-    is_test: the request goes out as if nothing had been learned. seconds: name and duration of each phase, in order.
-    plain: the same attempt without what was added for the provider's prompt cache; None if nothing was added.
-    dropped: what was added to an earlier form of this attempt, and refused.
-    is_own: it is sent as the client wrote it, because what trimtab had changed was refused.
-    """
-
-    outcome: str
-    call: Call | None = None
-    chosen: Chosen | None = None
-    compacted: Compacted | None = None
-    body: tuple[bytes, ...] | None = None
-    refusal: ProxyError | None = None
-    summary: UsedSummary | None = None
-    lesson: Lesson | None = None
-    is_test: bool = False
-    seconds: tuple[tuple[str, float], ...] = ()
-    plain: "Attempt | None" = None
-    dropped: frozenset[Addition] = frozenset()
-    is_own: bool = False
 
 
 async def compact(
@@ -81,10 +44,11 @@ async def compact(
     A client that waits long for a summary gets comments through its `reply`.
     """
     if route.target.mode == "off":
-        return Attempt("off")
+        return Passed("off")
     if request.codec.is_count and services.config.compaction.count_tokens == "passed":
-        return Attempt("passed")
-    attempt, phases = Attempt("failed_open"), Phases("plan")
+        return Passed("passed")
+    attempt: Attempt = Passed("failed_open")
+    phases = Phases("plan")
     ledger = Ledger() if ledger is None else ledger
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
@@ -99,13 +63,13 @@ async def compact(
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
                 else:
-                    attempt = Attempt("enforce", call, refusal=unpaired)
+                    attempt = Refused("enforce", unpaired, call)
             except BusyError:
-                attempt = Attempt("busy", refusal=refuse_or_pass(call))
+                attempt = Refused("busy", refuse_or_pass(call))
             except RefusedError as error:
                 attempt = _refuse(call, error)
     except UndecodableError:
-        attempt = Attempt("undecodable")
+        attempt = Passed("undecodable")
     return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 
 
@@ -164,19 +128,19 @@ async def _find_unpaired(
     return UnpairedToolCallsError(describe_unpaired(unpaired, conversation.origins, param), param) if unpaired else None
 
 
-def _refuse(call: Call, error: RefusedError) -> Attempt:
+def _refuse(call: Call, error: RefusedError) -> Refused:
     """The attempt for a request that cannot fit: refused, or forwarded unchanged if it is only observed."""
     mode, cost = call.route.target.mode, write_cost(error, call.ledger.entries)
     excess = ContextExceededError(describe_excess(error), error.tokens, error.limit, cost)
     compacted = describe_refused(call.request, error)
     if mode != "enforce":
         call.ledger.note_refusal(call.attempt, error.limit, error.tokens, WOULD_REFUSE)
-    return Attempt(mode, call, compacted=compacted, refusal=excess if mode == "enforce" else None)
+    return Refused(mode, excess if mode == "enforce" else None, call, compacted)
 
 
 async def _carry_out_first(
     services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
-) -> Attempt:
+) -> Prepared:
     """Make the attempt from a plan that was made with what was learned about the model.
 
     The attempt ignores a lesson that is due for a test, and all lessons if the request does not fit with them. Raises
@@ -250,7 +214,7 @@ async def _weigh(services: Services, call: Call) -> int:
 
 async def carry_out(
     services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
-) -> Attempt:
+) -> Prepared:
     """Carry out a plan, and write its decisions into the ledger.
 
     Raises RefusedError if the policy refuses, UndecodableError if splicing fails.
@@ -273,9 +237,9 @@ async def carry_out(
                 raise
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     if mode != "enforce":
-        return Attempt(mode, call, chosen, compacted, seconds=phases.seconds)
+        return Prepared(mode, call, chosen, compacted, seconds=phases.seconds)
     outcome, summary = "compacted" if compacted.decisions else "unchanged", name_summary(chosen, compacted)
-    return Attempt(outcome, call, chosen, compacted, compacted.pieces, summary=summary, seconds=phases.seconds)
+    return Prepared(outcome, call, chosen, compacted, compacted.pieces, summary=summary, seconds=phases.seconds)
 
 
 def _note_test(call: Call, planned: Planned) -> None:

@@ -12,9 +12,10 @@ from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError
 from proxy.exchange.arrival import Arrival
+from proxy.exchange.attempts.attempt import Prepared
 from proxy.exchange.attempts.call import Call, is_counted, is_text_only
 from proxy.exchange.attempts.changed_sessions import heed_changed
-from proxy.exchange.attempts.compact import Attempt, carry_out, plan_call, prepare_call
+from proxy.exchange.attempts.compact import carry_out, plan_call, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.phases import Phases
 from proxy.exchange.report import fail_open
@@ -28,11 +29,9 @@ from proxy.wire.overflow.quotes import Quoted, find_quotes
 from rules.pipeline.exceeded import LimitExceededError
 
 
-async def recover(services: Services, attempt: Attempt, overflow: Overflow, reply: Reply) -> Attempt | None:
+async def recover(services: Services, attempt: Prepared, overflow: Overflow, reply: Reply) -> Prepared | None:
     """Plan a second attempt within the limits that the refusal names; None if it would not be shorter."""
     call, refused, phases = attempt.call, attempt.compacted, Phases("recover")
-    if call is None or refused is None:
-        return None
     if attempt.is_test:
         services.models.fail_test(call.view.name)
     call.ledger.note_refusal(
@@ -48,11 +47,9 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
     return None
 
 
-async def learn_from_retry(services: Services, attempt: Attempt, opening: Opening) -> None:
+async def learn_from_retry(services: Services, attempt: Prepared, lesson: Lesson, opening: Opening) -> None:
     """Learn from the answer to a second attempt."""
-    call, compacted, lesson = attempt.call, attempt.compacted, attempt.lesson
-    if call is None or compacted is None or lesson is None:
-        return
+    call, compacted = attempt.call, attempt.compacted
     with fail_open(services.recorder, call.arrival.request_id, "recover"):
         if opening.overflow is not None:
             await _learn(services, call, compacted, opening.overflow)
@@ -62,7 +59,7 @@ async def learn_from_retry(services: Services, attempt: Attempt, opening: Openin
 
 async def _plan_again(
     services: Services, call: Call, refused: Compacted, overflow: Overflow, reply: Reply, phases: Phases
-) -> Attempt | None:
+) -> Prepared | None:
     lesson = await _learn(services, call, refused, overflow)
     if lesson is None:
         return None
@@ -77,7 +74,7 @@ async def _plan_again(
     except RefusedError as error:
         again.ledger.note_refusal(again.attempt, error.limit, error.tokens, "nothing shorter fits this limit")
         raise
-    if shorter.compacted is None or shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
+    if shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
         return None
     return replace(shorter, outcome="compacted", lesson=lesson)
 

@@ -5,7 +5,7 @@ Law: figures and decisions only, and only in the form that may be logged.
 
 from typing import Any
 
-from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.attempt import Attempt, Prepared
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
 from proxy.state.history.event import Event, EventCut, EventWindow
@@ -90,7 +90,7 @@ def _describe_answer(report: Report, journey: Journey) -> dict[str, Any]:
 
 def _describe_session(attempt: Attempt) -> dict[str, Any]:
     """The session and its window, if the request was planned."""
-    if attempt.chosen is None or attempt.call is None:
+    if not isinstance(attempt, Prepared):
         return {}
     planned = attempt.chosen.planned
     return {

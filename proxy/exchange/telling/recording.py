@@ -15,8 +15,8 @@ import msgspec
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.exchange.arrival import ID_BYTES
+from proxy.exchange.attempts.attempt import Attempt, Prepared
 from proxy.exchange.attempts.call import Call
-from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.journey import NO_TARGET, Journey
 from proxy.exchange.report import Recorder, Report, fail_open
 from proxy.exchange.services import Services
@@ -172,7 +172,7 @@ def _make_circumstances(served: _Served, call: Call) -> Circumstances:
     attempt = served.attempt
     view, settings, upstream = call.view, call.route.settings, call.route.upstream
     facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
-    plan = None if attempt.chosen is None else attempt.chosen.planned.plan
+    plan = attempt.chosen.planned.plan if isinstance(attempt, Prepared) else None
     return Circumstances(
         config=settings.model_dump(mode="json", by_alias=True, exclude_unset=True),
         policy=view.policy,
@@ -190,7 +190,7 @@ def _make_circumstances(served: _Served, call: Call) -> Circumstances:
         cold=_find_cold(call, attempt),
         put_off=plan is not None and plan.is_put_off,
         cuts=0 if plan is None else len(plan.window.cuts),
-        is_test=attempt.is_test,
+        is_test=isinstance(attempt, Prepared) and attempt.is_test,
         attempt=call.attempt,
         cache_adds=tuple(sorted(call.request.cache.adds)),
     )
@@ -198,24 +198,24 @@ def _make_circumstances(served: _Served, call: Call) -> Circumstances:
 
 def _find_cold(call: Call, attempt: Attempt) -> Mapping[str, str]:
     """The cuts at a cold cache of this session; without a plan, all that are known of this client, some of them."""
-    if attempt.chosen is None:
+    if not isinstance(attempt, Prepared):
         return {prefix.hex(): str(kind) for prefix, kind in islice(call.cold.items(), MAX_COLD)}
     plan = attempt.chosen.planned.plan
     return {plan.hashes[at].hex(): str(kind) for at, kind in plan.cold.items()}
 
 
 def _make_summary(attempt: Attempt) -> RecordedSummary | None:
-    chosen, used = attempt.chosen, attempt.summary
-    if chosen is None or chosen.text is None:
+    if not isinstance(attempt, Prepared) or attempt.chosen.text is None:
         return None
-    kind = "summarise" if chosen.text.by_model else "digest"
-    return RecordedSummary("" if used is None else used.id, kind, chosen.text.by_model, chosen.text.text)
+    text, used = attempt.chosen.text, attempt.summary
+    kind = "summarise" if text.by_model else "digest"
+    return RecordedSummary("" if used is None else used.id, kind, text.by_model, text.text)
 
 
 def _make_story(attempt: Attempt) -> tuple[str, ...]:
-    chosen, compacted = attempt.chosen, attempt.compacted
-    if chosen is None or compacted is None:
+    if not isinstance(attempt, Prepared):
         return ()
+    planned, compacted = attempt.chosen.planned, attempt.compacted
     outcome = Outcome(compacted.forwarded, compacted.decisions)
-    story = tell_story(chosen.planned.plan, outcome, ratio=chosen.planned.policy.token_ratio)
+    story = tell_story(planned.plan, outcome, ratio=planned.policy.token_ratio)
     return tuple(sentence.text for sentence in story.sentences)

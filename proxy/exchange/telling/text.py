@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from proxy.config.schema import Config
 from proxy.exchange.arrival import Arrival
+from proxy.exchange.attempts.attempt import Prepared
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Recorder, fail_open
 from proxy.exchange.services import Services
@@ -45,9 +46,9 @@ class _Told:
 def tell_text(services: Services, history: History, journey: Journey, event: Event) -> None:
     """Have the text of a request written, if anything was changed."""
     attempt = journey.attempt
-    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
-    if call is None or chosen is None or compacted is None or not compacted.decisions:
+    if not isinstance(attempt, Prepared) or not attempt.compacted.decisions:
         return
+    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
     outcome = Outcome(compacted.forwarded, compacted.decisions)
     summary = "" if chosen.text is None or attempt.summary is None else chosen.text.text
     told = _Told(

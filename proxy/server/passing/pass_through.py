@@ -5,7 +5,7 @@ Law: nothing of the answer is held or changed. An answer of a known API says tha
 
 from aiohttp import web
 
-from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.attempt import Passed
 from proxy.exchange.journey import Journey
 from proxy.exchange.services import Services
 from proxy.http.client import Body, target_url
@@ -22,7 +22,7 @@ async def pass_through(services: Services, journey: Journey) -> web.StreamRespon
     """Answer a request that no codec claims. Raises ProxyError."""
     arrival, reply = journey.arrival, journey.reply
     request = reply.request
-    journey.attempt = Attempt(PASSED)
+    journey.attempt = Passed(PASSED)
     is_known = arrival.passed is not None and arrival.passed.is_inference
     added: Headers = [(OUTCOME_HEADER, PASSED)] if is_known else ()
     if wants_all(services.config, request):

@@ -4,10 +4,12 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from support.journeys import ARRIVAL, DECISIONS, TARGET
+from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
-from proxy.compaction.compactor import Compacted
-from proxy.exchange.attempts.compact import Attempt
+from proxy.compaction.compactor import Compacted, Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.exchange.attempts.attempt import Passed, Prepared
+from proxy.exchange.attempts.choose_summary import Chosen
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.journey import Journey
 from proxy.http.errors import ContextExceededError, UpstreamUnreachableError
@@ -16,6 +18,7 @@ from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from rules.conversation import Conversation
+from rules.policy import Policy
 from rules.tokens.sections import Sections
 
 BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
@@ -34,7 +37,8 @@ DECISIONS_TOLD = (
 COMPACTED = Compacted(
     (b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000, BEFORE, AFTER
 )
-ATTEMPT = Attempt("compacted", compacted=COMPACTED, seconds=(("plan", 0.1),))
+PLANNED = Compactor(count_by_heuristic).plan(read([{"role": "user", "content": "hi"}]), Policy())
+ATTEMPT = Prepared("compacted", Mock(idle_seconds=None), Chosen(PLANNED), COMPACTED, seconds=(("plan", 0.1),))
 OVERFLOW = Overflow(Kind.PROMPT)
 
 
@@ -171,7 +175,7 @@ def test_without_a_decision_there_is_no_header_of_them() -> None:
     """There is no empty header, and there are no tokens without a transcript."""
     journey = _journey()
     assert "x-trimtab-decisions" not in dict(journey.write_headers())
-    journey.attempt = Attempt("undecodable")
+    journey.attempt = Passed("undecodable")
     assert [name for name, _ in journey.write_headers()] == [
         "x-trimtab-request-id",
         "Server-Timing",

@@ -6,7 +6,7 @@ import pytest
 from support.journeys import MakeStages, read_session
 
 from proxy.exchange.answering.costs import draw_bill
-from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.attempt import Passed
 from proxy.exchange.report import Answered
 from proxy.state.statistics.costs import Tokens
 
@@ -18,7 +18,7 @@ TOLD = Answered(5000, 2048, 7)
 @pytest.mark.parametrize("outcome", ["off", "passed", "busy", "too_large", "undecodable"])
 async def test_what_passed_unchanged_costs_the_same_without_trimtab(make_stages: MakeStages, outcome: str) -> None:
     stages = await make_stages(USD)
-    bill = await draw_bill(stages.services, stages.route(), Attempt(outcome), TOLD, None)
+    bill = await draw_bill(stages.services, stages.route(), Passed(outcome), TOLD, None)
     assert bill is not None
     assert bill.tokens == bill.without == Tokens.of(5000, 2048, 0, 7)
     assert bill.cost == bill.without_cost

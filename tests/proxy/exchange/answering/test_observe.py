@@ -8,7 +8,7 @@ from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_sessio
 from upstreams.recording import completion
 
 from proxy.exchange.answering.observe import Observed, count_answer, observe
-from proxy.exchange.attempts.compact import Attempt
+from proxy.exchange.attempts.attempt import Attempt, Passed
 from proxy.exchange.report import Answered
 from proxy.state.models.calibration import URGENT_SAMPLES
 from proxy.state.models.facts import Known
@@ -188,7 +188,7 @@ async def test_nothing_is_observed_of_what_was_not_decoded(make_stages: MakeStag
     """Neither a model nor a prefix is observed."""
     stages = await make_stages()
     for outcome in ("undecodable", "off", "failed_open"):
-        assert await tell(stages, Attempt(outcome), 900) is None
+        assert await tell(stages, Passed(outcome), 900) is None
     assert known(stages) is None
 
 
@@ -237,6 +237,6 @@ async def test_a_miss_is_told_only_of_what_the_upstream_reports(
 async def test_no_miss_is_told_of_a_request_that_is_only_observed(make_stages: MakeStages) -> None:
     """Nor of one that was not decoded: trimtab does not know what was sent before."""
     stages = await make_stages("mode=observe")
-    attempts = [await stages.attempt(read_session(20)), Attempt("undecodable")]
+    attempts = [await stages.attempt(read_session(20)), Passed("undecodable")]
 
     assert [await observe(stages.services, attempt, Answered(2000, 0)) for attempt in attempts] == [Observed()] * 2

@@ -6,6 +6,7 @@ from support.client import SMALL
 from support.journeys import MakeStages, read_session
 
 from proxy.exchange.answering.remember import remember
+from proxy.exchange.attempts.attempt import Passed
 from proxy.exchange.report import Answered
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.cold_cuts import ColdCuts
@@ -21,7 +22,7 @@ async def test_an_answer_after_a_silence_teaches_how_long_the_cache_lives(make_s
     services = replace(stages.services, cold_cuts=ColdCuts(store))
     attempt = await stages.attempt(read_session(20))
     call = replace(attempt.call, idle_seconds=1500.0)
-    await remember(services, replace(attempt, call=None), Answered(5000, 4900))
+    await remember(services, Passed("undecodable"), Answered(5000, 4900))
     await remember(services, replace(attempt, call=call, body=None), Answered(5000, 4900))
     assert not services.cold_cuts._forwarded.items()
     await remember(services, replace(attempt, call=call), Answered(5000, 4900))

@@ -7,7 +7,8 @@ from support.journeys import MakeStages, Stages, arrive, make_reply, read, read_
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.attempts.compact import Attempt, compact
+from proxy.exchange.attempts.attempt import Passed, Prepared
+from proxy.exchange.attempts.compact import compact
 from proxy.exchange.attempts.give_way import surely_stays
 from proxy.state.models.hypotheses import FIRST_TEST
 from proxy.state.models.lessons import Lesson
@@ -25,7 +26,7 @@ SHORT = [{"role": "user", "content": "hi"}]
 async def test_off_is_nothing_at_all(make_stages: MakeStages) -> None:
     """It is neither counted nor planned."""
     stages = await make_stages(*PRUNES, "mode=off")
-    assert await stages.attempt(read_session(60)) == Attempt("off")
+    assert await stages.attempt(read_session(60)) == Passed("off")
 
 
 async def test_what_fits_goes_out_as_the_clients_own_bytes(make_stages: MakeStages) -> None:
@@ -188,7 +189,7 @@ async def test_a_lesson_alone_never_refuses(make_stages: MakeStages, words: int,
     attempt = await stages.attempt(read([{"role": "user", "content": "word " * words}]))
 
     assert (attempt.refusal is not None) is is_refused
-    assert attempt.is_test is not is_refused
+    assert (isinstance(attempt, Prepared) and attempt.is_test) is not is_refused
     assert attempt.outcome == ("enforce" if is_refused else "unchanged")
     assert not is_refused or "This model's maximum context length is 2048 tokens" in str(attempt.refusal)
 
@@ -307,7 +308,7 @@ async def test_an_observed_session_asks_for_no_summary_and_is_not_refused(make_s
 
     stages = await make_stages("defaults.observe_share=0.999999")
     attempt = await stages.attempt(read_session(60))
-    assert (attempt.outcome, attempt.chosen is not None and attempt.chosen.text) == ("observe", None)
+    assert (attempt.outcome, isinstance(attempt, Prepared) and attempt.chosen.text) == ("observe", None)
     assert not stages.client.asked
 
 

@@ -15,7 +15,6 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
 from proxy.compaction.tokenizers.exact import load_encoding
-from proxy.exchange.attempts.compact import Attempt
 from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.early_answer import Opening
 from proxy.wire.chat.codec import CHAT
@@ -366,7 +365,7 @@ async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_s
 
 
 async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages) -> None:
-    """Examples: a message that no rule shortens, a refusal that no shorter prompt avoids, and an undecoded request."""
+    """Examples: a message that no rule shortens, and a refusal that no shorter prompt avoids."""
     stages = await make_stages(*PRUNES, "defaults.on_exceeded=forward")
     whole = await stages.attempt(read(HOPELESS["messages"]))
     assert whole.body is not None
@@ -374,7 +373,6 @@ async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages
 
     assert await recover(stages.services, whole, SAID, make_reply()) is None
     assert await recover(stages.services, session, Overflow(Kind.COMPLETION), make_reply()) is None
-    assert await recover(stages.services, Attempt("undecodable"), SAID, make_reply()) is None
     assert stages.count("fail_open_total", phase="recover") == 0
 
 
@@ -417,7 +415,7 @@ async def test_what_a_client_may_have_written_is_learned_by_nobody_else(
         assert second is not None
         assert second.lesson is not None
         assert second.lesson.is_certain is (window == 4000)
-        await learn_from_retry(stages.services, second, Opening(200))
+        await learn_from_retry(stages.services, second, second.lesson, Opening(200))
         assert await _window_of(stages) == window
 
 
@@ -435,7 +433,7 @@ async def test_a_guess_is_learned_once_it_has_gone_through(make_stages: MakeStag
         (Opening(400, overflow=Overflow(Kind.COMPLETION)), 8000),
         (Opening(200), guess),
     ):
-        await learn_from_retry(stages.services, second, opening)
+        await learn_from_retry(stages.services, second, second.lesson, opening)
         assert await _window_of(stages) == window
 
 
@@ -444,16 +442,8 @@ async def test_a_second_refusal_teaches_too(make_stages: MakeStages) -> None:
     stages = await make_stages(*PRUNES)
     second = await recover(stages.services, await stages.attempt(read_session(40)), UNSAID, make_reply())
     assert second is not None
-    await learn_from_retry(stages.services, second, Opening(400, overflow=SAID))
+    await learn_from_retry(stages.services, second, second.lesson, Opening(400, overflow=SAID))
     assert await _window_of(stages) == 4000
-
-
-async def test_a_first_attempt_has_nothing_to_confirm(make_stages: MakeStages) -> None:
-    """No refusal led to it."""
-    stages = await make_stages(*PRUNES)
-    await learn_from_retry(stages.services, await stages.attempt(read_session(40)), Opening(200))
-    assert await _window_of(stages) == 8000
-    assert stages.count("fail_open_total", phase="recover") == 0
 
 
 async def test_a_fault_of_the_recovery_lets_the_refusal_stand(make_stages: MakeStages) -> None:
@@ -466,5 +456,5 @@ async def test_a_fault_of_the_recovery_lets_the_refusal_stand(make_stages: MakeS
     assert stages.count("fail_open_total", phase="recover") == 1
     second = await recover(stages.services, first, UNSAID, make_reply())
     assert second is not None
-    await learn_from_retry(broken, second, Opening(200))
+    await learn_from_retry(broken, second, second.lesson, Opening(200))
     assert stages.count("fail_open_total", phase="recover") == 2
