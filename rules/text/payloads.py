@@ -79,7 +79,10 @@ _MAGIC = (
     (b"\x7fELF", "a program"),
     (b"SQLite format 3", "a database"),
 )
-_OFFSET = r"[0-9a-fA-F]{6,16}:?[ \t]{1,4}(?:[0-9a-fA-F]{2,8}[ \t]{1,4}){3,}(?:[^\n\\]|\\(?!n)){0,200}"
+_OFFSET = (
+    r"[0-9a-fA-F]{6,16}:?[ \t]{1,4}(?P<hex>(?:[0-9a-fA-F]{2,8}[ \t]{1,4}){2,}[0-9a-fA-F]{2,8}(?![0-9a-zA-Z]))"
+    r"(?P<gap>[ \t]{0,48})(?P<said>(?:[^\n\\]|\\(?!n)){0,200})"
+)
 _PAIR = r"(?:0[xX])?[0-9a-fA-F]{2}"
 _PAIRS = rf"(?:{_PAIR}[:, ][ \t]{{0,2}}|\\{{1,2}}x[0-9a-fA-F]{{2}}){{7,}}+(?:{_PAIR})?[:,]?"
 _DUMP_LINE = re.compile(
@@ -87,7 +90,7 @@ _DUMP_LINE = re.compile(
 )
 _STARTS_DUMP = re.compile(
     r"(?m)(?:^|[\"'({\[=]|\\n)(?P<dump>(?:0[xX])?[0-9a-fA-F]{2}[:, ]|\\{1,2}x[0-9a-fA-F]{2}\\)"
-    r"|^(?P<line>[ \t]{0,32}(?:0[xX])?[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t]))"
+    r"|(?:^|[\"'`(]|\\n)(?P<line>[ \t]{0,32}(?:0[xX])?[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t]))"
 )
 
 
@@ -339,8 +342,9 @@ def _read_dump(text: str, start: int) -> tuple[_Payload | None, int]:
             places.append(line["at"].split(":")[0].split()[0])
         elif line["pairs"]:
             pairs += line["pairs"].lower().count("x") or (len(line["pairs"]) + 1) // 3
-        at, stop = line.end(), line.start("end")
-        if not line["end"]:
+        over = _count_over(line)
+        at, stop = line.end(), line.start("end") - over
+        if over or not line["end"]:
             break
     if places:
         is_dump = lines >= MIN_DUMP_LINES and _count_up(places[:MIN_DUMP_LINES])
@@ -348,6 +352,20 @@ def _read_dump(text: str, start: int) -> tuple[_Payload | None, int]:
     else:
         is_dump, size = pairs >= MIN_PAIRS and _has_letters(text[start : start + 1000]), pairs
     return _Payload(start, stop, "data", size, "in hex") if is_dump else None, stop
+
+
+def _count_over(line: re.Match[str]) -> int:
+    """The characters of a line that are behind its dump: each byte may be said by one character, or by an escape."""
+    said = line["said"] or ""
+    column = said.rstrip(" \t\r\\")
+    if not column:
+        return 0
+    most = sum(map(len, line["hex"].split())) // 2 + said.count("\\")
+    if said[0] in "|>":
+        most = said.rfind({"|": "|", ">": "<"}[said[0]], 1, most + 2) + 1
+    elif len(line["gap"]) < len("  "):
+        most = 0
+    return len(said) - most if len(column) > most else 0
 
 
 def _has_letters(dump: str) -> bool:
