@@ -41,8 +41,10 @@ def find_changes(recording: Recording) -> Changed:
     try:
         found = ways.read(recording)
         carried = None if found is None else ways.carry_out(recording, *found)[1]
-    except UndecodableError:
-        return Changed(doubt="the changed messages are not known: the recorded body cannot be read")
+    except (UndecodableError, ValueError):  # values that no trimtab has written
+        return Changed(
+            doubt="the changed messages are not known: the recorded body, or what it was planned with, cannot be read"
+        )
     if carried is None or not carried.compacted.forwarded.messages:  # the policy refuses it
         return Changed()
     planned, compacted = carried.planned, carried.compacted

@@ -1,6 +1,7 @@
 """`trimtab replay`: which input it takes, what it prints, and how it ends."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,16 @@ def test_a_session_in_one_body_is_replayed_turn_by_turn(tmp_path: Path, steps: i
     file.write_bytes(orjson.dumps({"messages": session["messages"][:-1], "tools": session["tools"]}))
     turns = _read(file, "--turns", "--model", "gpt-4o", *SMALL)["sides"][0]["models"][0]
     assert turns == whole
+
+
+@pytest.mark.parametrize("command", [("inspect", "last", "--dir"), ("replay",)], ids=["inspect", "replay"])
+def test_a_recording_with_values_of_a_stranger_ends_in_no_traceback(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Its form is right, but no trimtab has written it."""
+    recording = make_recording()
+    assert recording.request is not None
+    keep(tmp_path, replace(recording, request=replace(recording.request, dialect="klingon")))
+
+    assert run_trimtab(*command, tmp_path).exit_code == 0
 
 
 def test_an_interrupted_replay_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
