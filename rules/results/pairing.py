@@ -182,10 +182,13 @@ def _is_paired(messages: Sequence[Message]) -> bool:
 
 
 def _may_answer(message: Message) -> bool:
-    """Whether a message that names no call may be the result of one: it has a legacy role, or one that is not known."""
+    """Whether a message that names no call may be the result of one: it has a legacy role, or one that is not known.
+
+    One with calls of its own is none.
+    """
     if message.role is Role.TOOL:
         return message.answers is None and not message.is_written
-    return message.role is Role.OTHER
+    return message.role is Role.OTHER and not message.tool_calls
 
 
 def _match(messages: Sequence[Message]) -> _Pairs:

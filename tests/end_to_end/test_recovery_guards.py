@@ -94,7 +94,7 @@ async def test_a_compressed_refusal_that_nobody_asked_for_is_read(dialect, clien
     response, _ = await post(client, proxy.url + dialect.path, _session(dialect))
     assert (response.status, upstream.answer.refused, len(upstream.chats)) == (200, 1, 2)
     assert "Content-Encoding" not in response.headers
-    assert response.headers["x-trimtab-tokens"].endswith(f"limit={WINDOW * 3 // 4}")
+    assert f"limit={WINDOW * 3 // 4}," in response.headers["x-trimtab-tokens"] + ","
 
 
 async def test_a_compressed_refusal_that_says_nothing_of_the_length_passes(dialect, client, upstream, start_proxy):

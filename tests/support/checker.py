@@ -15,6 +15,8 @@ import msgspec
 Wire = dict[str, Any]
 Wires = Sequence[Wire]
 
+OWN_ROLES = frozenset({"", "system", "developer", "user", "assistant", "tool"})
+"""The roles of chat completions but for the legacy one; "" is the end of the transcript."""
 LEADERS = ("system", "developer")
 RESULTS = ("tool", "function")
 
@@ -63,7 +65,7 @@ def check_pairing(sent: Wires) -> list[str]:
     """Every call has exactly one result directly after its message, and every result has its call.
 
     Results without an id may stand in for as many calls that are left, and any for calls without an id. One of the
-    legacy role may stand in for a call, too, and needs none.
+    legacy role, or of a role that is none of the dialect's, may stand in for a call, too, and needs none.
     """
     problems = []
     wanted, unnamed, legacy = Counter[str](), list[int](), 0
@@ -77,7 +79,7 @@ def check_pairing(sent: Wires) -> list[str]:
             else:
                 unnamed.append(index)
             continue
-        if message["role"] == "function":
+        if message["role"] not in OWN_ROLES and not message.get("tool_calls"):
             legacy += 1
             continue
         left = list(wanted.elements())

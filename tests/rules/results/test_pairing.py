@@ -175,6 +175,14 @@ def test_what_may_be_a_result_stays_and_answers_a_call() -> None:
     assert pair(user(), ask, user("wait"), other)[2].text == NO_RESULT
 
 
+def test_a_message_in_an_unknown_role_with_calls_of_its_own_is_no_result() -> None:
+    """Its calls have results, which stay."""
+    ask, other = assistant(None, call("1")), Message(Role.OTHER, ("x",), tool_calls=(call("2"),))
+    messages = (user(), ask, result("1"), other, result("2"), assistant("done"))
+    assert pair(*messages) == messages
+    assert pair(user(), ask, other, result("2"))[2].text == NO_RESULT
+
+
 def test_results_of_calls_that_were_not_read_stay() -> None:
     """Their calls have a form of their own. Behind another message they are results without a call."""
     ask = replace(assistant(), has_unread_calls=True)
