@@ -27,6 +27,7 @@ from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.tenancy import Tenancy, Tenant
+from proxy.tasks import Tasks
 from proxy.telemetry.tracing.spans import NO_SPANS, Spans
 from proxy.wire.codec import Codec
 from proxy.wire.content.cache_help import Addition
@@ -46,11 +47,13 @@ class Lifecycle:
     idle: set while it serves none.
     by_client: the requests in flight of each client that has a name, by that name.
     reset_clients: resets every client's connection, so that no interrupted answer looks complete.
+    background: work that pages have asked for; it ends with the proxy.
     """
 
     def __init__(self) -> None:
         self.ready = False
         self.reset_clients: Callable[[], None] = lambda: None  # until there is a server
+        self.background = Tasks(lambda _: None)  # until there is something that records errors
         self.in_flight = 0
         self.by_client: dict[str, set[Reply]] = {}
         self.idle = asyncio.Event()

@@ -39,6 +39,7 @@ from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
 from proxy.state.tenancy import Tenancy
+from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.tracing.opening import open_spans
 from proxy.wire.codec import Codec
@@ -133,12 +134,13 @@ async def _open_services(
     try:
         past = till.history = open_history(config, partial(_record_fault, recorder))
         place = None if worker is None else Place(worker.number, worker.metrics)
+        lifecycle.background = Tasks(partial(_record_fault, recorder))
         services = Services(config, client, *shared, lifecycle=lifecycle, past=past, place=place, spans=spans)
         books.start()
         yield replace(services, recordings=recordings)
     finally:
         services.workers.close()
-        for one in (past, summaries, recordings, models, books, store, client, spans):
+        for one in (lifecycle.background, past, summaries, recordings, models, books, store, client, spans):
             if one is not None:
                 await one.close()
 

@@ -212,7 +212,7 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
 
 
 async def _show_curve(services: Services, _: Mapping[str, str]) -> Json:
-    return _CURVES.setdefault(services.lifecycle, Curve()).show(services.config)
+    return _CURVES.setdefault(services.lifecycle, Curve()).show(services.config, services.lifecycle.background)
 
 
 _CURVES: WeakKeyDictionary[Lifecycle, Curve] = WeakKeyDictionary()

@@ -17,6 +17,7 @@ import orjson
 
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
+from proxy.tasks import Tasks
 
 NEWEST = 500
 """Recordings that are replayed. Chosen: several long sessions, in less than a minute."""
@@ -35,8 +36,8 @@ class Curve:
     _made_at: float = 0.0
     _task: asyncio.Task[None] | None = None
 
-    def show(self, config: Config) -> dict[str, Any]:
-        """What is known now; begins to compute if that is nothing, or too old.
+    def show(self, config: Config, background: Tasks) -> dict[str, Any]:
+        """What is known now; begins to compute, in the background, if that is nothing, or too old.
 
         `state` is `off` (nothing is recorded), `running`, `ready` or `failed`.
         """
@@ -46,7 +47,7 @@ class Curve:
             return {"state": "running"}
         if not self._answer or time.monotonic() - self._made_at > KEPT_SECONDS:
             self._answer = {}
-            self._task = asyncio.get_running_loop().create_task(self._compute(config, str(config.record.dir)))
+            self._task = background.start(self._compute(config, str(config.record.dir)))
             return {"state": "running"}
         return self._answer
 
