@@ -49,7 +49,7 @@ _STATED: _Rank = (
     ("context_window",),  # Groq, Codex
     ("context_length",),  # OpenRouter, Together, Maritaca; Ollama, for a loaded model
     ("top_provider", "context_length"),  # OpenRouter
-    ("providers", "context_length"),  # Hugging Face, of those who may answer
+    ("providers", "context_length"),  # Hugging Face, for each provider of the model
     ("max_context_length",),  # Mistral; LM Studio, for a model that is not loaded
     ("context_size",),  # Novita
     ("contextWindow",),
