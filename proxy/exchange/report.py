@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from proxy.account.statistics.till import Till
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.phases import Phases
 from proxy.http.errors import ContextExceededError, ProxyError
-from proxy.state.statistics.costs import Bill
-from proxy.state.statistics.till import Till
+from proxy.state.catalogue.costs import Bill
 from proxy.telemetry.ledger import Prompt
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace

@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from proxy.account.history.kept import History
+from proxy.account.history.place import Place
+from proxy.account.recordings.writing import Recordings
 from proxy.compaction.offload import Lane, Workers
 from proxy.compaction.pool import Compactors
 from proxy.compaction.prefix_watch import PrefixWatch
@@ -18,10 +21,7 @@ from proxy.lru import BytesLRU
 from proxy.memory import Memory
 from proxy.state.catalogue.lifetimes import Lifetimes
 from proxy.state.catalogue.refusals import Refusals
-from proxy.state.history.kept import History
-from proxy.state.history.place import Place
 from proxy.state.models.service import Models
-from proxy.state.recordings.writing import Recordings
 from proxy.state.session_names import SessionNames
 from proxy.state.summaries.cold_cuts import ColdCuts
 from proxy.state.summaries.service import Summaries

@@ -12,12 +12,17 @@ from typing import Any
 
 from aiohttp import web
 
+from proxy.account.history.place import Place
+from proxy.account.recordings.writing import Recordings, measure_recordings
+from proxy.account.statistics.books import Books
+from proxy.account.statistics.opening import open_statistics
+from proxy.account.statistics.till import Till
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
 from proxy.exchange.report import Recorder
 from proxy.exchange.services import Lifecycle, Services
-from proxy.exchange.telling.recording import tell_call
+from proxy.exchange.telling.recording import end_call
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
@@ -27,12 +32,7 @@ from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
 from proxy.server.workers.worker import Worker
 from proxy.state.catalogue.providers import load_catalogue
-from proxy.state.history.place import Place
 from proxy.state.models.service import Models
-from proxy.state.recordings.writing import Recordings, measure_recordings
-from proxy.state.statistics.books import Books
-from proxy.state.statistics.opening import open_statistics
-from proxy.state.statistics.till import Till
 from proxy.state.stores import SummaryStore, find_key_file, open_store
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.cold_cuts import ColdCuts
@@ -124,8 +124,7 @@ async def _open_services(
     client = UpstreamClient()
     most_bytes = measure_recordings(config)
     recordings = None if config.record is None else Recordings(config.record, metrics, log, most_bytes=most_bytes)
-    on_call = None if recordings is None else partial(tell_call, recordings)
-    summaries = Summaries(store, client, SummaryCalls(metrics, log, till, spans, on_call))
+    summaries = Summaries(store, client, SummaryCalls(metrics, log, spans, partial(end_call, till, recordings)))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log, till)
     uploads, memory = _bound_bodies(config)

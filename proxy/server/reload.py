@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from proxy.account.recordings.writing import measure_recordings
 from proxy.config.errors import ConfigError
 from proxy.config.load import find_unknown_variables
 from proxy.config.schema import Config
 from proxy.server.admin.dashboard.serving import adopt_dashboard, measure_dashboard
 from proxy.server.router import Current
 from proxy.state.catalogue.providers import load_catalogue
-from proxy.state.recordings.writing import measure_recordings
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 

@@ -20,9 +20,9 @@ from support.client import SMALL, post
 from support.recordings import plan_again
 from support.sessions import make_session
 
+from proxy.account.recordings.format import CALL_ENDING, Recording
+from proxy.account.recordings.reading import list_files, read_all
 from proxy.cli.records.replaying.compare import find_difference
-from proxy.state.recordings.format import CALL_ENDING, Recording
-from proxy.state.recordings.reading import list_files, read_all
 
 CLIENTS = 12
 """This many clients, each on its own connections, reach both workers, except once in two thousand runs."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from proxy.state.history.event import Event, EventCut, EventWindow
+from proxy.account.history.event import Event, EventCut, EventWindow
 
 
 def make_event(name: str = "a", **fields: Any) -> Event:

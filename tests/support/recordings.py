@@ -3,12 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.cli.records.replaying.carry_out import Carried
-from proxy.cli.records.replaying.ways import RecordedWays
-from proxy.compaction.pool import Compactors
-from proxy.state.catalogue.prices import find_listed
-from proxy.state.history.event import Event
-from proxy.state.recordings.format import (
+from proxy.account.history.event import Event
+from proxy.account.recordings.format import (
     ENDING,
     Circumstances,
     RecordedFacts,
@@ -17,6 +13,10 @@ from proxy.state.recordings.format import (
     Recording,
     encode,
 )
+from proxy.cli.records.replaying.carry_out import Carried
+from proxy.cli.records.replaying.ways import RecordedWays
+from proxy.compaction.pool import Compactors
+from proxy.state.catalogue.prices import find_listed
 from rules.policy import Policy
 
 

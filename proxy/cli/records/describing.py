@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from difflib import unified_diff
 from typing import Any
 
+from proxy.account.history.event import Event
+from proxy.account.recordings.format import Recording
 from proxy.cli.records.replaying.carry_out import Carried
 from proxy.cli.records.replaying.compare import find_difference
 from proxy.cli.records.replaying.ways import RecordedWays
 from proxy.compaction.pool import Compactors
 from proxy.server.admin.dashboard.shapes import shape_event
-from proxy.state.history.event import Event
-from proxy.state.recordings.format import Recording
 from proxy.telemetry.logs import get_log
 from proxy.wire.codec import UndecodableError
 from rules.conversation import Decision, Outcome

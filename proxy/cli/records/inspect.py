@@ -8,10 +8,10 @@ from typing import NoReturn
 import click
 import orjson
 
+from proxy.account.recordings.format import HIDDEN, BadRecordingError, Recording
+from proxy.account.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
 from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.cli.records.place import dir_option, find_folder
-from proxy.state.recordings.format import HIDDEN, BadRecordingError, Recording
-from proxy.state.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
 from proxy.telemetry.logs import configure_log, escape
 
 NOT_RECORDED = (

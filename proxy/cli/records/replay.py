@@ -201,7 +201,7 @@ def _prepare_curve(kind: str, options: Options, compactors: Compactors) -> "Repl
 
 def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:
     if kind == RECORDINGS:
-        from proxy.state.recordings.reading import list_files  # noqa: PLC0415 - `serve` does not need it here
+        from proxy.account.recordings.reading import list_files  # noqa: PLC0415 - `serve` does not need it here
 
         files = list_files(path)[-options.newest if options.newest else 0 :]
         with _show_progress("recordings", len(files)) as advance:

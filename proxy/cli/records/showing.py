@@ -13,10 +13,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from proxy.account.history.event import Event
+from proxy.account.recordings.format import Recording
 from proxy.cli.records.describing import Changed, diff
 from proxy.cli.store.stats_table import WIDE_CHARS, write_dollars
-from proxy.state.history.event import Event
-from proxy.state.recordings.format import Recording
 from proxy.telemetry.logs import escape
 from rules.pipeline.story.values import Change, Fate
 from rules.tokens.sections import Sections

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.account.statistics.opening import open_statistics
+from proxy.account.statistics.sums import Rows, Sums, name_day
 from proxy.cli.store.since import find_first_day
 from proxy.config.schema import Config
-from proxy.state.statistics.costs import NANODOLLARS
-from proxy.state.statistics.opening import open_statistics
-from proxy.state.statistics.sums import Rows, Sums, name_day
+from proxy.state.catalogue.costs import NANODOLLARS
 from proxy.state.stores.store import StoreError
 from proxy.telemetry.logs import configure_log, get_log
 

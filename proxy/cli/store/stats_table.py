@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.account.statistics.sums import Sums
 from proxy.cli.store.figures import Statistics
-from proxy.state.statistics.costs import NANODOLLARS
-from proxy.state.statistics.sums import Sums
+from proxy.state.catalogue.costs import NANODOLLARS
 from proxy.telemetry.logs import escape
 
 COLUMNS = ("requests", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")

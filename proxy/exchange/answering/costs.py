@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
-from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
-from proxy.exchange.attempts.attempt import Attempt, Prepared
-from proxy.exchange.attempts.call import Call, Route
-from proxy.exchange.report import Answered
-from proxy.exchange.services import Services
-from proxy.state.catalogue.lifetimes import find_lifetime_seconds
-from proxy.state.catalogue.prices import PriceList, find_price_list
-from proxy.state.statistics.costs import Bill, Tokens, price
-from proxy.state.statistics.counterfactual import (
+from proxy.account.statistics.counterfactual import (
     MIN_CACHED_TOKENS,
     Cache,
     Case,
@@ -25,7 +17,15 @@ from proxy.state.statistics.counterfactual import (
     imagine,
     watch_cache,
 )
-from proxy.state.statistics.sessions import Seen, Sessions
+from proxy.account.statistics.sessions import Seen, Sessions
+from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
+from proxy.exchange.attempts.attempt import Attempt, Prepared
+from proxy.exchange.attempts.call import Call, Route
+from proxy.exchange.report import Answered
+from proxy.exchange.services import Services
+from proxy.state.catalogue.costs import Bill, Tokens, price
+from proxy.state.catalogue.lifetimes import find_lifetime_seconds
+from proxy.state.catalogue.prices import PriceList, find_price_list
 from rules.conversation import Conversation, Role
 
 

@@ -5,10 +5,10 @@ Law: figures and decisions only, and only in the form that may be logged.
 
 from typing import Any
 
+from proxy.account.history.event import Event, EventCut, EventWindow
 from proxy.exchange.attempts.attempt import Attempt, Prepared
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
-from proxy.state.history.event import Event, EventCut, EventWindow
 from rules.conversation import count_leading
 from rules.pipeline.plan import Plan
 from rules.policy import Policy

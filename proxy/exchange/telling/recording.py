@@ -12,20 +12,8 @@ from itertools import islice
 
 import msgspec
 
-from proxy.compaction.pool import Compactors
-from proxy.config.schema import Config
-from proxy.exchange.arrival import ID_BYTES
-from proxy.exchange.attempts.attempt import Attempt, Prepared
-from proxy.exchange.attempts.call import Call
-from proxy.exchange.journey import NO_TARGET, Journey
-from proxy.exchange.report import Recorder, Report, fail_open
-from proxy.exchange.services import Services
-from proxy.exchange.telling.hidden import Hidden, find_hidden
-from proxy.exchange.telling.redact import redact_body, redact_value
-from proxy.http.credentials import is_credential, plain
-from proxy.memory import KEPT_FACTOR
-from proxy.state.history.event import Event
-from proxy.state.recordings.format import (
+from proxy.account.history.event import Event
+from proxy.account.recordings.format import (
     SUMMARY_ENDPOINT,
     Circumstances,
     Counted,
@@ -38,8 +26,21 @@ from proxy.state.recordings.format import (
     encode,
     write_body,
 )
-from proxy.state.recordings.writing import Draft, Recordings
-from proxy.state.statistics.costs import price
+from proxy.account.recordings.writing import Draft, Recordings
+from proxy.account.statistics.till import Till
+from proxy.compaction.pool import Compactors
+from proxy.config.schema import Config
+from proxy.exchange.arrival import ID_BYTES
+from proxy.exchange.attempts.attempt import Attempt, Prepared
+from proxy.exchange.attempts.call import Call
+from proxy.exchange.journey import NO_TARGET, Journey
+from proxy.exchange.report import Recorder, Report, fail_open
+from proxy.exchange.services import Services
+from proxy.exchange.telling.hidden import Hidden, find_hidden
+from proxy.exchange.telling.redact import redact_body, redact_value
+from proxy.http.credentials import is_credential, plain
+from proxy.memory import KEPT_FACTOR
+from proxy.state.catalogue.costs import price
 from proxy.state.summaries.calls import SummaryCall
 from proxy.wire.codec import Request
 from rules.conversation import Outcome
@@ -82,8 +83,16 @@ def record(services: Services, recordings: Recordings, journey: Journey, report:
     recordings.add(Draft(event.at, event.request_id, size_bytes, make))
 
 
-def tell_call(recordings: Recordings, call: SummaryCall, seconds: float) -> None:
-    """Have a call for a summary recorded."""
+def end_call(till: Till, recordings: Recordings | None, call: SummaryCall, seconds: float) -> None:
+    """Book what a call for a summary cost, and have it recorded."""
+    if call.charged is not None:
+        charged, payer = call.charged
+        till.charge_summary(call.model, payer.client_name, charged, payer.prices, payer.session)
+    if recordings is not None:
+        _record_call(recordings, call, seconds)
+
+
+def _record_call(recordings: Recordings, call: SummaryCall, seconds: float) -> None:
     tokens, payer = call.charged or (None, None)
     prices = None if payer is None else payer.prices
     cost = None if tokens is None or prices is None else price(tokens, prices)

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import orjson
 
+from proxy.account.recordings.format import HIDDEN
 from proxy.exchange.telling.hidden import PIECE_CHARS, WORDY_CHARS, Hidden, Secret
-from proxy.state.recordings.format import HIDDEN
 
 NAME_BYTES = 48
 """Bytes before a word in which the name of a key is looked for. Chosen: the longest name, and what may follow

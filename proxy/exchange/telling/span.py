@@ -7,7 +7,7 @@ import time
 
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
-from proxy.state.statistics.costs import NANODOLLARS
+from proxy.state.catalogue.costs import NANODOLLARS
 from proxy.telemetry.ledger import Prompt
 from proxy.telemetry.tracing.spans import Attributes
 

@@ -5,6 +5,7 @@ Law: it must cost the next request nothing: figures are taken at once, text only
 
 import time
 
+from proxy.account.history.event import Event
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report, fail_open
 from proxy.exchange.services import Services
@@ -12,8 +13,7 @@ from proxy.exchange.telling.event import make_event
 from proxy.exchange.telling.recording import record
 from proxy.exchange.telling.span import end_trace
 from proxy.exchange.telling.text import tell_text
-from proxy.state.history.event import Event
-from proxy.state.statistics.costs import PER_TOKEN
+from proxy.state.catalogue.costs import PER_TOKEN
 
 
 def tell(services: Services, journey: Journey, report: Report) -> None:

@@ -6,6 +6,10 @@ Law: only if the user asked for it, in a thread, after the client has its answer
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from proxy.account.history.event import Event, EventText
+from proxy.account.history.kept import History
+from proxy.account.history.texts import Packed, pack_text
+from proxy.account.history.writer import Work
 from proxy.config.schema import Config
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempts.attempt import Prepared
@@ -15,10 +19,6 @@ from proxy.exchange.services import Services
 from proxy.exchange.telling.hidden import Hidden, find_hidden
 from proxy.exchange.telling.redact import redact_text
 from proxy.memory import KEPT_FACTOR
-from proxy.state.history.event import Event, EventText
-from proxy.state.history.kept import History
-from proxy.state.history.texts import Packed, pack_text
-from proxy.state.history.writer import Work
 from rules.conversation import Outcome
 from rules.pipeline.plan import Plan
 from rules.pipeline.story.tell import tell_story

@@ -12,10 +12,9 @@ from typing import Any, Literal, Self
 from yarl import URL
 
 from proxy.http.errors import ProxyError
+from proxy.state.catalogue.costs import Tokens
 from proxy.state.catalogue.prices import PriceList
 from proxy.state.catalogue.refusals import Refusals
-from proxy.state.statistics.costs import Tokens
-from proxy.state.statistics.till import Till
 from proxy.telemetry.metrics import OTHER, Metrics
 from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
 from proxy.wire.answers.usage import Usage
@@ -75,21 +74,19 @@ OnEnd = Callable[["SummaryCall", float], None]
 class SummaryCalls:
     """Counts and logs the calls of one proxy, and remembers which parameters were refused.
 
-    on_end: also gets each call; None for nobody.
+    on_end: also gets each call, and books what it cost; None for nobody.
     """
 
     def __init__(
         self,
         metrics: Metrics,
         log: Any,
-        till: Till | None = None,
         spans: Spans = NO_SPANS,
         on_end: OnEnd | None = None,
     ) -> None:
         self.metrics = metrics
         self.spans = spans
         self._on_end = on_end
-        self._till = till or Till(metrics)
         self._log = log
         self._failing: set[str] = set()
         self.refusals: Refusals[str] = Refusals(RETRIAL_SECONDS)
@@ -98,9 +95,6 @@ class SummaryCalls:
         """Record a finished call."""
         seconds = time.monotonic() - call.started
         self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
-        if call.charged is not None:
-            tokens, payer = call.charged
-            self._till.charge_summary(call.model, payer.client_name, tokens, payer.prices, payer.session)
         if call.result == "rejected":
             self.metrics.summaries.labels(call.model, "rejected").inc()
         self._log.info(

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from proxy.account.statistics.counterfactual import MIN_CACHED_TOKENS, count_cached
 from proxy.cli.records.replaying.carry_out import Carried
 from proxy.compaction.prefix_watch import Prefix, PrefixWatch
+from proxy.state.catalogue.costs import Tokens
 from proxy.state.catalogue.prices import PriceList
-from proxy.state.statistics.costs import Tokens
-from proxy.state.statistics.counterfactual import MIN_CACHED_TOKENS, count_cached
 from rules.conversation import Conversation, Role, count_leading, starts_step
 
 ARMS = ("trimtab", "nothing", "sliding")

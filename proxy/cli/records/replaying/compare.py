@@ -3,8 +3,8 @@
 Law: a difference is named in words, without any text of the conversation.
 """
 
+from proxy.account.recordings.format import Recording
 from proxy.cli.records.replaying.carry_out import Carried
-from proxy.state.recordings.format import Recording
 
 REPLACED = "; a credential was replaced in the recorded body"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.cli.records.replaying.told import SUCCESS_STATUS, Told, ToldSummary
-from proxy.state.statistics.costs import to_dollars
+from proxy.state.catalogue.costs import to_dollars
 from proxy.telemetry.metrics import Metrics
 from rules.tokens.sections import Sections
 

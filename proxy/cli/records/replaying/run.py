@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from proxy.account.recordings.format import BadRecordingError, Circumstances, Recording
+from proxy.account.recordings.reading import RecordingFile
 from proxy.cli.records.replaying.arms import Paid, slide_window
 from proxy.cli.records.replaying.carry_out import Carried, carry_out, read, remember
 from proxy.cli.records.replaying.compare import find_difference
@@ -28,8 +30,6 @@ from proxy.cli.records.replaying.told import (
 from proxy.cli.records.replaying.ways import Chosen, ConfiguredWays, RecordedWays
 from proxy.compaction.pool import Compactors
 from proxy.state.catalogue.prices import find_listed
-from proxy.state.recordings.format import BadRecordingError, Circumstances, Recording
-from proxy.state.recordings.reading import RecordingFile
 from proxy.wire.codec import Request, UndecodableError
 from rules.conversation import Conversation
 

@@ -11,7 +11,7 @@ from proxy.cli.records.replaying.arms import ARMS, Arms, Paid, Spent
 from proxy.cli.records.replaying.carry_out import Carried
 from proxy.cli.records.replaying.figures import Figures, add_up
 from proxy.cli.records.replaying.told import TOO_LONG, UPSTREAM_REFUSES, Told, ToldSummary
-from proxy.state.statistics.costs import Tokens
+from proxy.state.catalogue.costs import Tokens
 
 WORST_SESSIONS = 5  # chosen: as many as a reader looks at
 _DIGITS = 9

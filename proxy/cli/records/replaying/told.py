@@ -5,8 +5,8 @@ Law: values. All tokens are the model's own, as in the metrics.
 
 from dataclasses import dataclass
 
-from proxy.state.recordings.format import Recording
-from proxy.state.statistics.costs import Tokens
+from proxy.account.recordings.format import Recording
+from proxy.state.catalogue.costs import Tokens
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
 

@@ -6,6 +6,7 @@ Law: what was learned of a model, its window and its token ratio, stays, unless 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from proxy.account.recordings.format import Circumstances, Recording
 from proxy.cli.records.replaying.arms import Paid
 from proxy.cli.records.replaying.carry_out import Carried, Text, Way, carry_out, read
 from proxy.compaction.compactor import Compactor
@@ -16,7 +17,6 @@ from proxy.lru import BytesLRU
 from proxy.state.catalogue.lifetimes import find_lifetime_seconds
 from proxy.state.models.facts import Facts
 from proxy.state.models.model_policy import ModelView, name_model
-from proxy.state.recordings.format import Circumstances, Recording
 from proxy.telemetry.metrics import OTHER
 from proxy.wire.codec import Request, Unsent
 from proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
+from proxy.account.history.timeline import KEPT_STEPS
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle, Services
 from proxy.http.errors import (
@@ -35,8 +36,7 @@ from proxy.server.admin.dashboard.peers import ask_all, correct_cuts
 from proxy.server.admin.dashboard.shapes import Json, write_json
 from proxy.server.admin.dashboard.stream import read_samples, stream_events
 from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
-from proxy.state.history.timeline import KEPT_STEPS
-from proxy.state.statistics.costs import NANODOLLARS
+from proxy.state.catalogue.costs import NANODOLLARS
 from proxy.state.stores.store import StoreError
 from proxy.telemetry.rows import read_version
 from proxy.telemetry.samples import Samples

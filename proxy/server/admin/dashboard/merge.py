@@ -6,8 +6,8 @@ Law: pure. Requests are ordered by time, sessions by their newest request, minut
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from proxy.account.history.timeline import STEP_SECONDS
 from proxy.server.admin.dashboard.shapes import Json, add_bucket, add_buckets, show_bucket
-from proxy.state.history.timeline import STEP_SECONDS
 
 MAX_BUCKETS = 120
 """Buckets of a timeline. Chosen: as many as a picture can show."""

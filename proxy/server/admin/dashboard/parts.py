@@ -11,14 +11,14 @@ from typing import Any
 
 import orjson
 
+from proxy.account.history.kept import Row
+from proxy.account.history.texts import Packed, unpack_text
+from proxy.account.history.timeline import STEP_SECONDS
 from proxy.exchange.services import Services
 from proxy.server.admin.dashboard.diff import diff_lines
 from proxy.server.admin.dashboard.merge import join_minutes
 from proxy.server.admin.dashboard.shapes import Json, shape_bucket, shape_session, shape_turn
 from proxy.server.admin.models import MAX_SHOWN
-from proxy.state.history.kept import Row
-from proxy.state.history.texts import Packed, unpack_text
-from proxy.state.history.timeline import STEP_SECONDS
 from proxy.state.models.model_policy import ModelView
 from rules.pipeline.story.values import Change
 

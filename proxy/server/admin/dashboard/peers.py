@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import orjson
 
+from proxy.account.history.place import Place
 from proxy.exchange.services import Services
 from proxy.server.admin.dashboard.parts import Query, answer_part, number_of
 from proxy.server.admin.dashboard.shapes import Json, read_pieces
-from proxy.state.history.place import Place
 
 ANSWER_SECONDS = 2.0
 """Chosen: a worker that is busy for longer is left out, so that the page stays usable."""
@@ -99,6 +99,6 @@ async def correct_cuts(services: Services, events: Sequence[Json]) -> None:
 
 
 def _name_mark(event: Json) -> str:
-    """As name_mark in state/history/turn.py, of an event that was shaped."""
+    """As name_mark in account/history/turn.py, of an event that was shaped."""
     cuts = event["window"]["cuts"]
     return f"{cuts[-1]['at'] if cuts else 0}/{event['window']['prune_stop']}"

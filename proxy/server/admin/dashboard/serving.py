@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager, suppress
 import orjson
 from aiohttp import web
 
+from proxy.account.history.kept import Bounds, History
+from proxy.account.history.place import Place
 from proxy.config.schema import Config
 from proxy.exchange.services import Services
 from proxy.memory import bound_history, bound_text
 from proxy.server.admin.dashboard.parts import answer_part
 from proxy.server.admin.dashboard.shapes import write_pieces
 from proxy.server.admin.dashboard.stream import stream_to_worker
-from proxy.state.history.kept import Bounds, History
-from proxy.state.history.place import Place
 
 EVENTS_SHARE = 2
 """Half of the history's memory is for events. Chosen: sessions and minutes take less than the other half."""

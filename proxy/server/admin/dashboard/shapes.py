@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.state.history.event import Event
-from proxy.state.history.sessions import SessionSums
-from proxy.state.history.timeline import Bucket, Share
-from proxy.state.history.turn import Turn
-from proxy.state.statistics.costs import to_dollars
+from proxy.account.history.event import Event
+from proxy.account.history.sessions import SessionSums
+from proxy.account.history.timeline import Bucket, Share
+from proxy.account.history.turn import Turn
+from proxy.state.catalogue.costs import to_dollars
 from proxy.telemetry.ledger import Entry
 from rules.tokens.sections import Sections
 

@@ -12,6 +12,9 @@ from contextlib import suppress
 import orjson
 from aiohttp import web
 
+from proxy.account.history.live import Item, Subscriber
+from proxy.account.history.place import Place
+from proxy.account.history.turn import Turn
 from proxy.exchange.services import Services
 from proxy.http.errors import OverloadedError
 from proxy.server.admin.dashboard.files import SAFE
@@ -19,9 +22,6 @@ from proxy.server.admin.dashboard.parts import number_of
 from proxy.server.admin.dashboard.peers import FAILURES, connect, correct_cuts
 from proxy.server.admin.dashboard.shapes import Json, shape_turn
 from proxy.server.admin.dashboard.totals import read_totals
-from proxy.state.history.live import Item, Subscriber
-from proxy.state.history.place import Place
-from proxy.state.history.turn import Turn
 from proxy.tasks import Tasks
 from proxy.telemetry.samples import Samples
 

@@ -14,7 +14,7 @@ from support.recordings import keep, make_recording
 from support.sessions import make_session
 from upstreams.recording import completion, write_note
 
-from proxy.state.recordings.format import RecordedCall, RecordedSending
+from proxy.account.recordings.format import RecordedCall, RecordedSending
 
 NEVER_WAIT = "defaults.summary.wait_seconds=0"
 

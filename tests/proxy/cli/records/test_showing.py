@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 from support.recordings import make_recording
 
+from proxy.account.recordings.format import RecordedSummary
 from proxy.cli.records.describing import Changed
 from proxy.cli.records.showing import safe, show, show_list
-from proxy.state.recordings.format import RecordedSummary
 from proxy.telemetry.ledger import Entry
 from rules.pipeline.story.values import Change, Fate
 

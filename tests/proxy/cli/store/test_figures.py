@@ -2,9 +2,9 @@
 
 import pytest
 
+from proxy.account.statistics.sums import Place, Sums
 from proxy.cli.store.figures import NothingKeptError, describe, gather, read_statistics
 from proxy.config.load import load_config
-from proxy.state.statistics.sums import Place, Sums
 
 ROWS = {
     Place("2026-11-22", "a", "ann"): Sums(requests=1, fresh_nanodollars=5 * 10**9, without_nanodollars=4 * 10**9),

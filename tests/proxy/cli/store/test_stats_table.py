@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from proxy.account.statistics.sums import Place, Sums
 from proxy.cli.store.figures import gather
 from proxy.cli.store.stats_table import print_table, write_dollars
-from proxy.state.statistics.sums import Place, Sums
 
 LOSS = Sums(
     requests=3,

@@ -8,7 +8,7 @@ from support.journeys import MakeStages, read_session
 from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.attempts.attempt import Passed
 from proxy.exchange.report import Answered
-from proxy.state.statistics.costs import Tokens
+from proxy.state.catalogue.costs import Tokens
 
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
 PRUNES = "defaults.overflow_strategy=prune"

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from proxy.account.statistics.counterfactual import count_cached
 from proxy.cli.records.replaying.told import SUCCESS_STATUS, UPSTREAM_REFUSES, Told, ToldSummary
-from proxy.state.statistics.costs import Tokens
-from proxy.state.statistics.counterfactual import count_cached
+from proxy.state.catalogue.costs import Tokens
 from proxy.telemetry.metrics import Metrics
 from rules.conversation import Decision
 from rules.tokens.sections import Sections

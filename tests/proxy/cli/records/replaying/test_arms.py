@@ -8,8 +8,8 @@ from proxy.cli.records.replaying.arms import Arms, Paid, slide_window
 from proxy.cli.records.replaying.carry_out import Carried, Way, carry_out, read
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
+from proxy.state.catalogue.costs import Tokens
 from proxy.state.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier
-from proxy.state.statistics.costs import Tokens
 from proxy.wire.codec import Request
 from rules.policy import Policy
 

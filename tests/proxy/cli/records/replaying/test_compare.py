@@ -14,11 +14,11 @@ from support.recordings import make_recording, plan_again
 from support.sessions import make_session
 from upstreams.recording import completion, error, hold_summaries, write_note
 
+from proxy.account.recordings.format import Counted, RecordedSending, Recording
 from proxy.cli.records.replaying.carry_out import Carried, Way, carry_out, read
 from proxy.cli.records.replaying.compare import find_difference
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
-from proxy.state.recordings.format import Counted, RecordedSending, Recording
 from proxy.telemetry.ledger import REFUSED
 from rules.conversation import Decision
 from rules.policy import Policy

@@ -10,12 +10,12 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
+from proxy.account.recordings.reading import list_files
 from proxy.cli.records.replaying.run import MAX_PLACES, Places, Replay
 from proxy.cli.records.replaying.side import Side
 from proxy.cli.records.replaying.ways import ConfiguredWays
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
-from proxy.state.recordings.reading import list_files
 
 
 def _replay(compactors: Compactors, folder: Path, *settings: str) -> tuple[Replay, list[dict[str, Any]]]:

@@ -12,8 +12,8 @@ from proxy.cli.records.replaying.side import SessionSums, Side
 from proxy.cli.records.replaying.told import Told, ToldSummary
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
+from proxy.state.catalogue.costs import Tokens
 from proxy.state.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier
-from proxy.state.statistics.costs import Tokens
 from rules.policy import Policy
 from rules.tokens.sections import Sections
 

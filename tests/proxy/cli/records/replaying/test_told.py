@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from support.recordings import make_recording
 
+from proxy.account.recordings.format import Counted, RecordedCall
 from proxy.cli.records.replaying.told import Told, ToldSummary, tell_recorded, tell_recorded_summary
-from proxy.state.recordings.format import Counted, RecordedCall
-from proxy.state.statistics.costs import Tokens
+from proxy.state.catalogue.costs import Tokens
 from rules.conversation import Decision
 
 DECISION = Decision("tidy", "", 9, 5, 1, 0)

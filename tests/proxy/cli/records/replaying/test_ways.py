@@ -9,12 +9,12 @@ import pytest
 from support.client import CHAT
 from support.recordings import make_recording
 
+from proxy.account.recordings.format import Circumstances, RecordedFacts, RecordedSending, RecordedSummary, Recording
 from proxy.cli.records.replaying.carry_out import read
 from proxy.cli.records.replaying.ways import ConfiguredWays, RecordedWays, Texts
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.state.catalogue.prices import find_listed
-from proxy.state.recordings.format import Circumstances, RecordedFacts, RecordedSending, RecordedSummary, Recording
 from proxy.wire.codec import Request
 from rules.policy import Policy
 from rules.summary.request import Summary

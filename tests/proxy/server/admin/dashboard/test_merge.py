@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.account.history.timeline import Bucket
 from proxy.server.admin.dashboard.merge import (
     choose_step,
     join_minutes,
@@ -11,7 +12,6 @@ from proxy.server.admin.dashboard.merge import (
     merge_timelines,
 )
 from proxy.server.admin.dashboard.shapes import shape_bucket
-from proxy.state.history.timeline import Bucket
 
 EVENTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 2)), max_size=30)
 

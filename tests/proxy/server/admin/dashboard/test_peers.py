@@ -8,10 +8,10 @@ import pytest
 from aiohttp import web
 from support.events import make_event, make_window
 
+from proxy.account.history.place import Place
 from proxy.server.admin.dashboard import peers
 from proxy.server.admin.dashboard.peers import ask_all, ask_others, correct_cuts
 from proxy.server.admin.dashboard.serving import serve_workers
-from proxy.state.history.place import Place
 from proxy.telemetry.shared import Roster, SharedMetrics
 
 

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.events import make_event
 
+from proxy.account.history.timeline import Timeline
+from proxy.account.history.turn import Turn
 from proxy.server.admin.dashboard.shapes import (
     add_buckets,
     read_pieces,
@@ -18,8 +20,6 @@ from proxy.server.admin.dashboard.shapes import (
     write_json,
     write_pieces,
 )
-from proxy.state.history.timeline import Timeline
-from proxy.state.history.turn import Turn
 from proxy.telemetry.ledger import Entry
 
 

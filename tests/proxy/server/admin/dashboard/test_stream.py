@@ -8,10 +8,10 @@ import orjson
 import pytest
 from support.client import CHAT, post, wait_until
 
+from proxy.account.history import live
 from proxy.config.load import load_config
 from proxy.server.admin.dashboard import stream
 from proxy.server.app import run_proxy
-from proxy.state.history import live
 
 
 async def read_events(response, *, until: str) -> list[tuple[str, object]]:

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.cli.records.replaying.inputs.log_lines import LogReader, estimate_tokens, find_sent, is_log
 from proxy.cli.records.replaying.told import Told, ToldSummary
-from proxy.state.statistics.costs import Tokens
+from proxy.state.catalogue.costs import Tokens
 from rules.tokens.sections import Sections
 
 NOW = "2026-11-23T04:56:46Z"

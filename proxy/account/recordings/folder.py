@@ -1,0 +1,189 @@
+"""The folder of recordings: adds files to it, and keeps it within its bounds.
+
+Law: several processes may write to one folder. Everything is done while holding the folder's lock, so a half-written
+file that somebody finds belongs to a process that is gone.
+
+The file that is locked is also a log of the files that came and went, so that no process lists the folder because of
+another one. It begins with a random number that names the log and with its end in bytes. A line follows for each
+change: a name and a size, or only the name of a deleted file. The end is 0 while a change is under way, so a process
+that dies is noticed. The log is never synced to the disk: after a crash of the machine every process lists the folder.
+"""
+
+import fcntl
+import os
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from proxy.account.recordings.format import CALL_ENDING, ENDING
+from proxy.account.recordings.reading import read_name
+
+LOCK = ".lock"
+"""The name of the file that is locked, and that contains the log of changes."""
+DRAFT = ".draft"
+"""The ending of a file that is being written."""
+LOG_BYTES = 1024 * 1024
+"""A longer log is replaced by an empty one, and the other processes list the folder once. Chosen: some 9,000
+recordings; listing 10,000 files takes about as long as reading that much."""
+_LOG_BYTES_PER_FILE = 128
+"""In a large folder the log may have as many bytes for each file. Chosen: about two lines, so listing stays rare."""
+_NUMBER_BYTES = 8  # chosen: no random number of this size comes twice
+_HEAD_BYTES = 2 * _NUMBER_BYTES
+
+
+class Folder:
+    """The files of a folder, as this process knows them. Not thread-safe.
+
+    keep: the most requests; None for no limit. max_bytes: of all files together. Calls for summaries do not count as
+    requests; they are deleted with the requests of their time.
+    """
+
+    def __init__(self, path: Path, keep: int | None, max_bytes: int) -> None:
+        self.path = path
+        self.max_bytes = max_bytes
+        self._keep = keep
+        self._log_id = b""
+        self._end = 0
+        self._sizes: dict[str, int] = {}
+        self._names: list[str] = []
+        self._bytes = 0
+        self._requests = 0
+
+    def add(self, milliseconds: int, request_id: str, content: bytes, *, is_call: bool = False) -> None:
+        """Add a recording, and delete the oldest ones that are too many. Raises OSError.
+
+        The folder is made if it does not exist. Only the owner may read it and its files.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = f"{milliseconds:013}-{request_id}{CALL_ENDING if is_call else ENDING}"
+        with self._locked() as lock:
+            self._catch_up(lock)
+            os.pwrite(lock, self._log_id + bytes(_NUMBER_BYTES), 0)  # an error below leaves open what is in the folder
+            self._write(name, content)
+            self._note(name, len(content))
+            deleted = self._delete_oldest(lock)
+            self._append(lock, "".join((f"{name} {len(content)}\n", *(f"{one}\n" for one in deleted))).encode())
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Hold the lock of the folder in the block; a process that dies releases it."""
+        lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield lock
+        finally:
+            os.close(lock)
+
+    def _catch_up(self, lock: int) -> None:
+        """Learn what other processes have changed: from their log, or else by listing the folder."""
+        head = os.pread(lock, _HEAD_BYTES, 0)
+        log_id, end = head[:_NUMBER_BYTES], int.from_bytes(head[_NUMBER_BYTES:])
+        if not _HEAD_BYTES <= end <= os.fstat(lock).st_size:
+            self._list()
+            self._start_log(lock)
+        elif log_id != self._log_id:
+            self._list()
+            self._log_id, self._end = log_id, end
+        elif end != self._end:
+            if not self._read_log(lock, end):
+                self._list()
+                self._start_log(lock)
+            else:
+                self._end = end
+
+    def _read_log(self, lock: int, end: int) -> bool:
+        """Whether the lines that were added to the log could be read."""
+        if end < self._end:
+            return False
+        for line in os.pread(lock, end - self._end, self._end).decode(errors="replace").splitlines():
+            name, _, size_bytes = line.partition(" ")
+            if not _is_ours(name) or (size_bytes and not (size_bytes.isascii() and size_bytes.isdigit())):
+                return False
+            if size_bytes:
+                self._note(name, int(size_bytes))
+            elif name in self._sizes:
+                self._forget(name)
+                del self._names[bisect_left(self._names, name)]
+        return True
+
+    def _start_log(self, lock: int) -> None:
+        """Begin a log of another number: every other process lists the folder next."""
+        os.ftruncate(lock, 0)
+        self._log_id, self._end = os.urandom(_NUMBER_BYTES), _HEAD_BYTES
+
+    def _append(self, lock: int, lines: bytes) -> None:
+        """Tell the other processes what was changed, and that the change is complete."""
+        if self._end + len(lines) > max(LOG_BYTES, _LOG_BYTES_PER_FILE * len(self._names)):
+            self._start_log(lock)
+        elif os.pwrite(lock, lines, self._end) == len(lines):
+            self._end += len(lines)
+        else:
+            return  # the disk is full; as no end is written, the next one lists the folder
+        os.pwrite(lock, self._log_id + self._end.to_bytes(_NUMBER_BYTES), 0)
+
+    def _list(self) -> None:
+        """Read again what is in the folder, and remove what a process that is gone has left half-written."""
+        self._log_id = b""  # an error below leaves open what is in the folder
+        self._sizes, self._bytes = {}, 0
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # its owner may delete files
+                    if entry.name.endswith(DRAFT) and _is_ours(entry.name.removesuffix(DRAFT)):
+                        Path(entry.path).unlink()
+                    elif _is_ours(entry.name):
+                        self._sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+        self._names, self._bytes = sorted(self._sizes), sum(self._sizes.values())
+        self._requests = sum(map(_is_request, self._names))
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Write the file under another name, and rename it: a reader never sees a part of it."""
+        draft = self.path / f"{name}{DRAFT}"
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            draft.rename(self.path / name)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+
+    def _note(self, name: str, size_bytes: int) -> None:
+        if name in self._sizes:
+            self._bytes -= self._sizes[name]
+        else:
+            insort(self._names, name)
+            self._requests += _is_request(name)
+        self._sizes[name] = size_bytes
+        self._bytes += size_bytes
+
+    def _forget(self, name: str) -> None:
+        self._bytes -= self._sizes.pop(name)
+        self._requests -= _is_request(name)
+
+    def _delete_oldest(self, lock: int) -> list[str]:
+        """Delete the oldest files that are too many. Returns their names."""
+        number, deleted = 0, []
+        while self._bytes > self.max_bytes or (self._keep is not None and self._requests > self._keep):
+            name = self._names[number]
+            try:
+                (self.path / name).unlink()
+            except FileNotFoundError:  # its owner may delete files, and perhaps deleted more of them
+                self._list()
+                self._start_log(lock)
+                number = 0
+                continue
+            self._forget(name)
+            deleted.append(name)
+            number += 1
+        del self._names[:number]
+        return deleted
+
+
+def _is_request(name: str) -> bool:
+    return not name.endswith(CALL_ENDING)
+
+
+def _is_ours(name: str) -> bool:
+    return read_name(Path(name)) is not None

@@ -1,0 +1,314 @@
+"""The values of a recording: one request as it arrived, as it was sent, and what its plan depended on.
+
+Law: values and their JSON. Recordings contain the text of messages, and no credential. Numbers of tokens are the
+model's own unless a field says otherwise.
+"""
+
+import base64
+import gzip
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from proxy.account.history.event import Event
+from proxy.account.statistics.sums import MOST
+from proxy.state.catalogue.costs import Bill, Tokens
+from proxy.state.catalogue.prices import PriceList
+from rules.conversation import Decision
+from rules.policy import Policy
+from rules.tokens.sections import Sections
+
+VERSION = 1
+"""The version of the format. A reader refuses any other."""
+ENDING = ".json.gz"
+"""The ending of a recording's file."""
+HIDDEN = b"***"
+"""Stands for a credential, or for a piece of one."""
+CALL_ENDING = f".call{ENDING}"
+"""The ending of the file of a call for a summary."""
+SUMMARY_ENDPOINT = "summary"
+"""The endpoint in the event of a call for a summary."""
+GZIP_LEVEL = 1
+"""Chosen: a body of a megabyte takes some 10 ms; level 6 takes four times as long for a fifth less."""
+END_OF_TIME = 253_402_300_800
+"""Seconds since 1970 at the end of the year 9999, the last that dates have."""
+MAX_OPENED_BYTES = 1024 * 1024 * 1024
+"""A recording that is larger when unpacked is refused. Chosen: above two bodies of the largest size that is decoded by
+default; bounds the memory that a foreign file may take."""
+
+
+class BadRecordingError(Exception):
+    """A file that is no recording, or a broken one. The message says why, and contains no text of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Bytes that are not UTF-8. Raises ValueError if they cannot be read back."""
+
+    base64: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        base64.b64decode(self.base64)
+
+
+Body = str | Binary
+
+
+def write_body(body: bytes) -> Body:
+    """Bytes in the form of a recording."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return Binary(base64.b64encode(body).decode("ascii"))
+
+
+def read_body(body: Body) -> bytes:
+    """The bytes that `write_body` got."""
+    return body.encode() if isinstance(body, str) else base64.b64decode(body.base64)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """The request of the client.
+
+    dialect: the name of its codec; empty if no codec claims it. is_count: the upstream only counts its tokens.
+    path: without the query, in the form that may be logged. model: with `***` for a credential.
+    headers: only those that trimtab or a replay may need, and never a credential.
+    body: None if it was not decoded, passed through, or is too large. It has `***` for each credential in it.
+    is_redacted: there was a credential in this body or in the one that was sent, so a replay may differ.
+    """
+
+    dialect: str
+    path: str
+    model: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Body | None = field(default=None, repr=False)
+    is_count: bool = False
+    is_redacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSending:
+    """What was sent to the upstream last. body: None for the client's own body, byte for byte.
+
+    headers: that were added because of changes to the body.
+    """
+
+    body: Body | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFacts:
+    """What was known of the model; the fields of `Facts` in proxy/state/models/facts.py."""
+
+    ratio: float
+    window_tokens: int | None = None
+    from_catalogue: bool = False
+    learned_tokens: int | None = None
+    added_tokens: int | None = None
+    refuted: tuple[int, ...] = ()
+    has_ratio: bool = False
+    is_calibrated: bool = False
+    answered_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the last plan of the request depended on, beside the body.
+
+    config: the settings of the model or profile that applied, by the names of their keys; only those that are set.
+    policy: the rules' settings that the plan was made with. In it are the window and the token ratio.
+    believed_tokens: the context window before lessons of refusals. facts: what was known of the model.
+    prices: what the model's tokens cost.
+    upstream_url: the upstream's address, without credentials.
+    count: the configured way of counting. vocabulary: the one that counted.
+    request_max_tokens: the completion that the request asks for; None if it names none.
+    local_items, strips_nonces, drop_tools: what was taken out of the client's body before it was planned.
+    cleaned: the decisions about that, in trimtab's own tokens.
+    cold: what was cut at a cold cache, by the hash of the prefix in hexadecimal digits: prune, cut or ask.
+    put_off: cuts were taken back because their summary was not there yet. Plan.put_off is called until as many cuts are
+        left as `cuts` says.
+    is_test: it was planned as if nothing had been learned.
+    attempt: 1 for the first request to the upstream, 2 for the second.
+    cache_adds: what the upstream takes for its prompt cache, by the names of the decisions.
+    """
+
+    config: Mapping[str, Any]
+    policy: Policy
+    believed_tokens: int
+    facts: RecordedFacts
+    prices: PriceList
+    upstream_url: str = ""
+    count: str = "auto"
+    vocabulary: str = ""
+    request_max_tokens: int | None = None
+    local_items: tuple[str, ...] = ()
+    strips_nonces: bool = False
+    drop_tools: tuple[str, ...] = ()
+    cleaned: tuple[Decision, ...] = ()
+    cold: Mapping[str, str] = field(default_factory=dict)
+    put_off: bool = False
+    cuts: int = 0
+    is_test: bool = False
+    attempt: int = 1
+    cache_adds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSummary:
+    """The text that stands for the cut part in what was sent.
+
+    id: of the stored summary; empty if the text is a digest that was not stored. by_model: a model wrote it.
+    text: without what code carries over the cut, which is made again for each request.
+    """
+
+    id: str
+    kind: str
+    by_model: bool
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A call for a summary that ended: what it has cost, as the metrics count it.
+
+    label: of the model in the metrics. form: inline or transcript. result: as in the log.
+    charged: None if the upstream charged nothing. cost: in nanodollars; None if no price in dollars is known.
+    """
+
+    label: str
+    form: str
+    result: str
+    seconds: float
+    prompt_tokens: int
+    completion_tokens: int
+    charged: Tokens | None = None
+    cost: int | None = None
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the metrics counted of this request.
+
+    original, sent: whether `trimtab_prompt_tokens_total` got the event's original_tokens and sent_tokens, under the
+        event's label. decisions: those whose savings were counted, of the plan that was sent.
+    """
+
+    original: bool = False
+    sent: bool = False
+    decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One request, or one call for a summary.
+
+    sent: None if nothing was sent. circumstances: None if the request was not planned.
+    story: what was done, in sentences without text of the conversation.
+    bill: None if the cost is not known. call: of a recording of a call for a summary; None for a request.
+    """
+
+    event: Event
+    request: RecordedRequest | None = None
+    sent: RecordedSending | None = None
+    circumstances: Circumstances | None = None
+    summary: RecordedSummary | None = None
+    story: tuple[str, ...] = ()
+    counted: Counted = Counted()
+    bill: Bill | None = None
+    call: RecordedCall | None = None
+    version: int = VERSION
+
+    @property
+    def id(self) -> str:
+        """The id of the request."""
+        return self.event.request_id
+
+    @property
+    def is_redacted(self) -> bool:
+        """Whether there was a credential in a body."""
+        return self.request is not None and self.request.is_redacted
+
+    @property
+    def received_body(self) -> bytes | None:
+        """The client's body; None if it was not recorded."""
+        body = None if self.request is None else self.request.body
+        return None if body is None else read_body(body)
+
+    @property
+    def sent_body(self) -> bytes | None:
+        """The body that was sent last; None if nothing was sent, or if it was not recorded."""
+        if self.sent is None:
+            return None
+        return self.received_body if self.sent.body is None else read_body(self.sent.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    version: int
+
+
+def encode(recording: Recording) -> bytes:
+    """The content of a recording's file."""
+    return gzip.compress(msgspec.json.encode(recording), GZIP_LEVEL, mtime=0)
+
+
+def decode(data: bytes) -> Recording:
+    """Read the content of a file. Raises BadRecordingError."""
+    unpacked = _unpack(data)
+    try:
+        version = msgspec.json.decode(unpacked, type=_Version).version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        message = "it is not a recording of trimtab"
+        raise BadRecordingError(message) from error
+    if version != VERSION:
+        message = f"it has version {version} of the format; this trimtab reads version {VERSION}"
+        raise BadRecordingError(message)
+    try:
+        recording = msgspec.json.decode(unpacked, type=Recording)
+        is_possible = _is_possible(recording)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        message = "a value in it has the wrong form"
+        raise BadRecordingError(message) from error
+    if not is_possible:
+        message = "a value in it is out of bounds"
+        raise BadRecordingError(message)
+    return recording
+
+
+def _is_possible(recording: Recording) -> bool:
+    """Whether the figures can be those of a request."""
+    event = recording.event
+    sections = len(event.original_sections), len(event.sent_sections)
+    if not 0 <= event.at < END_OF_TIME or sections not in {(0, 0), (len(Sections._fields),) * 2}:
+        return False
+    figures = event, recording.circumstances, recording.counted, recording.bill, recording.call
+    return _is_bounded(msgspec.to_builtins(figures, str_keys=True))
+
+
+def _is_bounded(value: Any) -> bool:
+    """Whether no number in a value is too large to be a figure."""
+    if isinstance(value, dict):
+        return all(map(_is_bounded, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_bounded, value))
+    return not isinstance(value, int | float) or -MOST < value < MOST
+
+
+def _unpack(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)  # 16: with the header of gzip
+    try:
+        unpacked = unpacker.decompress(data, MAX_OPENED_BYTES)
+    except zlib.error as error:
+        message = "it is not compressed by gzip, or broken"
+        raise BadRecordingError(message) from error
+    if not unpacker.eof:
+        is_large = len(unpacked) >= MAX_OPENED_BYTES
+        message = f"it is larger than {MAX_OPENED_BYTES} bytes" if is_large else "it ends too early"
+        raise BadRecordingError(message)
+    return unpacked

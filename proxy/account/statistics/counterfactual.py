@@ -1,0 +1,107 @@
+"""What a request would have cost if it had passed unchanged. Pure.
+
+The upstream's cache treats both prompts alike. Of the beginning that equals the previous request of the session, the
+same share is read from the cache: of what was sent, as the upstream reports it; of the client's own prompt, as it would
+have. The bench uses the same rules (bench/sessions/ledger.py), with a cache that misses nothing.
+
+Law: without a change there is no difference. A prompt that is longer is never cheaper for being longer: what is added
+to it is counted by the same prices.
+"""
+
+from dataclasses import dataclass
+
+from proxy.state.catalogue.costs import Tokens
+
+BLOCK_TOKENS = 128
+"""Caches hold whole blocks. Source: OpenAI's; the bench uses the same."""
+MIN_CACHED_TOKENS = 1024
+"""A shorter beginning is not cached. Source: OpenAI's; the bench uses the same."""
+MAX_SCALE = 4.0
+"""The upstream's tokens are at most this many of ours, and at least one by as many. Beyond, our estimate of one of both
+prompts says nothing about the other. Chosen: far from any tokenizer, but the upstream may hold a part of the prompt."""
+GOES_ON_SHARE = 0.5
+"""If this share of a prompt was cached although its session is not known here, the session goes on from another
+process. Chosen: far above what different sessions of one client have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """How the upstream's cache has treated a session.
+
+    hit_share: of the beginning that could be cached, the share that was read. written_share: of the rest, what was
+    written.
+    """
+
+    hit_share: float = 1.0
+    written_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One request as it was sent, and as the client sent it.
+
+    sent: as the upstream reports it.
+    sent_tokens, original_tokens: both prompts by our estimate.
+    kept_share: the share of what was sent that equals the previous request of the session; None if it is not known.
+    known_share: the share of the client's prompt that equals its previous request; None if the session is not known.
+    is_fresh: the pause was shorter than the cache's lifetime.
+    cache: how the cache has treated the session before.
+    """
+
+    sent: Tokens
+    sent_tokens: int
+    original_tokens: int
+    kept_share: float | None
+    known_share: float | None
+    is_fresh: bool
+    cache: Cache = Cache()
+
+
+def count_cached(tokens: float) -> int:
+    """The tokens of a beginning that a cache can hold."""
+    return 0 if tokens < MIN_CACHED_TOKENS else int(tokens) // BLOCK_TOKENS * BLOCK_TOKENS
+
+
+def watch_cache(case: Case) -> Cache:
+    """How the cache treats the session, by the newest request that can tell."""
+    sent = case.sent
+    could, rest = count_cached((case.kept_share or 0.0) * sent.prompt), sent.fresh + sent.written
+    hit_share = min(sent.cached / could, 1.0) if could else case.cache.hit_share
+    written_share = sent.written / rest if rest else case.cache.written_share
+    return Cache(hit_share, written_share)
+
+
+def imagine(case: Case) -> Tokens:
+    """The tokens that the upstream would have charged for."""
+    prompt, cache = _scale_original(case), watch_cache(case)
+    # What trimtab has sent in addition to the cached beginning would have been new in the client's own prompt, too.
+    old = prompt - (case.sent.prompt - case.sent.cached)
+    if case.known_share is None:
+        goes_on = case.sent.cached >= GOES_ON_SHARE * case.sent.prompt
+        cached = old if goes_on and case.sent.cached else min(case.sent.cached, prompt)
+    else:
+        could_tell = count_cached((case.kept_share or 0.0) * case.sent.prompt) > 0
+        hit_share = cache.hit_share if could_tell or case.is_fresh else 0.0
+        cached = count_cached(hit_share * case.known_share * prompt)
+        cached = max(cached, old) if case.sent.cached else cached
+    cached = max(min(cached, prompt), 0)
+    return Tokens.of(prompt, cached, round(cache.written_share * (prompt - cached)), case.sent.completion)
+
+
+def _scale_original(case: Case) -> int:
+    """The client's prompt in the upstream's tokens."""
+    scale = case.sent.prompt / max(case.sent_tokens, 1)
+    if 1 / MAX_SCALE <= scale <= MAX_SCALE:
+        return round(scale * case.original_tokens)
+    return max(case.sent.prompt + case.original_tokens - case.sent_tokens, 0)
+
+
+def add_removed(sent: Tokens, tokens: int) -> Tokens:
+    """The tokens of a request with as many new ones as trimtab has removed. They are fresh or written as the rest is.
+
+    It is for a request whose earlier messages the upstream holds: they passed before, and what was removed is new.
+    """
+    rest = sent.fresh + sent.written
+    added = max(tokens, -rest)
+    written = round(added * sent.written / rest) if rest else 0
+    return Tokens.of(sent.prompt + added, sent.cached, sent.written + written, sent.completion)

@@ -1,0 +1,251 @@
+"""The folder of recordings stays within its bounds, whoever writes to it and whatever happened before."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.account.recordings.folder import DRAFT, LOCK, Folder
+from proxy.account.recordings.reading import list_files
+
+KILOBYTE = b"x" * 1000
+WRITE_MANY = """
+import sys
+from pathlib import Path
+from proxy.account.recordings.folder import Folder
+folder, first = Folder(Path(sys.argv[1]), 20, 10**9), int(sys.argv[2])
+for number in range(first, first + 200, 2):
+    folder.add(1_700_000_000_000 + number, f"{number:024x}", b"x" * 1000)
+"""
+
+
+def name(number: int) -> str:
+    return f"{number:024x}"
+
+
+def list_ids(path: Path) -> list[int]:
+    return [int(file.id, 16) for file in list_files(path)]
+
+
+def add(folder: Folder, *numbers: int, content: bytes = KILOBYTE) -> None:
+    for number in numbers:
+        folder.add(1_700_000_000_000 + number, name(number), content)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_only_the_owner_can_read_the_folder_and_its_files(tmp_path):
+    before = os.umask(0)
+    try:
+        add(Folder(tmp_path / "new" / "folder", 9, 10_000), 1)
+    finally:
+        os.umask(before)
+    path = tmp_path / "new" / "folder"
+    assert mode_of(path) == 0o700
+    assert {mode_of(file) for file in path.iterdir()} == {0o600}
+    assert len(list(path.iterdir())) == 2  # the recording and the lock
+
+
+def test_the_oldest_are_deleted_by_time_and_not_by_the_order_of_writing(tmp_path):
+    add(Folder(tmp_path, 3, 10_000), 5, 1, 4, 2, 3)
+    assert list_ids(tmp_path) == [3, 4, 5]
+
+
+def test_all_files_together_stay_within_the_bytes(tmp_path):
+    add(Folder(tmp_path, None, 3500), *range(10))
+    assert list_ids(tmp_path) == [7, 8, 9]
+    add(Folder(tmp_path, None, 3500), 10, content=KILOBYTE * 2)
+    assert list_ids(tmp_path) == [9, 10]
+
+
+def test_a_restart_counts_what_is_there_and_leaves_files_of_others(tmp_path):
+    add(Folder(tmp_path, 5, 10_000), *range(5))
+    (tmp_path / "notes.txt").write_text("mine")
+    add(Folder(tmp_path, 3, 10_000), 5)
+    assert list_ids(tmp_path) == [3, 4, 5]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@given(writers=st.lists(st.integers(0, 2), min_size=1, max_size=30), keep=st.integers(1, 6))
+def test_several_writers_keep_exactly_the_newest(writers, keep, tmp_path_factory):
+    """Each of them knows what the others have added since."""
+    path = tmp_path_factory.mktemp("recordings")
+    folders = [Folder(path, keep, 10**9) for _ in range(3)]
+    for number, writer in enumerate(writers):
+        add(folders[writer], number)
+        assert list_ids(path) == list(range(number + 1))[-keep:]
+
+
+def test_several_processes_keep_exactly_the_newest(tmp_path):
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE_MANY, str(tmp_path), str(first)]) for first in (0, 1)]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert len(list_files(tmp_path)) == 20
+    assert not list(tmp_path.glob(f"*{DRAFT}"))
+
+
+def test_what_its_owner_deletes_meanwhile_is_no_fault(tmp_path):
+    folder = Folder(tmp_path, 3, 10_000)
+    add(folder, 1, 2, 3)
+    list_files(tmp_path)[0].path.unlink()
+    add(folder, 4, 5)
+    assert list_ids(tmp_path) == [3, 4, 5]
+    (tmp_path / LOCK).unlink()
+    add(folder, 6)
+    assert list_ids(tmp_path) == [4, 5, 6]
+
+
+def test_a_file_that_a_crash_left_half_written_is_never_read_and_is_removed(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            add(Folder(tmp_path, 3, 10_000), 1)
+    (left,) = tmp_path.glob(f"*{DRAFT}")
+    assert list_files(tmp_path) == []
+    add(Folder(tmp_path, 3, 10_000), 2)
+    assert not left.exists()
+    assert list_ids(tmp_path) == [2]
+
+
+def test_a_full_disk_leaves_no_part_of_a_file_and_the_folder_stays_usable(tmp_path, monkeypatch):
+    folder = Folder(tmp_path, 3, 10_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            add(folder, 1)
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+    add(folder, 2)
+    assert list_ids(tmp_path) == [2]
+
+
+def test_the_lock_is_not_followed_elsewhere(tmp_path):
+    """Another user of a shared folder cannot have a file of ours overwritten."""
+    target = tmp_path / "target"
+    target.write_bytes(b"mine")
+    (tmp_path / LOCK).symlink_to(target)
+    with pytest.raises(OSError, match="symbolic"):
+        add(Folder(tmp_path, 3, 10_000), 1)
+    assert target.read_bytes() == b"mine"
+
+
+def test_a_folder_is_not_listed_because_another_process_adds_to_it(tmp_path, monkeypatch):
+    """Listing 10,000 files takes 100 ms; two workers that listed after each other would record next to nothing."""
+    listed = []
+    list_them = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or list_them(path))
+    folders = [Folder(tmp_path, 3, 10_000) for _ in range(3)]
+    for number in range(30):
+        add(folders[number % 3], number)
+    assert len(listed) == len(folders)
+    assert list_ids(tmp_path) == [27, 28, 29]
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(1, 5)), min_size=1, max_size=30),
+    log_bytes=st.integers(16, 2000),
+)
+def test_several_writers_stay_within_the_bytes_however_often_the_log_is_replaced(steps, log_bytes, tmp_path_factory):
+    """Also if a file is written again with another size, and if one of them restarts."""
+    path = tmp_path_factory.mktemp("recordings")
+    folders = [Folder(path, None, 9000) for _ in range(3)]
+    kept = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("proxy.account.recordings.folder.LOG_BYTES", log_bytes)
+        for writer, number, kilobytes in steps:
+            if not number:
+                folders[writer] = Folder(path, None, 9000)
+            add(folders[writer], number, content=KILOBYTE * kilobytes)
+            kept[number] = kilobytes
+            while sum(kept.values()) > 9:
+                del kept[min(kept)]
+            assert list_ids(path) == sorted(kept)
+
+
+def test_the_log_of_changes_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.account.recordings.folder.LOG_BYTES", 1000)
+    folders = [Folder(tmp_path, 3, 10_000) for _ in range(2)]
+    for number in range(100):
+        add(folders[number % 2], number)
+        assert (tmp_path / LOCK).stat().st_size <= 1016
+    assert list_ids(tmp_path) == [97, 98, 99]
+
+
+def test_what_a_process_changed_before_it_died_is_known_to_the_others(tmp_path, monkeypatch):
+    others = Folder(tmp_path, 3, 10_000)
+    add(others, 1, 2, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "_delete_oldest", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            add(Folder(tmp_path, 3, 10_000), 4)
+    assert list_ids(tmp_path) == [1, 2, 3, 4]
+    add(others, 5)
+    assert list_ids(tmp_path) == [3, 4, 5]
+
+
+def test_what_its_owner_deletes_is_noticed_by_every_process(tmp_path):
+    """Nothing that may stay is deleted on account of a file that is gone."""
+    folders = [Folder(tmp_path, 4, 10_000) for _ in range(2)]
+    add(folders[0], 1, 2)
+    add(folders[1], 3, 4)
+    for file in list_files(tmp_path):
+        if int(file.id, 16) in {1, 3}:
+            file.path.unlink()
+    add(folders[0], 5)
+    add(folders[1], 6)
+    assert list_ids(tmp_path) == [2, 4, 5, 6]
+
+
+@pytest.mark.parametrize("line", ["../mine.txt\n", "no name 7\n", "\xff\n", f"{1:013}-{1:024x}.json.gz -9\n"])
+def test_a_log_that_another_program_spoiled_is_not_believed(tmp_path, line):
+    (tmp_path / "mine.txt").write_text("mine")
+    folder = Folder(tmp_path / "folder", 3, 10_000)
+    add(folder, 1, 2, 3)
+    lock = tmp_path / "folder" / LOCK
+    log = lock.read_bytes() + line.encode("latin-1")
+    lock.write_bytes(log[:8] + len(log).to_bytes(8) + log[16:])
+    add(folder, 4)
+    assert list_ids(tmp_path / "folder") == [2, 3, 4]
+    assert (tmp_path / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0\0\0\0\x05", b"x" * 100])
+def test_a_lock_without_a_log_is_given_one(tmp_path, content):
+    folder = Folder(tmp_path, 3, 10_000)
+    add(folder, 1, 2, 3)
+    (tmp_path / LOCK).write_bytes(content)
+    add(folder, 4)
+    add(Folder(tmp_path, 3, 10_000), 5)
+    assert list_ids(tmp_path) == [3, 4, 5]
+
+
+def test_calls_for_summaries_do_not_take_the_places_of_requests(tmp_path):
+    """They go with the requests of their time."""
+    folder = Folder(tmp_path, 3, 100_000)
+    for number in range(10):
+        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number % 2 == 0)
+    assert list_ids(tmp_path) == [4, 5, 6, 7, 8, 9]
+    again = Folder(tmp_path, 3, 100_000)
+    add(again, 10)
+    assert list_ids(tmp_path) == [6, 7, 8, 9, 10]
+    folder.add(1_700_000_000_011, name(11), KILOBYTE)
+    assert list_ids(tmp_path) == [8, 9, 10, 11]
+
+
+def test_requests_stay_however_many_calls_they_have_caused(tmp_path):
+    folder = Folder(tmp_path, 3, 100_000)
+    for number in range(20):
+        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number % 6 > 0)
+    assert list_ids(tmp_path) == list(range(1, 20))
+
+
+def test_calls_for_summaries_count_as_bytes(tmp_path):
+    folder = Folder(tmp_path, None, 3000)
+    for number in range(9):
+        folder.add(1_700_000_000_000 + number, name(number), KILOBYTE, is_call=number != 4)
+    assert list_ids(tmp_path) == [6, 7, 8]

@@ -1,0 +1,100 @@
+"""Recordings are found by time and by id, whatever else is in their folder."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from support.recordings import keep, make_recording
+
+from proxy.account.recordings.format import BadRecordingError, RecordedCall
+from proxy.account.recordings.reading import NoRecordingError, list_files, read_all, read_one
+
+IDS = [f"{number:024x}" for number in (0xA1, 0xB2, 0xC3)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three recordings, the newest last, and files of others."""
+    for number, name in enumerate(IDS):
+        keep(tmp_path, make_recording(name[::-1], at=1_700_000_000 + number))
+    for foreign in (".draft", "notes.txt", "1700000000000-.json.gz", "17-abcdef01.json.gz"):
+        (tmp_path / foreign).write_text("foreign")
+    (tmp_path / "1700000000000-abcdef01").mkdir()
+    return tmp_path
+
+
+def refuse(path, reason):
+    pytest.fail(f"{path}: {reason}")
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_recordings_are_listed_by_time_and_other_files_are_left_out(folder, newest_first):
+    ids = [name[::-1] for name in IDS]
+    wanted = ids[::-1] if newest_first else ids
+    assert [file.id for file in list_files(folder, newest_first=newest_first)] == wanted
+    assert [one.id for one in read_all(folder, refuse, newest_first=newest_first)] == wanted
+
+
+def test_one_is_found_by_the_beginning_of_its_id(folder):
+    assert read_one(folder, "1A", refuse).id == IDS[0][::-1]
+    assert read_one(folder, IDS[1][::-1], refuse).id == IDS[1][::-1]
+
+
+def test_last_is_the_newest_request_and_no_call_for_a_summary(folder):
+    call = RecordedCall("m", "inline", "written", 1.0, 1, 1)
+    keep(folder, replace(make_recording("f" * 24, at=1_800_000_000), call=call))
+    assert read_one(folder, "last", refuse).id == IDS[2][::-1]
+
+
+@pytest.mark.parametrize("name", ["ff", "", "../x", "zz", "*"])
+def test_an_id_that_is_not_recorded_says_so(folder, name):
+    with pytest.raises(NoRecordingError, match="no recording has the id"):
+        read_one(folder, name, refuse)
+
+
+def test_an_id_that_means_several_says_which(folder):
+    keep(folder, make_recording("1a" + "f" * 22))
+    with pytest.raises(NoRecordingError, match="2 recordings"):
+        read_one(folder, "1a", refuse)
+
+
+def test_a_broken_file_is_told_and_the_others_are_read(folder):
+    broken = list_files(folder)[1].path
+    broken.write_bytes(broken.read_bytes()[:50])
+    told = []
+    assert len(list(read_all(folder, lambda path, reason: told.append((path, reason))))) == 2
+    assert told == [(broken, "it ends too early")]
+    with pytest.raises(BadRecordingError):
+        read_one(folder, "2b", refuse)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_regular_file_is_told_and_never_waited_for(kind, folder):
+    """A pipe has no end until somebody writes to it, and a device may have none at all."""
+    odd = folder / f"1800000000000-{'d4' * 12}.json.gz"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "folder":
+        odd.mkdir()
+    else:
+        odd.symlink_to("/dev/zero")
+    told = []
+
+    assert [one.id for one in read_all(folder, lambda *one: told.append(one))] == [name[::-1] for name in IDS]
+    assert told == [(odd, "it is not a regular file")]
+    with pytest.raises(BadRecordingError, match=f"{odd.name}: it is not a regular file; delete the file"):
+        read_one(folder, "d4d4", refuse)
+
+
+def test_a_file_that_is_deleted_meanwhile_is_told(folder):
+    (first, *_) = list_files(folder)
+    first.path.unlink()
+    with pytest.raises(BadRecordingError, match="cannot be read"):
+        first.read()
+
+
+def test_a_folder_that_is_not_there_or_empty_says_what_to_do(tmp_path):
+    with pytest.raises(NoRecordingError, match="--dir"):
+        list_files(tmp_path / "absent")
+    with pytest.raises(NoRecordingError, match="nothing is recorded yet"):
+        read_one(tmp_path, "last", refuse)

@@ -1,0 +1,161 @@
+"""The writer is bounded, waits for nobody, and counts everything."""
+
+import threading
+from functools import partial
+
+import pytest
+from support.model_learning import ListLog
+
+from proxy.account.recordings import writing
+from proxy.account.recordings.reading import list_files
+from proxy.account.recordings.writing import Draft, Recordings, measure_recordings
+from proxy.config.load import load_config
+from proxy.config.sections.observability import RecordConfig
+from proxy.telemetry.metrics import Metrics
+
+
+class Counted:
+    """A writer with its metrics and its log."""
+
+    def __init__(self, folder, **settings) -> None:
+        self.log, self.metrics = ListLog(), Metrics()
+        self.recordings = Recordings(RecordConfig(dir=str(folder), **settings), self.metrics, self.log)
+
+    def add(self, number: int, make=lambda: b"content", size_bytes: int = 10) -> None:
+        self.recordings.add(Draft(1_700_000_000 + number, f"{number:024x}", size_bytes, make))
+
+    def results(self) -> dict[str, int]:
+        samples = [one for metric in self.metrics.recordings.collect() for one in metric.samples]
+        return {one.labels["result"]: int(one.value) for one in samples if one.name.endswith("_total")}
+
+
+async def test_what_was_taken_is_written_when_it_closes(tmp_path):
+    """It is made in another thread than the caller's."""
+    counted, threads = Counted(tmp_path), set()
+    for number in range(20):
+        counted.add(number, lambda: threads.add(threading.current_thread().name) or b"content")
+    await counted.recordings.close()
+    assert len(list_files(tmp_path)) == 20
+    assert counted.results() == {"written": 20}
+    assert threads == {"trimtab-recordings"}
+
+
+async def test_a_writer_without_recordings_has_no_thread_and_closes(tmp_path):
+    counted = Counted(tmp_path / "absent")
+    await counted.recordings.close()
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 30)])
+async def test_what_is_too_much_is_dropped_and_counted(limit, value, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, limit, value)
+    counted, go_on, begun = Counted(tmp_path), threading.Event(), threading.Event()
+    counted.add(0, lambda: begun.set() or (go_on.wait(10) and b"content"))
+    for number in range(1, 10):
+        counted.add(number)
+    assert counted.results() == {"dropped": 7}
+    go_on.set()
+    await counted.recordings.settle()
+    assert counted.results() == {"dropped": 7, "written": 3}
+    counted.add(10)
+    await counted.recordings.close()
+    assert counted.results() == {"dropped": 7, "written": 4}
+
+
+async def test_a_single_large_one_is_written_if_nothing_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "MAX_WAITING_BYTES", 5)
+    counted = Counted(tmp_path)
+    counted.add(0, size_bytes=1000)
+    await counted.recordings.close()
+    assert counted.results() == {"written": 1}
+
+
+async def test_closing_waits_only_so_long_and_counts_what_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "CLOSE_SECONDS", 0.01)
+    counted, go_on = Counted(tmp_path), threading.Event()
+    counted.add(0, lambda: go_on.wait(10) and b"content")
+    counted.add(1)
+    counted.add(2)
+    await counted.recordings.close()
+    assert counted.results() == {"dropped": 2}
+    counted.add(3)
+    assert counted.results() == {"dropped": 3}
+    go_on.set()
+
+
+async def test_a_recording_that_cannot_be_made_is_counted(tmp_path):
+    counted = Counted(tmp_path)
+    counted.add(0, lambda: None)
+    counted.add(1)
+    await counted.recordings.close()
+    assert counted.results() == {"failed": 1, "written": 1}
+
+
+async def test_one_that_is_larger_than_the_folder_may_be_deletes_nothing(tmp_path):
+    counted = Counted(tmp_path, max_bytes=1024 * 1024)
+    counted.add(0)
+    counted.add(1, lambda: b"x" * (1024 * 1024 + 1))
+    await counted.recordings.close()
+    assert counted.results() == {"written": 1, "dropped": 1}
+    assert len(list_files(tmp_path)) == 1
+
+
+async def test_a_folder_that_cannot_be_written_is_told_once_and_when_it_works_again(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    counted = Counted(tmp_path / "file" / "below")
+    for number in range(3):
+        counted.add(number)
+    await counted.recordings.settle()
+    assert counted.results() == {"failed": 3}
+    assert [line["event"] for line in counted.log.lines] == ["recordings_fail"]
+    assert counted.log.lines[0]["reason"] == "Not a directory"
+
+    (tmp_path / "file").unlink()
+    for number in range(2):
+        counted.add(number)
+    await counted.recordings.close()
+    assert counted.results() == {"failed": 3, "written": 2}
+    assert [line["event"] for line in counted.log.lines] == ["recordings_fail", "recordings_work_again"]
+
+
+async def test_a_path_that_no_system_has_is_told(tmp_path):
+    counted = Counted(f"{tmp_path}/\0")
+    counted.add(0)
+    await counted.recordings.close()
+    assert counted.results() == {"failed": 1}
+
+
+async def test_the_users_folder_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    counted = Counted("~/recordings")
+    counted.add(0)
+    await counted.recordings.close()
+    assert len(list_files(tmp_path / "recordings")) == 1
+
+
+async def test_many_threads_may_add(tmp_path):
+    counted = Counted(tmp_path)
+    threads = [threading.Thread(target=partial(counted.add, number)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    await counted.recordings.close()
+    assert counted.results() == {"written": 20}
+
+
+async def test_what_waits_stays_within_its_share_of_the_memory(tmp_path):
+    counted, go_on, begun = Counted(tmp_path), threading.Event(), threading.Event()
+    counted.recordings.most_bytes = 30
+    counted.add(0, lambda: begun.set() or (go_on.wait(10) and b"content"))
+    for number in range(1, 10):
+        counted.add(number)
+    go_on.set()
+    await counted.recordings.close()
+    assert counted.results() == {"dropped": 7, "written": 3}
+
+
+def test_without_recordings_no_memory_is_set_aside():
+    assert measure_recordings(load_config("", environment={})) == 0
+    recording = load_config("record: {dir: x}\nlimits: {max_memory_bytes: 536870912}", environment={})
+    assert measure_recordings(recording) == 32 * 1024 * 1024
