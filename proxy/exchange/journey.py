@@ -7,12 +7,12 @@ write to it.
 import time
 from dataclasses import dataclass, field
 
-from proxy.exchange.answering.observe import Observed
+from proxy.exchange.answer import Observed
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempts.attempt import Attempt, Passed, Prepared
-from proxy.exchange.attempts.trace import NO_TRACE, Trace
+from proxy.exchange.attempt import Attempt, Passed, Prepared
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import Answered, Report, Target
+from proxy.exchange.trace import NO_TRACE, Trace
 from proxy.http.client import Sending
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_ledger_headers, write_own_headers

@@ -16,23 +16,19 @@ from aiohttp import web
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, Lane
 from proxy.config.secrets import find_in_name
 from proxy.exchange.admission import in_bounds, receive, working
+from proxy.exchange.answer import ModelTap, SafeTap, count_answer, observe
 from proxy.exchange.answering.costs import draw_bill
-from proxy.exchange.answering.observe import SafeTap, count_answer, observe
-from proxy.exchange.answering.remember import prepare_cold, remember
-from proxy.exchange.answering.response_model import ModelTap
-from proxy.exchange.attempts.attempt import Attempt, Passed, Prepared
-from proxy.exchange.attempts.bound_thinking import undo_refused
-from proxy.exchange.attempts.cache_help import THINKING, drop_refused, help_cache, learn_refused
-from proxy.exchange.attempts.call import Route, choose_route, describe_target, place
-from proxy.exchange.attempts.choose_summary import write_ahead
-from proxy.exchange.attempts.compact import compact
-from proxy.exchange.attempts.provider_cache import find_help, takes
-from proxy.exchange.attempts.recover import learn_from_retry, recover
-from proxy.exchange.attempts.trace import begin_trace
+from proxy.exchange.attempt import Attempt, Passed, Prepared
+from proxy.exchange.cold import prepare_cold, remember
+from proxy.exchange.compact import compact, help_cache
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.journey import MAX_ATTEMPTS, Journey
 from proxy.exchange.report import Answered, fail_open
+from proxy.exchange.retry import THINKING, drop_refused, learn_from_retry, learn_refused, recover, undo_refused
+from proxy.exchange.route import Route, choose_route, describe_target, find_help, place, takes
 from proxy.exchange.services import Services
+from proxy.exchange.summary import write_ahead
+from proxy.exchange.trace import begin_trace
 from proxy.http.client import Sending
 from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import add_to_lists

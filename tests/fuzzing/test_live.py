@@ -44,7 +44,7 @@ async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.Monke
         raise RuntimeError
 
     async with run_live(compactors) as live:
-        monkeypatch.setattr("proxy.exchange.attempts.compact.prepare_call", fail)
+        monkeypatch.setattr("proxy.exchange.compact.prepare_call", fail)
         with pytest.raises(AssertionError, match="failed open"):
             await live.judge(request)
         live.log.lines.clear()

@@ -17,10 +17,10 @@ from upstreams.recording import completion, write_note
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.exchange.arrival import Arrival, find_secrets
-from proxy.exchange.attempts.attempt import Attempt
-from proxy.exchange.attempts.call import Call, Route, choose_route
-from proxy.exchange.attempts.compact import compact, prepare_call
+from proxy.exchange.attempt import Attempt, Call
+from proxy.exchange.compact import compact, prepare_call
 from proxy.exchange.report import Recorder, Target
+from proxy.exchange.route import Route, choose_route
 from proxy.exchange.services import Services
 from proxy.http.client import UpstreamClient
 from proxy.http.credentials import find_shown

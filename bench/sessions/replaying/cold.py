@@ -1,4 +1,4 @@
-"""Knows a session's silences in this process, as proxy/exchange/attempts/cold_cache.py does in the proxy.
+"""Knows a session's silences in this process, as proxy/exchange/cold.py does in the proxy.
 
 Law: the plan at a cold cache is the program's own. The time is what the caller gives, and nothing is kept in a store,
 since there is only one process. `bench.sessions.run --check` compares it with the proxy.
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.compaction import Planned
-from proxy.exchange.attempts.cold_cache import ANCHOR_MESSAGES, find_previous
+from proxy.exchange.cold import ANCHOR_MESSAGES, find_previous
 from rules.conversation import count_leading
 from rules.window.state import ColdCut
 

@@ -1,7 +1,7 @@
 """One session through trimtab in this process, as `proxy.exchange` serves it.
 
 Law: plan, apply, prompts and the acceptance of notes are the program's own. Only waiting is replaced, after the model
-of proxy/exchange/attempts/choose_summary.py and proxy/state/summaries/service.py: a text that was asked for is in the
+of proxy/exchange/summary.py and proxy/state/summaries/service.py: a text that was asked for is in the
 store at the next request, because a model's turn takes seconds. Nothing is sent, so nothing is learned of the model.
 `--check` compares all of this with the proxy itself.
 """

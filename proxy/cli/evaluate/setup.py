@@ -19,7 +19,7 @@ from proxy.cli.evaluate.replay import Rehearsal, Wanted, rehearse
 from proxy.cli.evaluate.session import Session
 from proxy.compaction import Compactor
 from proxy.config.schema import Config, UpstreamConfig
-from proxy.exchange.attempts.choose_summary import find_question_tokens
+from proxy.exchange.summary import find_question_tokens
 from proxy.http.client import UpstreamClient, target_url
 from proxy.http.headers import Headers, request_headers, write_key
 from proxy.state.catalogue.prices import PriceList, find_price_list

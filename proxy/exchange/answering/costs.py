@@ -19,9 +19,9 @@ from proxy.account.statistics.counterfactual import (
 )
 from proxy.account.statistics.sessions import Seen, Sessions
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
-from proxy.exchange.attempts.attempt import Attempt, Prepared
-from proxy.exchange.attempts.call import Call, Route
+from proxy.exchange.attempt import Attempt, Call, Prepared
 from proxy.exchange.report import Answered
+from proxy.exchange.route import Route
 from proxy.exchange.services import Services
 from proxy.state.catalogue.costs import Bill, Tokens, price
 from proxy.state.catalogue.lifetimes import find_lifetime_seconds

@@ -6,7 +6,7 @@ Law: figures and decisions only, and only in the form that may be logged.
 from typing import Any
 
 from proxy.account.history.event import Event, EventCut, EventWindow
-from proxy.exchange.attempts.attempt import Attempt, Prepared
+from proxy.exchange.attempt import Attempt, Prepared
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Report
 from rules.conversation import count_leading

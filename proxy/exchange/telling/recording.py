@@ -31,8 +31,7 @@ from proxy.account.statistics.till import Till
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.exchange.arrival import ID_BYTES
-from proxy.exchange.attempts.attempt import Attempt, Prepared
-from proxy.exchange.attempts.call import Call
+from proxy.exchange.attempt import Attempt, Call, Prepared
 from proxy.exchange.journey import NO_TARGET, Journey
 from proxy.exchange.report import Recorder, Report, fail_open
 from proxy.exchange.services import Services

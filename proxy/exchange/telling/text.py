@@ -12,7 +12,7 @@ from proxy.account.history.texts import Packed, pack_text
 from proxy.account.history.writer import Work
 from proxy.config.schema import Config
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempts.attempt import Prepared
+from proxy.exchange.attempt import Prepared
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Recorder, fail_open
 from proxy.exchange.services import Services

@@ -5,7 +5,7 @@ Law: nothing of the answer is held or changed. An answer of a known API says tha
 
 from aiohttp import web
 
-from proxy.exchange.attempts.attempt import Passed
+from proxy.exchange.attempt import Passed
 from proxy.exchange.journey import Journey
 from proxy.exchange.services import Services
 from proxy.http.client import Body, target_url

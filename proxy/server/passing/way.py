@@ -12,9 +12,9 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.admission import hold
 from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.attempts.call import describe_target
 from proxy.exchange.journey import Journey
 from proxy.exchange.report import Target
+from proxy.exchange.route import describe_target
 from proxy.exchange.services import Services
 from proxy.http.request_body import ReceivedBody, receive_beginning
 from proxy.wire.routing.model import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model

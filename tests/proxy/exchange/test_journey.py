@@ -8,8 +8,7 @@ from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.attempts.attempt import Passed, Prepared
-from proxy.exchange.attempts.choose_summary import Chosen
+from proxy.exchange.attempt import Chosen, Passed, Prepared
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.journey import Journey
 from proxy.http.errors import ContextExceededError, UpstreamUnreachableError

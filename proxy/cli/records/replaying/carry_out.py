@@ -1,6 +1,6 @@
 """Plans a request again, and carries the plan out.
 
-Law: as the proxy does (proxy/exchange/attempts/compact.py), without a clock and without a model. What the caller says
+Law: as the proxy does (proxy/exchange/compact.py), without a clock and without a model. What the caller says
 about the summary is used; else a digest stands in, as in `trimtab compact`.
 """
 

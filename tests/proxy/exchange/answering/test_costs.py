@@ -6,7 +6,7 @@ import pytest
 from support.journeys import MakeStages, read_session
 
 from proxy.exchange.answering.costs import draw_bill
-from proxy.exchange.attempts.attempt import Passed
+from proxy.exchange.attempt import Passed
 from proxy.exchange.report import Answered
 from proxy.state.catalogue.costs import Tokens
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from support.client import SMALL
 from support.journeys import MakeStages, read_session
 
-from proxy.exchange.answering.remember import remember
-from proxy.exchange.attempts.attempt import Passed
+from proxy.exchange.attempt import Passed
+from proxy.exchange.cold import remember
 from proxy.exchange.report import Answered
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.cold_cuts import ColdCuts

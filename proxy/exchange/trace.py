@@ -7,8 +7,8 @@ summaries are its children.
 from multidict import CIMultiDict
 
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempts.call import Route, place
 from proxy.exchange.early_answer import Opening
+from proxy.exchange.route import Route, place
 from proxy.telemetry.tracing.spans import (
     NO_SPAN,
     Attributes,

@@ -7,8 +7,8 @@ import pytest
 from support.journeys import MakeStages, arrive, read_session
 
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempts.call import choose_route
-from proxy.exchange.attempts.provider_cache import KEY_CHARS, add_key, find_help, name_asked
+from proxy.exchange.attempt import KEY_CHARS, add_key
+from proxy.exchange.route import choose_route, find_help, name_asked
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request
 from proxy.wire.content.cache_help import NO_HELP, CacheHelp

@@ -6,7 +6,7 @@ Law: what is remembered only says what the upstream must be told. A session that
 from dataclasses import replace
 
 from proxy.compaction.compactor import Planned
-from proxy.exchange.attempts.call import Call
+from proxy.exchange.attempt import Call
 from proxy.exchange.services import Services
 
 

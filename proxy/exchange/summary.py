@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
-from proxy.exchange.attempts.call import Call, place
-from proxy.exchange.attempts.provider_cache import add_key
+from proxy.exchange.attempt import Call, Chosen, add_key
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.phases import Phases
+from proxy.exchange.route import place
 from proxy.exchange.services import Services
 from proxy.http.credentials import find_query_keys, keep_credentials
 from proxy.http.headers import keep_for_session, request_headers
@@ -35,23 +35,6 @@ T = TypeVar("T")
 MOST_SYSTEM_SHARE = 3 / 4
 """Longer system messages are left out of a question of its own, as a share of its room. Chosen: the rest of the room is
 needed for the transcript."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The plan to carry out, and its summary.
-
-    text: None for the digest, or if the plan needs no summary.
-    later: a summary for a later request, to be written once this request was sent; None for none.
-    summariser: who writes summaries for this request; None if it needs none.
-    instead: why `text` is a digest although a model's summary was wanted; else empty.
-    """
-
-    planned: Planned
-    text: Summary | None = None
-    later: SummaryRequest | None = None
-    summariser: Summariser | None = None
-    instead: str = ""
 
 
 async def choose_text(services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases) -> Chosen:

@@ -13,14 +13,8 @@ from support.journeys import MakeStages, arrive, read_session
 from proxy.config.load import load_config
 from proxy.config.policies.control import MODES
 from proxy.config.schema import Config
-from proxy.exchange.attempts.call import (
-    Route,
-    choose_route,
-    find_credentials_for,
-    is_counted,
-    is_text_only,
-    settle_mode,
-)
+from proxy.exchange.attempt import is_counted, is_text_only, settle_mode
+from proxy.exchange.route import Route, choose_route, find_credentials_for
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec

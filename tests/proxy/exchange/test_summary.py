@@ -13,16 +13,9 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import completion, hold_summaries
 
 from proxy.compaction.compactor import Planned
-from proxy.exchange.attempts.call import Call
-from proxy.exchange.attempts.choose_summary import (
-    Chosen,
-    choose_summariser,
-    choose_text,
-    find_text,
-    name_summary,
-    write_ahead,
-)
+from proxy.exchange.attempt import Call, Chosen
 from proxy.exchange.phases import Phases
+from proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
 from proxy.state.models.lessons import Lesson
 from proxy.state.summaries.sliding import SUMMARIES
 from rules.conversation import Conversation

@@ -1,38 +1,57 @@
 """Compact a request; in mode `observe`, only find out what compaction would do.
 
 Law: a fault inside compaction forwards the client's own bytes and is counted. Nothing is raised: the returned Attempt
-says what happened.
+says what happened. If no thread was free in time, a request is forwarded unchanged only if it surely needs no
+compaction. What is added for the provider's prompt cache is a decision, and no rule's.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from proxy.compaction.compactor import Planned, describe_refused
+from proxy.compaction.compactor import help_cache as add_help
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError, describe_excess, write_cost
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempts.attempt import Attempt, Passed, Prepared, Refused
-from proxy.exchange.attempts.call import Call, Route, find_credentials_for, settle_mode
-from proxy.exchange.attempts.changed_sessions import heed_changed
-from proxy.exchange.attempts.choose_summary import Chosen, choose_text, find_text, name_summary
-from proxy.exchange.attempts.cold_cache import heed_cold_cache, name_cache
-from proxy.exchange.attempts.give_way import refuse_or_pass
-from proxy.exchange.attempts.session import name_session, tells_compaction
+from proxy.exchange.attempt import (
+    Attempt,
+    Call,
+    Chosen,
+    Passed,
+    Prepared,
+    Refused,
+    add_key,
+    settle_mode,
+)
+from proxy.exchange.changed_sessions import heed_changed
+from proxy.exchange.cold import heed_cold_cache, name_cache
 from proxy.exchange.phases import Phases
 from proxy.exchange.report import fail_open
+from proxy.exchange.route import Route, find_credentials_for
 from proxy.exchange.services import Services
-from proxy.http.errors import ContextExceededError, UnpairedToolCallsError
+from proxy.exchange.session import name_session, tells_compaction
+from proxy.exchange.summary import choose_text, find_text, name_summary
+from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Request, UndecodableError, Unsent
 from rules.conversation import Decision
+from rules.policy import Policy
 from rules.results.pairing import describe_unpaired, find_unpaired
+from rules.window.room import HEAD_STEPS
 
 SMALL_BODY_BYTES = 2 * 1024
 """Up to this size, counting a whole body takes no longer than finding out which parts are known. Chosen by profiling
 the path of a small request."""
+FRAME_TOKENS = 64
+"""Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
+_OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
+"""Matches a content part that is not text."""
+OUTCOME = "cache_help"
+"""The outcome of a request to which nothing else was done."""
 WOULD_REFUSE = "mode enforce would refuse this request"
 
 
@@ -249,3 +268,40 @@ def _note_test(call: Call, planned: Planned) -> None:
     tokens = compacted.original_tokens
     replaced = Decision("lesson_test", reason, tokens, tokens, 0, 0)
     call.ledger.note(call.attempt, compacted.limit_tokens, [replaced])
+
+
+def refuse_or_pass(call: Call) -> OverloadedError | None:
+    """The refusal of the request; None if it surely needs nothing, or is only observed, and passes unchanged."""
+    if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
+        return OverloadedError(NO_THREAD_LEFT)
+    return None
+
+
+def surely_stays(request: Request, policy: Policy) -> bool:
+    """Whether a request surely fits the window and needs no cut, judged by its bytes alone.
+
+    A token has at least one byte. Images and files are not counted by their bytes, so a request with them is not sure.
+    """
+    if b"\\u" in request.body or any(_OTHER_PART.search(raw) for raw in request.raws):
+        return False
+    most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
+    limit = min(policy.limit_tokens(request.max_tokens), policy.model_limit_tokens(request.max_tokens))
+    # All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
+    room = limit - most_tokens - limit // HEAD_STEPS
+    return most_tokens < policy.high_water * room
+
+
+async def help_cache(services: Services, attempt: Prepared) -> Prepared:
+    """The attempt with what its provider takes; the attempt itself if that is nothing, or after a fault."""
+    call, compacted, body = attempt.call, attempt.compacted, attempt.body
+    if body is None or not call.request.cache.adds:
+        return attempt
+    with fail_open(services.recorder, call.arrival.request_id, "cache"):
+        work = partial(add_help, add_key(call, attempt.chosen.planned), compacted)
+        helped = await services.workers.run(call.lane, work, size_bytes=weigh_known(sum(map(len, body))))
+        if helped is compacted:
+            return attempt
+        call.ledger.note(call.attempt, helped.limit_tokens, helped.decisions[len(compacted.decisions) :])
+        outcome = OUTCOME if attempt.outcome == "unchanged" else attempt.outcome
+        return replace(attempt, outcome=outcome, compacted=helped, body=helped.pieces, plain=attempt)
+    return attempt

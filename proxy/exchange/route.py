@@ -1,18 +1,16 @@
-"""Decides where a request goes, and with which settings and tools it is compacted.
+"""Decides where a request goes, with which settings, and what its provider takes for its prompt cache.
 
-Law: each of these is derived once for a request. A client's headers make the proxy do less, never more.
+Law: each of these is derived once for a request. A client's headers make the proxy do less, never more. Nothing is
+added for an upstream that is not known to take it, nothing that it has refused, and nothing with `cache: off`.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.offload import Lane
 from proxy.config.policies.control import MODES
 from proxy.config.policies.overlay import with_window
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
@@ -20,25 +18,22 @@ from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.secrets import find_in_name
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
+from proxy.exchange.services import Services
 from proxy.http.client import origin_form, target_url
 from proxy.http.credentials import keep_credentials
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
+from proxy.state.catalogue.prompt_caches import find_additions
+from proxy.state.catalogue.refusals import Asked
 from proxy.state.catalogue.windows import MILLION_TOKENS, asks_million
-from proxy.state.models.model_policy import ModelView
-from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Codec, Request
+from proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
 from proxy.wire.dialects import is_bare
-from rules.conversation import Conversation, Message
-from rules.prefix import place_session
-from rules.window.state import ColdCut
 
 EDGE_BYTES = 4096
 """Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""
 _BETAS = re.compile(rb'"(?:anthropic_beta|betas)"\s{0,8}:\s{0,8}(\[[^\]]{0,1000}\]|"[^"]{0,1000}")')
 _CLAUDE = ("claude", "sonnet", "opus")
-_HAS_UNCOUNTED = attrgetter("has_uncounted")
-_HAS_REASONING = attrgetter("has_reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +47,6 @@ class Route:
     settings: PolicyConfig
     upstream: UpstreamConfig
     observe_share: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request to be compacted, with everything that this needs.
-
-    request: without what must not be sent.
-    lane: the queue in which the request's work waits for a thread.
-    ledger: where the decisions about this request are written down.
-    attempt: 1 for the first request to the upstream, 2 for the second.
-    cold: the cuts at a cold cache that are known, by prefix; entries of other sessions have no effect.
-    idle_seconds: how long the session was silent before this request; None if it is not known.
-    session: the name of its session, for people; empty until the request is planned.
-    tells_compaction: whether the client says that it asks for a summary of its own; None if it says nothing of that.
-    """
-
-    arrival: Arrival
-    route: Route
-    request: Request
-    compactor: Compactor
-    view: ModelView
-    lane: Lane
-    ledger: Ledger = field(default_factory=Ledger, compare=False)
-    attempt: int = 1
-    cold: Mapping[bytes, ColdCut] = field(default_factory=dict)
-    idle_seconds: float | None = None
-    session: str = ""
-    tells_compaction: bool | None = None
 
 
 def choose_route(
@@ -129,20 +96,6 @@ def _read_betas(arrival: Arrival, request: Request) -> str:
     return ",".join((*told, *found))
 
 
-def settle_mode(call: Call, conversation: Conversation) -> Call:
-    """The call in mode observe, if its session belongs to the share that is only observed; else the call itself.
-
-    The same in every replica: the session's first messages decide. If the upstream holds them, they are not known;
-    then the request is observed, whatever the share is.
-    """
-    route = call.route
-    if route.target.mode != "enforce" or not route.observe_share:
-        return call
-    if not conversation.continues and place_session(conversation.messages) >= route.observe_share:
-        return call
-    return replace(call, route=replace(route, target=replace(route.target, mode="observe")))
-
-
 def place(upstream: UpstreamConfig, codec: Codec, target: str) -> URL:
     """The upstream URL of a request target that the codec claims. Raises PathNotAllowedError; see `target_url`."""
     path = target if target.startswith("/") else origin_form(target)
@@ -155,25 +108,6 @@ def describe_target(
     """Describe the model of a request, with the names that may be shown."""
     shown_model, is_secret = arrival.tell_name(model, find_in_name(config, model))
     return Target(upstream, model, shown_model, is_secret, matched.match if matched else None, mode)
-
-
-def is_text_only(conversation: Conversation) -> bool:
-    """Whether there is no media, whose tokens are an estimate."""
-    return not any(_has_media(message) for message in conversation.messages if message.media)
-
-
-def _has_media(message: Message) -> bool:
-    return any(not part.is_removed for part in message.media)
-
-
-def is_counted(request: Request, conversation: Conversation) -> bool:
-    """Whether we count exactly the parts of a request that a server reads. Only such requests help to calibrate.
-
-    A server may read members that are not counted, and it may drop reasoning.
-    """
-    messages = conversation.messages
-    is_certain = not any(map(_HAS_UNCOUNTED, messages)) and not any(map(_HAS_REASONING, messages))
-    return is_certain and request.codec.counts_all(request)
 
 
 def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
@@ -230,3 +164,21 @@ def _read_mode(wanted: Iterable[str]) -> str | None:
         message = "x-trimtab-mode was sent more than once, with different values; send it once"
         raise UnknownModeError(message)
     return modes.pop()
+
+
+def find_help(services: Services, arrival: Arrival, route: Route, codec: Codec) -> CacheHelp:
+    """What is added to a request on this route; its key is not known yet."""
+    if route.upstream.cache != "auto" or route.target.mode != "enforce" or codec.is_count:
+        return NO_HELP
+    adds = find_additions(route.upstream.base_url, codec.name, route.target.model)
+    return CacheHelp(adds - services.refused_additions.find(name_asked(arrival, route))) if adds else NO_HELP
+
+
+def takes(services: Services, arrival: Arrival, route: Route, addition: Addition) -> bool:
+    """Whether the upstream has not refused an addition."""
+    return addition not in services.refused_additions.find(name_asked(arrival, route))
+
+
+def name_asked(arrival: Arrival, route: Route) -> Asked:
+    """The name under which refusals are remembered."""
+    return arrival.tenant.id, route.upstream.base_url, route.target.model

@@ -1,16 +1,22 @@
-"""Reads what an answer reports: tokens that the model read and wrote, and how much of the prompt was in its cache."""
+"""Reads what an answer reports: tokens that the model read and wrote, its model, and what the prompt cache had.
 
+Law: it only observes. A fault here never changes an answer.
+"""
+
+import re
 from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from proxy.compaction.prefix_watch import Prefix
 from proxy.exchange.answering.cache_misses import Cause, find_cause
-from proxy.exchange.attempts.attempt import Attempt, Prepared
-from proxy.exchange.attempts.call import Call, Route, is_counted, is_text_only
-from proxy.exchange.attempts.cold_cache import find_lifetime
+from proxy.exchange.attempt import Attempt, Call, Prepared, is_counted, is_text_only
+from proxy.exchange.cold import find_lifetime
 from proxy.exchange.report import Answered, Recorder, fail_open
+from proxy.exchange.route import Route
 from proxy.exchange.services import Services
 from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from proxy.state.models.calibration import Report as Sample
@@ -19,6 +25,7 @@ from proxy.state.tenancy import Tenant
 from proxy.telemetry.pace import Pace
 from proxy.wire.answers.tap import Tap
 from proxy.wire.answers.usage import Usage, believe
+from proxy.wire.json.repair import DECODE_ERRORS
 from rules.conversation import Conversation
 
 
@@ -186,3 +193,40 @@ async def _observe_prefix(
     )
     size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
     return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=size_bytes)
+
+
+MAX_BYTES = 16 * 1024
+"""Bytes of an answer in which the name is sought. Chosen: all dialects write it before the text, or in the first event;
+an answer of usual length is in it as a whole."""
+MAX_NAME_BYTES = 200  # chosen: longer than real names
+# Within a text of the answer, each quotation mark would have a backslash before it.
+_MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*("(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f]){1,%d}")' % MAX_NAME_BYTES)
+
+
+class ModelTap(SafeTap):
+    """A tap that also finds the model's name. `model`: empty until it is found."""
+
+    __slots__ = ("_seen", "model")
+
+    def __init__(self, tap: Tap, recorder: Recorder, request_id: str) -> None:
+        super().__init__(tap, recorder, request_id)
+        self.model = ""
+        self._seen = b""
+
+    def feed(self, chunk: bytes, arrived_at: float) -> None:
+        """Read the next bytes."""
+        super().feed(chunk, arrived_at)
+        if not self.model and len(self._seen) < MAX_BYTES:
+            self._seen += chunk[: MAX_BYTES - len(self._seen)]
+            self.model = find_model(self._seen)
+
+
+def find_model(answer: bytes) -> str:
+    """The name in the first member `model`; empty if there is none that can be read."""
+    found = _MODEL.search(answer)
+    if found is None:
+        return ""
+    try:
+        return msgspec.json.decode(found[1], type=str)
+    except DECODE_ERRORS:
+        return ""

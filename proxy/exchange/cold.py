@@ -2,7 +2,8 @@
 
 Law: the clock decides once, and the decision is kept in the store before it is acted on. From then on it is replayed by
 every process. A request waits for a summary only if the cut pays for it. If the model that was asked writes none,
-nothing is cut. Where the policy asks no model, the cut gets a digest, as it would later.
+nothing is cut. Where the policy asks no model, the cut gets a digest, as it would later. After an answer, its time is
+remembered for the session's next request, and the summary of a cut that may come is prepared.
 
 What is not known is not cold: neither a session of whose last request no process remembers the time, nor one of a
 server that keeps prompts as long as it has memory.
@@ -15,15 +16,18 @@ from itertools import islice
 
 from proxy.compaction.compactor import Planned
 from proxy.config.schema import UpstreamConfig
-from proxy.exchange.attempts.call import Call
-from proxy.exchange.attempts.choose_summary import choose_summariser, make_task, wait_for
+from proxy.exchange.attempt import Attempt, Call, Prepared
+from proxy.exchange.report import Answered
 from proxy.exchange.services import Services
+from proxy.exchange.summary import choose_summariser, make_task, wait_for, write_ahead
 from proxy.http.relay import Reply
 from proxy.state.models.records import ModelName
 from proxy.state.summaries.cold_cuts import ColdCuts, Session
 from rules.conversation import Decision, Message, Role, count_leading
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import find_cold
+from rules.summary.request import request_cold
+from rules.window.economics import pays_cold
 from rules.window.state import ColdCut
 
 COLD_CACHE = "cold_cache"
@@ -195,3 +199,40 @@ def _note(call: Call, planned: Planned) -> None:
     tokens = planned.sections.scale(planned.policy.token_ratio).tokens
     reason = f"the upstream's cache was cold after {call.idle_seconds or 0.0:.0f} s"
     call.ledger.note(call.attempt, planned.plan.model_limit, [Decision(COLD_CACHE, reason, tokens, tokens, 0, 0)])
+
+
+async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
+    """Note the time of this answer for the session's next request, whichever process gets it."""
+    if not isinstance(attempt, Prepared) or attempt.body is None:
+        return
+    call, planned = attempt.call, attempt.chosen.planned
+    session = find_session(services, call, planned)
+    if session is None:
+        return
+    if call.idle_seconds is not None and answered.prompt_tokens and answered.cached_tokens is not None:
+        share, name = answered.cached_tokens / answered.prompt_tokens, call.view.name
+        services.lifetimes.learn(session.tenant, name.base_url, name.model, call.idle_seconds, share)
+    plan = planned.plan
+    previous = plan.hashes[find_previous(plan.conversation.messages)]
+    await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=plan.window.is_long)
+
+
+def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> None:
+    """Start to write the summary for a cut at a cold cache, if the session may be silent now and that pays.
+
+    The upstream's cache is warm, so the question reads the prompt from it. A request causes at most one summary.
+    """
+    if not isinstance(attempt, Prepared) or attempt.is_test or not answered.ends_turn:
+        return
+    call, chosen, plan = attempt.call, attempt.chosen, attempt.chosen.planned.plan
+    cold = plan.window.cold_summary
+    if cold is None or plan.is_put_off or chosen.later is not None:
+        return
+    if attempt.body is None or find_session(services, call, chosen.planned) is None:
+        return
+    lifetime_seconds = find_lifetime(services, call)
+    if lifetime_seconds is None or not pays_cold(cold, lifetime_seconds):
+        return
+    later = request_cold(plan.conversation.messages, plan.hashes, plan.window)
+    summariser = chosen.summariser or choose_summariser(services, call)
+    write_ahead(services, call, replace(chosen, later=later, summariser=summariser), attempt.compacted)

@@ -15,14 +15,14 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
 from proxy.compaction.tokenizers.exact import load_encoding
-from proxy.exchange.attempts.recover import learn_from_retry, recover
 from proxy.exchange.early_answer import Opening
+from proxy.exchange.retry import learn_from_retry, recover
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from rules.tokens.families import O200K
 
-RECORDED = Path(__file__).parents[4] / "shared" / "data" / "overflow_errors.jsonl"
+RECORDED = Path(__file__).parents[3] / "shared" / "data" / "overflow_errors.jsonl"
 END = {"role": "assistant", "content": "It is mended."}
 SESSION_STEPS, SESSION_TOKENS = 320, 75_000
 """Size of a long session that trimtab does not yet cut by itself."""

@@ -21,7 +21,7 @@ from support.journeys import MakeStages, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, answer_plainly
 
-from proxy.exchange.attempts.cache_help import help_cache
+from proxy.exchange.compact import help_cache
 from proxy.server.app import Proxy
 from proxy.wire.content.cache_help import CacheHelp
 from rules.text.markers import INTRODUCTION

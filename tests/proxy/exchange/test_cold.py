@@ -9,8 +9,8 @@ from support.builders import assistant, transcripts
 from support.client import SMALL
 from support.journeys import MakeStages, Stages, make_reply, read_session
 
-from proxy.exchange.attempts.call import Call
-from proxy.exchange.attempts.cold_cache import (
+from proxy.exchange.attempt import Call
+from proxy.exchange.cold import (
     COLD_CACHE,
     find_lifetime,
     find_previous,

@@ -7,9 +7,8 @@ from support.journeys import MakeStages, Stages, arrive, make_reply, read, read_
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.attempts.attempt import Passed, Prepared
-from proxy.exchange.attempts.compact import compact
-from proxy.exchange.attempts.give_way import surely_stays
+from proxy.exchange.attempt import Passed, Prepared
+from proxy.exchange.compact import compact, surely_stays
 from proxy.state.models.hypotheses import FIRST_TEST
 from proxy.state.models.lessons import Lesson
 from proxy.wire.chat.codec import CHAT

@@ -7,9 +7,9 @@ from multidict import CIMultiDict
 from support.journeys import arrive
 
 from proxy.config.load import load_config
-from proxy.exchange.attempts.call import choose_route
-from proxy.exchange.attempts.trace import NO_TRACE, begin_trace
 from proxy.exchange.early_answer import Opening
+from proxy.exchange.route import choose_route
+from proxy.exchange.trace import NO_TRACE, begin_trace
 from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, find_current
 from proxy.wire.chat.codec import CHAT
 

@@ -6,7 +6,7 @@ import pytest
 from support.client import SMALL, post, settle
 from support.journeys import arrive
 
-from proxy.exchange.attempts.session import CLASS, COMPACTION, tells_compaction
+from proxy.exchange.session import CLASS, COMPACTION, tells_compaction
 from proxy.server.app import Proxy
 
 SESSION, AGENT = "x-claude-code-session-id", "x-claude-code-agent-id"

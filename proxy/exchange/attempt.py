@@ -1,0 +1,188 @@
+"""The values between the stages of compaction: the call, what was chosen for it, and what is sent.
+
+Law: an attempt is one of three cases. What only some of them have is None in the others, as far as all are asked for
+it. The key of a session for its provider's prompt cache reveals nothing of session or client, and differs between
+clients.
+"""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from operator import attrgetter
+from typing import ClassVar
+
+from proxy.compaction.compactor import Compacted, Compactor, Planned
+from proxy.compaction.offload import Lane
+from proxy.exchange.arrival import Arrival
+from proxy.exchange.route import Route
+from proxy.http.errors import ProxyError
+from proxy.state.models.lessons import Lesson
+from proxy.state.models.model_policy import ModelView
+from proxy.state.summaries.summariser import Summariser
+from proxy.telemetry.ledger import Ledger, UsedSummary
+from proxy.wire.codec import Request
+from proxy.wire.content.cache_help import Addition
+from rules.conversation import Conversation, Message
+from rules.prefix import hash_head, place_session
+from rules.summary.request import Summary, SummaryRequest
+from rules.window.state import ColdCut
+
+KEY_CHARS = 32
+"""Source: OpenAI and OpenRouter refuse more than 64 and 256. Chosen: 128 bits, so sessions never share a key."""
+_PURPOSE = b"trimtab prompt_cache_key\0"
+_HAS_UNCOUNTED = attrgetter("has_uncounted")
+_HAS_REASONING = attrgetter("has_reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to be compacted, with everything that this needs.
+
+    request: without what must not be sent.
+    lane: the queue in which the request's work waits for a thread.
+    ledger: where the decisions about this request are written down.
+    attempt: 1 for the first request to the upstream, 2 for the second.
+    cold: the cuts at a cold cache that are known, by prefix; entries of other sessions have no effect.
+    idle_seconds: how long the session was silent before this request; None if it is not known.
+    session: the name of its session, for people; empty until the request is planned.
+    tells_compaction: whether the client says that it asks for a summary of its own; None if it says nothing of that.
+    """
+
+    arrival: Arrival
+    route: Route
+    request: Request
+    compactor: Compactor
+    view: ModelView
+    lane: Lane
+    ledger: Ledger = field(default_factory=Ledger, compare=False)
+    attempt: int = 1
+    cold: Mapping[bytes, ColdCut] = field(default_factory=dict)
+    idle_seconds: float | None = None
+    session: str = ""
+    tells_compaction: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The plan to carry out, and its summary.
+
+    text: None for the digest, or if the plan needs no summary.
+    later: a summary for a later request, to be written once this request was sent; None for none.
+    summariser: who writes summaries for this request; None if it needs none.
+    instead: why `text` is a digest although a model's summary was wanted; else empty.
+    """
+
+    planned: Planned
+    text: Summary | None = None
+    later: SummaryRequest | None = None
+    summariser: Summariser | None = None
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A request that goes out as the client wrote it. Nothing is known about its transcript.
+
+    outcome: as in each case, the value of the metrics' label. seconds: name and duration of each phase, in order.
+    """
+
+    outcome: str
+    seconds: tuple[tuple[str, float], ...] = ()
+    call: ClassVar[None] = None
+    compacted: ClassVar[None] = None
+    body: ClassVar[None] = None
+    refusal: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that cannot be compacted as its policy wants, or for which no thread was free.
+
+    refusal: our own error; None if the request goes out as the client wrote it.
+    call: None if no thread was free. compacted: the figures of a request that cannot fit; else None.
+    """
+
+    outcome: str
+    refusal: ProxyError | None
+    call: Call | None = None
+    compacted: Compacted | None = None
+    seconds: tuple[tuple[str, float], ...] = ()
+    body: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request whose plan was carried out.
+
+    body: what goes out, in pieces; None for the client's own bytes.
+    summary: the stored summary in what is sent; None if there is none.
+    lesson: what to learn if this second attempt succeeds.
+    is_test: the request goes out as if nothing had been learned.
+    plain: the same attempt without what was added for the provider's prompt cache; None if nothing was added.
+    dropped: what was added to an earlier form of this attempt, and refused.
+    is_own: it is sent as the client wrote it, because what trimtab had changed was refused.
+    """
+
+    outcome: str
+    call: Call
+    chosen: Chosen
+    compacted: Compacted
+    body: tuple[bytes, ...] | None = None
+    summary: UsedSummary | None = None
+    lesson: Lesson | None = None
+    is_test: bool = False
+    seconds: tuple[tuple[str, float], ...] = ()
+    plain: "Prepared | None" = None
+    dropped: frozenset[Addition] = frozenset()
+    is_own: bool = False
+    refusal: ClassVar[None] = None
+
+
+Attempt = Passed | Refused | Prepared
+
+
+def settle_mode(call: Call, conversation: Conversation) -> Call:
+    """The call in mode observe, if its session belongs to the share that is only observed; else the call itself.
+
+    The same in every replica: the session's first messages decide. If the upstream holds them, they are not known;
+    then the request is observed, whatever the share is.
+    """
+    route = call.route
+    if route.target.mode != "enforce" or not route.observe_share:
+        return call
+    if not conversation.continues and place_session(conversation.messages) >= route.observe_share:
+        return call
+    return replace(call, route=replace(route, target=replace(route.target, mode="observe")))
+
+
+def is_text_only(conversation: Conversation) -> bool:
+    """Whether there is no media, whose tokens are an estimate."""
+    return not any(_has_media(message) for message in conversation.messages if message.media)
+
+
+def _has_media(message: Message) -> bool:
+    return any(not part.is_removed for part in message.media)
+
+
+def is_counted(request: Request, conversation: Conversation) -> bool:
+    """Whether we count exactly the parts of a request that a server reads. Only such requests help to calibrate.
+
+    A server may read members that are not counted, and it may drop reasoning.
+    """
+    messages = conversation.messages
+    is_certain = not any(map(_HAS_UNCOUNTED, messages)) and not any(map(_HAS_REASONING, messages))
+    return is_certain and request.codec.counts_all(request)
+
+
+def add_key(call: Call, planned: Planned) -> Request:
+    """The request with the key of its session, if it takes one. The key stays the same over cuts.
+
+    A request without the beginning of its session has no key: the upstream holds it.
+    """
+    request, transcript = call.request, planned.original
+    if "cache_key" not in request.cache.adds or transcript.continues or not transcript.messages:
+        return request
+    head = hash_head(transcript.messages)
+    key = hmac.new(call.arrival.tenant.secret, _PURPOSE + head, sha256).hexdigest()[:KEY_CHARS]
+    return replace(request, cache=replace(request.cache, key=key))

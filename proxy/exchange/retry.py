@@ -1,0 +1,233 @@
+"""Sends a request once more after the upstream has refused it.
+
+For its length: learn from the refusal, and plan again. For what was added for the provider's prompt cache, or told of a
+changed transcript: without it. For thinking that no longer fits: what trimtab changes during a session is told at once,
+but nobody can tell it what was sent before it was there, which is a session that began without it, or before a restart
+with other settings or another list of `drop_tools`. Then the request is sent as the client wrote it, if that fits.
+
+Law: each once for a request, and only for one that trimtab has changed: a refusal of the client's own bytes is the
+client's. The client never sees a refusal of what only trimtab has added. If nothing shorter can be sent, it gets the
+refusal.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from urllib.parse import unquote
+
+from proxy.compaction.compactor import Compacted
+from proxy.compaction.offload import BusyError, weigh_known
+from proxy.compaction.refusal import RefusedError
+from proxy.exchange.arrival import Arrival
+from proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
+from proxy.exchange.changed_sessions import heed_changed, note_changed, tell_changed
+from proxy.exchange.compact import carry_out, help_cache, plan_call, prepare_call
+from proxy.exchange.early_answer import Opening
+from proxy.exchange.phases import Phases
+from proxy.exchange.report import fail_open
+from proxy.exchange.route import Route, name_asked
+from proxy.exchange.services import Services
+from proxy.http.relay import Reply
+from proxy.state.models.lessons import Lesson, Sent, draw_lesson
+from proxy.state.models.records import find_ratios
+from proxy.wire.codec import UndecodableError
+from proxy.wire.content.cache_help import FIELDS, NO_HELP, Addition
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.quotes import Quoted, find_quotes
+from rules.conversation import Decision
+from rules.pipeline.exceeded import LimitExceededError
+
+REFUSING_STATUSES = frozenset({400, 422})
+"""The statuses with which servers refuse an unknown field. Source: OpenAI's and vLLM's error answers."""
+THINKING: Addition = "thinking"
+NAMES = {**FIELDS, THINKING: b"block_binding"}
+REFUSED = "cache_refused"
+"""The name of the decision to send an attempt again without its additions."""
+_OWN = "the upstream refused thinking that no longer fits; sent again as the client wrote it"
+_NAMED = (b"signature", b"thinking")
+"""What such a refusal names: "Invalid `signature` in `thinking` block". Source: Anthropic's page on prefix checks."""
+
+
+async def recover(services: Services, attempt: Prepared, overflow: Overflow, reply: Reply) -> Prepared | None:
+    """Plan a second attempt within the limits that the refusal names; None if it would not be shorter."""
+    call, refused, phases = attempt.call, attempt.compacted, Phases("recover")
+    if attempt.is_test:
+        services.models.fail_test(call.view.name)
+    call.ledger.note_refusal(
+        call.attempt, refused.limit_tokens, refused.sent_tokens, "the upstream refused the prompt as too long"
+    )
+    with (
+        suppress(LimitExceededError, UndecodableError),
+        fail_open(services.recorder, call.arrival.request_id, "recover"),
+        suppress(BusyError),
+    ):
+        shorter = await _plan_again(services, call, refused, overflow, reply, phases)
+        return shorter and replace(shorter, seconds=(*attempt.seconds, *phases.seconds))
+    return None
+
+
+async def learn_from_retry(services: Services, attempt: Prepared, lesson: Lesson, opening: Opening) -> None:
+    """Learn from the answer to a second attempt."""
+    call, compacted = attempt.call, attempt.compacted
+    with fail_open(services.recorder, call.arrival.request_id, "recover"):
+        if opening.overflow is not None:
+            await _learn(services, call, compacted, opening.overflow)
+        elif opening.status == 200:
+            _confirm(services, call, lesson)
+
+
+async def _plan_again(
+    services: Services, call: Call, refused: Compacted, overflow: Overflow, reply: Reply, phases: Phases
+) -> Prepared | None:
+    lesson = await _learn(services, call, refused, overflow)
+    if lesson is None:
+        return None
+    again = await prepare_call(services, call.arrival, call.route, call.request)
+    view = replace(again.view, policy=lesson.apply(again.view.policy))
+    again = replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
+    again, size_bytes = replace(again, session=call.session), weigh_known(len(call.request.body))
+    planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
+    planned = heed_changed(services, again, planned)
+    try:
+        shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
+    except RefusedError as error:
+        again.ledger.note_refusal(again.attempt, error.limit, error.tokens, "nothing shorter fits this limit")
+        raise
+    if shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
+        return None
+    return replace(shorter, outcome="compacted", lesson=lesson)
+
+
+async def _learn(services: Services, call: Call, refused: Compacted, overflow: Overflow) -> Lesson | None:
+    """Draw the lesson of a refusal. What is certain is learned at once, for this client."""
+    work, size_bytes = partial(_judge, call, refused, overflow), weigh_known(len(call.request.body))
+    sent, quoted = await services.workers.run(call.lane, work, size_bytes=size_bytes)
+    lesson = draw_lesson(overflow, call.view.policy, sent)
+    if lesson is None:
+        return None
+    if quoted is not Quoted.NOTHING:  # a client could have planted the text of the refusal
+        return replace(lesson, is_certain=False, teaches=quoted is Quoted.NUMBER)
+    if lesson.is_certain:
+        await services.models.learn(call.view.name, call.view.believed_tokens, lesson)
+    return lesson
+
+
+def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Quoted]:
+    """Describe the refused request, and find out how much of the refusal's text appears in it."""
+    request, forwarded = call.request, refused.forwarded
+    around_bytes = len(request.body) - sum(map(len, request.raws))
+    sent = Sent(
+        forwarded.tokens,
+        request.max_tokens,
+        is_text=is_text_only(forwarded),
+        is_counted=is_counted(request, forwarded),
+        messages_share=1 - around_bytes / max(sum(map(len, refused.pieces)), 1),
+        ratios=find_ratios(call.view.name.model),
+    )
+    return sent, max(find_quotes(overflow, said) for said in (request.body, _read_head(call.arrival)))
+
+
+def _read_head(arrival: Arrival) -> bytes:
+    """Target and headers of a request as text; servers quote these, too."""
+    values = (arrival.target, unquote(arrival.target), *(value for _, value in arrival.headers))
+    return "\n".join(values).encode("utf-8", "replace")
+
+
+def _confirm(services: Services, call: Call, lesson: Lesson) -> None:
+    """Learn a guessed window after the second attempt succeeded, unless the upstream has named its window.
+
+    A window that the upstream names, when asked or in a refusal, is better than a guess.
+    """
+    view, facts = call.view, services.models.recall(call.view.name)
+    is_told = view.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue
+    if lesson.teaches and not lesson.is_certain and not is_told:
+        guess = replace(lesson, ratio=None, added_tokens=None, source="second attempt")
+        services.models.learn_soon(view.name, view.believed_tokens, guess)
+
+
+async def undo_refused(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
+    """The attempt as the client wrote it, or with thinking that may be dropped; None if it was not refused for that."""
+    plain = attempt.plain or attempt
+    call, chosen, compacted = plain.call, plain.chosen, plain.compacted
+    if attempt.is_own and opening.status == 200:
+        note_changed(services, call, chosen.planned)
+    if not _is_refused(attempt, opening) or attempt.is_own or not compacted.decisions:
+        return None
+    if THINKING in {decision.rule for decision in compacted.decisions}:
+        return None
+    if compacted.original_tokens <= compacted.limit_tokens:
+        own, limit_tokens = call.compactor.leave_alone(chosen.planned), compacted.limit_tokens
+        tokens, sections = own.original_tokens, own.original_sections
+        own = replace(own, decisions=(), sent_tokens=tokens, sent_sections=sections)  # with what was taken out
+        call.ledger.note(call.attempt, limit_tokens, [Decision(THINKING, _OWN, compacted.sent_tokens, tokens, 0, 0)])
+        return replace(plain, outcome="unchanged", compacted=own, body=None, summary=None, is_own=True)
+    return await _allow_drops(services, plain)
+
+
+async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
+    """The attempt with thinking that may be dropped; None if its upstream cannot be told."""
+    call, chosen = plain.call, plain.chosen
+    with (
+        suppress(BusyError, RefusedError, UndecodableError),
+        fail_open(services.recorder, call.arrival.request_id, "thinking"),
+    ):
+        planned = tell_changed(chosen.planned)
+        work = partial(call.compactor.apply, planned, chosen.text)
+        size_bytes = weigh_known(len(call.request.body))
+        told = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+        added = [decision for decision in told.decisions if decision.rule == THINKING]
+        if not added:
+            return None
+        note_changed(services, call, planned)
+        call.ledger.note(call.attempt, told.limit_tokens, added)
+        chosen = replace(chosen, planned=planned)
+        return await help_cache(services, replace(plain, chosen=chosen, compacted=told, body=told.pieces))
+    return None
+
+
+def _is_refused(attempt: Prepared, opening: Opening) -> bool:
+    return opening.status == 400 and THINKING not in attempt.dropped and all(name in opening.text for name in _NAMED)
+
+
+def drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:
+    """The attempt without its additions, if the upstream's refusal names one of them; else None."""
+    call, named = attempt.call, _find_named(attempt, opening)
+    plain = _leave_untold(attempt) if THINKING in named else attempt.plain
+    if plain is None or not named:
+        return None
+    tokens, limit_tokens = plain.compacted.sent_tokens, plain.compacted.limit_tokens
+    reason = f"the upstream refused {', '.join(sorted(named))}; sent again without"
+    call.ledger.note(call.attempt, limit_tokens, [Decision(REFUSED, reason, tokens, tokens, 0, 0)])
+    request = replace(call.request, cache=NO_HELP, takes_binding=THINKING not in named)
+    return replace(plain, call=replace(call, request=request), dropped=named)
+
+
+def _leave_untold(attempt: Prepared) -> Prepared | None:
+    """The attempt without what the provider is told of a changed transcript; None if it is told nothing."""
+    compacted = attempt.compacted
+    if compacted.untold is None:
+        return None
+    decisions = tuple(decision for decision in compacted.decisions if decision.rule != THINKING)
+    left = replace(compacted, pieces=compacted.untold, untold=None, headers=(), decisions=decisions)
+    return replace(attempt, compacted=left, body=left.pieces, plain=None)
+
+
+def learn_refused(services: Services, attempt: Prepared, opening: Opening, route: Route) -> None:
+    """Remember what was refused, now that the upstream does not refuse the attempt without it.
+
+    A refusal may quote the client's text. Such a text is still named in the refusal of the attempt without additions.
+    """
+    if attempt.dropped and not _find_names(attempt.dropped, opening):
+        services.refused_additions.keep(name_asked(attempt.call.arrival, route), attempt.dropped)
+
+
+def _find_named(attempt: Prepared, opening: Opening) -> frozenset[Addition]:
+    """The additions of an attempt that a refusal names."""
+    added = {name for name in NAMES if any(name == decision.rule for decision in attempt.compacted.decisions)}
+    return _find_names(frozenset(added), opening)
+
+
+def _find_names(added: frozenset[Addition], opening: Opening) -> frozenset[Addition]:
+    if opening.status not in REFUSING_STATUSES:
+        return frozenset()
+    return frozenset(name for name in added if NAMES[name] in opening.text)
