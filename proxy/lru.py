@@ -96,18 +96,27 @@ class BytesLRU(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """The value, which counts as used now; None if there is none."""
         with self._lock:
-            return self._use(key)
+            entry = self._entries.get(key)
+            if entry is None:
+                return self._use_first(key)
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def get_many(self, keys: Iterable[K]) -> list[V | None]:
         """The value of each key, as from `get`. The lock is taken once."""
+        entries, found = self._entries, []
         with self._lock:
-            return [self._use(key) for key in keys]
+            for key in keys:
+                entry = entries.get(key)
+                if entry is None:
+                    found.append(self._use_first(key))
+                else:
+                    entries.move_to_end(key)
+                    found.append(entry[0])
+        return found
 
-    def _use(self, key: K) -> V | None:
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries.move_to_end(key)
-            return entry[0]
+    def _use_first(self, key: K) -> V | None:
+        # The caller holds the lock.
         entry = self._unused.pop(key, None)
         if entry is None:
             return None

@@ -227,10 +227,9 @@ class Sending:
             raise explain(error, url, upstream) from error
         self._response = response
         try:
-            _check_upgrade(response, url, asks_upgrade=asks_upgrade)
-            _check_head(response, url)
-            _check_codings(response, url)
-            _check_proxy(response, url, proxy, is_tunnelled=is_tunnelled)
+            _check_head(response, url, asks_upgrade=asks_upgrade)
+            if proxy is not None and not is_tunnelled:
+                _check_proxy(response, url, proxy)
         except ProxyError:
             await self.__aexit__()
             raise
@@ -241,12 +240,6 @@ class Sending:
         response = self._response
         if response is not None:
             response.close() if not response.content.at_eof() else response.release()
-
-
-def _check_upgrade(response: aiohttp.ClientResponse, url: URL, *, asks_upgrade: bool) -> None:
-    if response.status == SWITCHING_PROTOCOLS and not asks_upgrade:
-        message = f"{name_host(url)} switched protocols without being asked to; check upstream.base_url"
-        raise UpstreamUnreachableError(message)
 
 
 def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardProxy | None) -> dict[str, Any]:
@@ -266,25 +259,23 @@ def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardPro
     return how
 
 
-def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy | None, *, is_tunnelled: bool) -> None:
+def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy) -> None:
     # Without a tunnel, a 407 of the forward proxy arrives as the response to the request itself.
-    if proxy is None or url.scheme == "https" or is_tunnelled:
-        return
-    if response.status == PROXY_AUTHENTICATION_REQUIRED:
+    if response.status == PROXY_AUTHENTICATION_REQUIRED and url.scheme != "https":
         raise UpstreamUnreachableError(describe_refusal(proxy, response.status, url))
 
 
-def _check_head(response: aiohttp.ClientResponse, url: URL) -> None:
+def _check_head(response: aiohttp.ClientResponse, url: URL, *, asks_upgrade: bool) -> None:
+    if response.status == SWITCHING_PROTOCOLS and not asks_upgrade:
+        message = f"{name_host(url)} switched protocols without being asked to; check upstream.base_url"
+        raise UpstreamUnreachableError(message)
     if sum(map(len, chain.from_iterable(response.raw_headers))) > MAX_HEAD_BYTES:
         raise UpstreamInvalidError(describe_large_head(url))
-
-
-def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
-    # The body is passed on as bytes and Transfer-Encoding is dropped, so the client could not undo any other coding.
     if "Transfer-Encoding" not in response.headers:
         return
+    # The body is passed on as bytes and Transfer-Encoding is dropped, so the client could not undo any other coding.
     codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding")]
-    if codings not in ([], ["chunked"]):
+    if codings != ["chunked"]:
         message = f"{name_host(url)} answered with a transfer coding other than chunked, which was not asked for"
         raise UpstreamInvalidError(message)
 

@@ -5,7 +5,8 @@ requests with different credentials never look alike, and every credential can b
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import unquote_plus
 
 CLASSIC_NAMES = ("authorization", "api-key", "x-api-key")
@@ -123,6 +124,13 @@ _PATH_KEY = re.compile(r"/([^/]{20,})")
 _SEPARATOR = re.compile("([&;])")
 """Some servers still accept `;` for `&`. Source: HTML 4.01 appendix B.2.2."""
 
+MAX_KNOWN_NAMES = 512
+"""Names of headers in one `KnownNames`. Chosen: a client sends some twenty."""
+MAX_KNOWN_CHARS = 64
+"""A longer name is not remembered. Chosen: longer than real ones; bounds the memory."""
+
+N = TypeVar("N", str, bytes)
+T = TypeVar("T")
 Headers = Iterable[tuple[str, str]]
 Shown = Sequence[tuple[str, str]]
 """Credentials of a request: (name in the form of `plain`, value). See `find_shown`."""
@@ -143,9 +151,27 @@ def is_credential(name: str) -> bool:
     return name in ACCOUNT_NAMES or is_key(name)
 
 
+class KnownNames(dict[N, T]):
+    """What is known of the names of headers, as they were sent: the same few are sent again and again."""
+
+    def __init__(self, look: Callable[[N], T]) -> None:
+        self._look: Callable[[N], T] = look
+
+    def __missing__(self, name: N) -> T:
+        found = self._look(name)
+        if len(name) <= MAX_KNOWN_CHARS:
+            if len(self) >= MAX_KNOWN_NAMES:
+                self.clear()
+            self[name] = found
+        return found
+
+
+_IS_CREDENTIAL = KnownNames[str, bool](lambda name: is_credential(plain(name)))
+
+
 def keep_credentials(headers: Headers) -> list[tuple[str, str]]:
     """The client's headers that are credentials, unchanged and in their order."""
-    return [(name, value) for name, value in headers if is_credential(plain(name))]
+    return [item for item in headers if _IS_CREDENTIAL[item[0]]]
 
 
 def drop_credentials(headers: Headers) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.credentials import IDENTITY_NAMES, drop_credentials, is_credential, plain
+from proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_credentials, is_credential, plain
 from proxy.telemetry.ledger import Entry, Prompt
 from rules.tokens.sections import Sections
 
@@ -68,7 +68,7 @@ REWRITING_HEADERS = frozenset(
 """Headers that make some servers use another path or method than the request's own. They are not sent together with the
 operator's own key, because only the request's own path is checked (paths.py)."""
 
-_CONNECTION_CHARS = len("connection")
+CONNECTION = "connection"
 Headers = Sequence[tuple[str, str]]
 NO_TOKENS: Mapping[str, int] = {}
 
@@ -85,7 +85,7 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
     """The headers without the hop-by-hop ones: those of HOP_BY_HOP and those that `Connection` names."""
     ending = HOP_BY_HOP
     for name, value in headers:
-        if len(name) == _CONNECTION_CHARS and name.lower() == "connection":
+        if len(name) == len(CONNECTION) and name.lower() == CONNECTION:
             ending = ending.union(token.strip().lower() for token in value.split(","))
     return [item for item in headers if item[0].lower() not in ending]
 
@@ -96,17 +96,34 @@ def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, 
     return headers, drop_hop_by_hop(headers)
 
 
+def _name_answered(raw: bytes) -> str:
+    """The name of an upstream's header as it is passed on; CONNECTION; empty if it is not passed on.
+
+    Not passed on are those of this hop, and names that only trimtab gives, or that some clients read as such.
+    """
+    name = raw.decode("utf-8", "surrogateescape")
+    lower = name.lower()
+    if lower == CONNECTION:
+        return CONNECTION
+    is_dropped = lower in HOP_BY_HOP or lower[: len(OWN_PREFIX)].replace("_", "-") == OWN_PREFIX
+    return "" if is_dropped else name
+
+
+_ANSWER_NAMES = KnownNames[bytes, str](_name_answered)
+
+
 def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The upstream's headers that the client receives: not hop-by-hop, not ours, and without control characters."""
-    headers = [item for item in drop_hop_by_hop(read_headers(raw_headers)) if not _is_named_as_ours(item[0])]
+    headers: Headers = [
+        (name, value.decode("utf-8", "surrogateescape")) for raw, value in raw_headers if (name := _ANSWER_NAMES[raw])
+    ]
+    for name, _ in headers:
+        if name is CONNECTION:  # it may name further headers of this hop
+            headers = drop_hop_by_hop(headers)
+            break
     if is_sendable("".join([value for _, value in headers])):
         return headers
     return [(name, value) for name, value in headers if is_sendable(value)]
-
-
-def _is_named_as_ours(name: str) -> bool:
-    """Whether a header has a name that only trimtab gives, or one that some clients read as such."""
-    return name[: len(OWN_PREFIX)].lower().replace("_", "-") == OWN_PREFIX
 
 
 def is_sendable(text: str) -> bool:

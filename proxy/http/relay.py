@@ -56,6 +56,7 @@ class Reply:
     """The response to one client: at most one head, then the body; and how sending it went.
 
     response: the response that was begun; None before.
+    is_stream: it is an event stream. An error of that content type does not count.
     status: the upstream's status, or that of the proxy's own error; 0 until it is known.
     last_byte_at: seconds of the monotonic clock; 0.0 if the client did not get the whole answer.
     pace: when the text of a stream arrived.
@@ -64,23 +65,28 @@ class Reply:
     missed: the piece of the body at which it left.
     """
 
-    __slots__ = ("broken", "client_left", "last_byte_at", "missed", "pace", "request", "response", "status")
+    __slots__ = (
+        "broken",
+        "client_left",
+        "is_stream",
+        "last_byte_at",
+        "missed",
+        "pace",
+        "request",
+        "response",
+        "status",
+    )
 
     def __init__(self, request: web.BaseRequest) -> None:
         self.request = request
         self.response: PlainResponse | None = None
+        self.is_stream = False
         self.status = 0
         self.last_byte_at = 0.0
         self.pace = Pace()
         self.broken = False
         self.client_left = False
         self.missed = b""
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether an event stream was begun. An error of that content type does not count."""
-        begun = self.response
-        return begun is not None and begun.status == 200 and begun.content_type == "text/event-stream"
 
     @property
     def is_taken(self) -> bool:
@@ -93,6 +99,7 @@ class Reply:
         if self.request.version < HttpVersion11 and "Content-Length" not in response.headers:
             response.force_close()  # HTTP/1.0 has no chunks: the end of the connection marks the end of the body
         self.response = response
+        self.is_stream = response.status == 200 and response.content_type == "text/event-stream"
         await response.prepare(self.request)
         return response
 

@@ -50,6 +50,14 @@ def check_framing(request: web.BaseRequest) -> None:
 
 
 @dataclass(slots=True)
+class _Upload:
+    """What one request holds."""
+
+    account: Account | None = None
+    held_bytes: int = 0
+
+
+@dataclass(slots=True)
 class Uploads:
     """The bounds that all request bodies share. Held bytes also count in the request's memory account, if it has one.
 
@@ -59,20 +67,22 @@ class Uploads:
 
     left_bytes: float
     silence_seconds: float
-    _held_bytes: dict[int, int] = field(default_factory=dict)
-    _accounts: dict[int, Account] = field(default_factory=dict)
+    _open: dict[int, _Upload] = field(default_factory=dict)
 
     def open(self, request: web.BaseRequest, account: Account) -> None:
         """Count what is held for the request in this account, until the request is released."""
-        self._accounts[id(request)] = account
+        self._open.setdefault(id(request), _Upload()).account = account
 
     def find_account(self, request: web.BaseRequest) -> Account | None:
         """The account that was opened for a request; None if none was."""
-        return self._accounts.get(id(request))
+        upload = self._open.get(id(request))
+        return None if upload is None else upload.account
 
     def rebound(self, most_bytes: int | None) -> None:
         """Change how many bytes may be held, None for no bound. Bytes that are held already count."""
-        self.left_bytes = (inf if most_bytes is None else most_bytes) - sum(self._held_bytes.values())
+        self.left_bytes = (inf if most_bytes is None else most_bytes) - sum(
+            upload.held_bytes for upload in self._open.values()
+        )
 
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The body, piece by piece. Raises SlowRequestError."""
@@ -98,18 +108,19 @@ class Uploads:
         if size_bytes > self.left_bytes:
             message = "too much text in flight (limits.max_held_bytes); try again"
             raise OverloadedError(message)
-        account = self._accounts.get(id(request))
-        if account is not None and not account.hold(size_bytes):
+        upload = self._open.get(id(request)) or self._open.setdefault(id(request), _Upload())
+        if upload.account is not None and not upload.account.hold(size_bytes):
             raise OverloadedError(NO_MEMORY_LEFT)
         self.left_bytes -= size_bytes
-        self._held_bytes[id(request)] = self._held_bytes.get(id(request), 0) + size_bytes
+        upload.held_bytes += size_bytes
 
     def release(self, request: web.BaseRequest) -> None:
         """Give back everything that is held for a request, after it was served or given up."""
-        self.left_bytes += self._held_bytes.pop(id(request), 0)
-        account = self._accounts.pop(id(request), None)
-        if account is not None:
-            account.close()
+        upload = self._open.pop(id(request), None)
+        if upload is not None:
+            self.left_bytes += upload.held_bytes
+            if upload.account is not None:
+                upload.account.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +162,7 @@ async def receive_body(
     """
     encoded = request.headers.getall("Content-Encoding", None)
     codings = read_codings(encoded) if encoded else ()
-    arriving = uploads.read(request)
-    wire = await _read(request, max_bytes, arriving, uploads)
+    wire, rest = await _read(request, max_bytes, uploads)
     if isinstance(wire, bytes):
         if not codings:
             return ReceivedBody(wire, wire, wire[:PEEK_BYTES])
@@ -165,7 +175,7 @@ async def receive_body(
     beginning = b"".join(wire)
     if codings:
         beginning = (await run(partial(decode_body, beginning, codings, PEEK_BYTES))).body
-    return ReceivedBody(wire, None, beginning[:PEEK_BYTES], is_too_large=True, rest=arriving)
+    return ReceivedBody(wire, None, beginning[:PEEK_BYTES], is_too_large=True, rest=rest)
 
 
 async def receive_beginning(request: web.BaseRequest, least_bytes: int, uploads: Uploads) -> ReceivedBody:
@@ -186,23 +196,23 @@ async def receive_beginning(request: web.BaseRequest, least_bytes: int, uploads:
 
 
 async def _read(
-    request: web.BaseRequest, max_bytes: int, arriving: AsyncIterator[bytes], uploads: Uploads
-) -> bytes | list[bytes]:
-    """The whole body; only its first pieces if it is larger than `max_bytes`."""
+    request: web.BaseRequest, max_bytes: int, uploads: Uploads
+) -> tuple[bytes | list[bytes], AsyncIterator[bytes] | None]:
+    """The whole body; if it is larger than `max_bytes`, its first pieces and the rest."""
     if request.content.is_eof():  # the whole body arrived with the head
         whole = request.content.read_nowait()
         uploads.hold(request, len(whole))
-        return whole if len(whole) <= max_bytes else [whole]
+        return (whole if len(whole) <= max_bytes else [whole]), None
     pieces: list[bytes] = []
-    size = 0
+    size, arriving = 0, uploads.read(request)
     announced = int(request.headers.get("Content-Length", "0"))
     async for piece in arriving:
         uploads.hold(request, len(piece))
         pieces.append(piece)
         size += len(piece)
         if max(size, announced) > max_bytes:
-            return pieces
-    return b"".join(pieces)
+            return pieces, arriving
+    return b"".join(pieces), None
 
 
 async def _chain(pieces: list[bytes], rest: AsyncIterator[bytes] | None) -> AsyncIterator[bytes]:

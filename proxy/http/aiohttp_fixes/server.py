@@ -25,7 +25,8 @@ def loses_what_follows(request: web.BaseRequest) -> bool:
 
     If so, the connection must end with the response, so that the client sends the lost request again.
     """
-    return request.headers.get("Upgrade", "websocket").lower() != "websocket"
+    upgrade = request.headers.get("Upgrade")
+    return upgrade is not None and upgrade.lower() != "websocket"
 
 
 class PlainResponse(web.StreamResponse):
@@ -133,7 +134,7 @@ def keep_header_bytes() -> None:
 def _serialize(status_line: str, headers: CIMultiDict[str]) -> bytes:
     """The head of a request or response. Raises ValueError for control characters."""
     written = _write_plainly(status_line, headers)
-    if status_line.isascii() and all(value.isascii() for value in headers.values()):
+    if status_line.isascii() and "".join(headers.values()).isascii():
         return written
     lines = [status_line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
     return "\r\n".join(lines).encode("utf-8", "surrogateescape")

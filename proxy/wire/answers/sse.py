@@ -81,8 +81,8 @@ class EventReader:
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
         for line in lines:
-            text = line.rstrip(b"\r")
-            if text.startswith(b"data:"):
+            text = line.rstrip(b"\r") if line[-1:] == b"\r" else line
+            if text[:5] == b"data:":
                 self._size += len(text)
                 if self._size <= MAX_EVENT_BYTES:
                     self._data.append(text[5:])
@@ -91,8 +91,9 @@ class EventReader:
                 self._is_passing = False
             elif not text:
                 if self._data:
-                    events.append(b"\n".join(self._data))
-                self._data, self._size = [], 0
+                    events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                    self._data = []
+                self._size = 0
         return events
 
 

@@ -150,19 +150,22 @@ class Tap:
     @property
     def usage(self) -> Usage | None:
         """The usage that the upstream has reported so far."""
-        self._catch_up()
+        if self._unread:
+            self._catch_up()
         return self._usage
 
     @property
     def text_chars(self) -> int:
         """Characters of text that the model wrote; estimated if the stream was sampled."""
-        self._catch_up()
+        if self._unread:
+            self._catch_up()
         return self._sample.chars
 
     @property
     def last_at(self) -> float:
         """Seconds at which the last chunk with text arrived; 0.0 if there was none."""
-        self._catch_up()
+        if self._unread:
+            self._catch_up()
         return self._last_at
 
     def _catch_up(self, *, skips: bool = False) -> None:
@@ -217,7 +220,8 @@ class Tap:
 
         Upstreams may send no reasoning, or only a summary of it, but report the tokens of all of it.
         """
-        hidden = self.usage.reasoning_tokens if self.usage else 0
+        usage = self.usage
+        hidden = usage.reasoning_tokens if usage else 0
         if hidden <= self._reasoning_chars:  # all of it was sent: a token rarely has less than one character
             return completion_tokens
         return None if self._reasoning_chars else completion_tokens - hidden

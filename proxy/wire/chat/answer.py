@@ -23,6 +23,7 @@ EXCEEDED = "model_context_window_exceeded"
 MAX_REASON_BYTES = 2000
 """Part of an error in another form than OpenAI's that is quoted in the error event. Chosen: as MAX_TEXT_CHARS in
 overflow/classify.py."""
+_EXCEEDED = EXCEEDED.encode()
 _WRITTEN = ("content", "tool_calls", "reasoning_content", "reasoning")
 
 
@@ -177,7 +178,7 @@ def _read_call(call: _Call) -> Iterator[tuple[str, str | None]]:
 
 def is_part_of_answer(line: bytes) -> bool:
     """Whether a line of a stream is certainly part of a completion, not of an error."""
-    return b'"choices"' in line and EXCEEDED.encode() not in line and b'"error"' not in line
+    return b'"choices"' in line and _EXCEEDED not in line and b'"error"' not in line
 
 
 def read_refusal(status: int, body: bytes) -> Overflow | None:
@@ -188,6 +189,8 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
     """
     if status != 200:
         return read_overflow(status, body)
+    if is_part_of_answer(body):
+        return None
     answer: Any = None
     with suppress(*DECODE_ERRORS):
         answer = msgspec.json.decode(body)

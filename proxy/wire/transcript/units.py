@@ -78,11 +78,7 @@ def _place(
 ) -> tuple[Origin, ...]:
     """The position of each message. The tuple is shared if every element is one message."""
     number = len(earlier) + len(units)
-    if (
-        units[-1][1] == number
-        and all(len(messages) == 1 for messages in found)
-        and earlier == whole_elements(len(earlier))
-    ):
+    if units[-1][1] == number and set(map(len, found)) == {1} and earlier == whole_elements(len(earlier)):
         return whole_elements(number)
     return earlier + tuple(
         [Origin(*unit, part) for unit, messages in zip(units, found, strict=True) for part in range(len(messages))]

@@ -36,7 +36,7 @@ _HEADERS = (
     rf"EXECUTION RESULT of \[{_CALL}\]",
 )
 _HEADER = re.compile(rf"(?:{'|'.join(_HEADERS)})(?!\():?\s{{0,4}}", re.IGNORECASE | re.ASCII)
-_STARTS = ("[", "E", "e")
+_STARTS = frozenset({"[", "E", "e"})  # by far the most messages begin otherwise
 _KEY = b"written:"
 """Begins the key under which a recognised unit is known, so that it is not taken for the same unit in another place."""
 
@@ -48,7 +48,12 @@ def recognise(
 
     earlier: the messages before them. raws: the JSON of each unit. Equal units get the same message objects.
     """
-    candidates = [at for at, messages in enumerate(units) for message in messages if _is_candidate(message)]
+    candidates = [
+        at
+        for at, messages in enumerate(units)
+        for message in messages
+        if message.texts and message.texts[0][:1] in _STARTS and _is_candidate(message)
+    ]
     if not candidates:
         return units
     first = -1 if any(map(_speaks, earlier)) else _find_first(units)
@@ -69,9 +74,7 @@ def _speaks(message: Message) -> bool:
 def _is_candidate(message: Message) -> bool:
     """Whether each text of a message begins with a header. More than one may, if the client writes one per result."""
     texts = message.texts
-    if not texts or not texts[0].startswith(_STARTS):  # by far the most messages
-        return False
-    return message.role_name in WRITTEN_ROLES and all(map(_HEADER.match, texts))
+    return bool(texts) and message.role_name in WRITTEN_ROLES and all(map(_HEADER.match, texts))
 
 
 def _as_result(message: Message) -> Message:

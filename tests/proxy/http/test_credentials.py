@@ -9,6 +9,9 @@ from proxy.http.credentials import (
     GUESSABLE_NAMES,
     IDENTITY_NAMES,
     KEY_NAMES,
+    MAX_KNOWN_CHARS,
+    MAX_KNOWN_NAMES,
+    KnownNames,
     drop_credentials,
     drop_query_keys,
     find_query_keys,
@@ -150,3 +153,15 @@ def test_a_browsers_key_stands_among_its_subprotocols(protocols: str, left: str 
     """A browser cannot set any other header of a WebSocket."""
     name = "Sec-WebSocket-Protocol"
     assert drop_credentials([(name, protocols)]) == ([] if left is None else [(name, left)])
+
+
+def test_what_is_remembered_of_names_is_bounded_and_changes_no_result() -> None:
+    """However many names are sent, few short ones are kept, and each gets the same verdict when it comes again."""
+    known = KnownNames[str, bool](lambda name: name.endswith("-key"))
+    for number in range(3 * MAX_KNOWN_NAMES):
+        name = f"x-{number}" + "-key" * (number % 2)
+        assert known[name] is known[name] is (number % 2 == 1)
+        assert len(known) <= MAX_KNOWN_NAMES
+    long = "x" * MAX_KNOWN_CHARS + "-key"
+    assert known[long]
+    assert long not in known
