@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rules.conversation import Conversation, Message, Role, count_leading
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
-from rules.window.cut_making import SUMMARY_FRAME_TOKENS
+from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.open_step import least_tokens
 from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE
 from rules.window.sums import Sums

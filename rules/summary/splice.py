@@ -39,7 +39,7 @@ from rules.text.markers import (
     mark_loop,
 )
 from rules.tokens.messages import finish_message
-from rules.window.cut_making import LOOP_TOKENS
+from rules.window.cut_candidates import LOOP_TOKENS
 from rules.window.state import Cut, Window
 
 JOINT_TOKENS = 4

@@ -5,10 +5,10 @@ when.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
-from rules.window.cut_making import SUMMARY_FRAME_TOKENS, CutMaker
 from rules.window.images import ImageStop
 from rules.window.room import MIN_ROOM_SHARE, Marks, Room
 from rules.window.state import Cut, CutKind, Window
@@ -19,35 +19,43 @@ SPARED_STEPS = 1
 a long file works with it for a while. Without the file it would have to read it again."""
 
 
-class Cuts:
-    """The windows that could follow a given one, after the messages that `sums` has seen."""
+SUMMARY_FRAME_TOKENS = 160
+"""Reserved for the lines around a summary: introduction, headings, end, acknowledgement. Chosen: about their sum, with
+some room for long numbers."""
+REMINDED_TURNS = 3
+"""Number of newest user turns that a cut spares if they hold reminders. Chosen: reminders cost more than what is said,
+and the model must still see what was said last."""
+LOOP_TOKENS = 80
+"""Reserved for the line about a repeated call whose result is too long to keep. Chosen: the line costs about 45 tokens,
+and a tool's name up to 30 more; a line that costs more is left out."""
+OPENING_SHARE = 0.25
+"""Share of the limit. A client's own summary of an earlier session stays verbatim if it is not longer. Chosen: the same
+share that is left to a conversation after its task statement was shortened."""
 
-    __slots__ = ("_making", "_policy", "_room", "_sums")
+NOTHING_DONE = Window()
+
+
+class Cuts:
+    """The windows that could follow a given one, after the messages that `sums` has seen.
+
+    marks: the marks after these messages. They are higher while the task statement has not come yet; `note_task` lowers
+        them.
+    """
+
+    __slots__ = ("_policy", "_room", "_sums", "marks")
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
         self._room = room
         self._policy = policy
         self._sums = sums
-        self._making = CutMaker(room, policy, sums)
+        if sums.task is None:
+            self.marks = Marks.measure(room.early, None, policy)
+        else:
+            self.note_task()
 
-    @property
-    def marks(self) -> Marks:
-        """The marks after the messages so far."""
-        return self._making.marks
-
-    @property
-    def opening(self) -> int:
-        """Index of the client's own summary of an earlier session; -1 without one, or if it is too long to stay."""
-        return self._making.opening
-
-    def list_kept(self, cut: Cut, *, keeps_least: bool = False) -> Cut:
-        """The cut with the messages that it keeps, if it is made now; `keeps_least` as for `CutMaker.make`."""
-        return self._making.list_kept(cut, keeps_least=keeps_least)
-
-    @property
-    def room_tokens(self) -> int:
-        """The room after the messages so far."""
-        return self.marks.tokens
+    def note_task(self) -> None:
+        """Note that the task statement has come."""
+        self.marks = Marks.measure(self._room.tokens, self._room.soft, self._policy)
 
     @property
     def is_roomy(self) -> bool:
@@ -60,14 +68,20 @@ class Cuts:
 
     def floor(self, window: Window) -> int:
         """Index of the first message that is forwarded after the head and the summary."""
-        return window.cut.at if window.cut else min(self._room.leading, len(self._sums))
+        return window.cuts[-1].at if window.cuts else min(self._room.leading, len(self._sums))
 
     def size(self, window: Window) -> int:
         """Tokens that would be forwarded after the head in this window."""
-        base, floor = window.cut.tokens if window.cut else 0, self.floor(window)
-        spared = sum(self._sums.pruned(*step) for step in window.spared if floor <= step[0])
-        memory_tokens = self._sums.memory.behind(max(floor, window.memory_stop))
-        return base + spared + memory_tokens + self._sums.behind(floor, window.prune_stop, window.images)
+        sums, floor = self._sums, self.floor(window)
+        tokens = sums.behind(floor, window.prune_stop, window.images)
+        if window.cuts:
+            tokens += window.cuts[-1].tokens
+        if sums.memory.places:
+            tokens += sums.memory.behind(max(floor, window.memory_stop))
+        for start, stop in window.spared:
+            if floor <= start:
+                tokens += sums.pruned(start, stop)
+        return tokens
 
     @property
     def open_tokens(self) -> int:
@@ -112,12 +126,15 @@ class Cuts:
         Memory of the open step stays, unless the room is exceeded (`over`) and high water is not reached without it.
         None if nothing is saved.
         """
-        excess = self.size(window) + growth_tokens - self.marks.low
+        if not self._sums.memory.places:
+            return None
+        size = self.size(window)
+        excess = size + growth_tokens - self.marks.low
         start = max(self.floor(window), window.memory_stop)
         stop = self._sums.memory.find_stop(start, excess)
         spared = min(stop, self._sums.open_step)
         saved_tokens = self._sums.memory.saved(start, spared)
-        if not over or self.size(window) - saved_tokens <= self.marks.high:
+        if not over or size - saved_tokens <= self.marks.high:
             stop = spared
         is_saved = excess > 0 and self._sums.memory.saved(start, stop) > 0
         return replace(window, memory_stop=stop) if is_saved else None
@@ -128,10 +145,11 @@ class Cuts:
         Only half is left, so that the prompt cache does not break each time memory is added. Memory of the open step
         stays.
         """
-        shares = self._policy.sections
-        most = None if shares is None else int(self._room.limit * shares.memory)
+        if (shares := self._policy.sections) is None:
+            return None
+        most = int(self._room.limit * shares.memory)
         start = max(self.floor(window), window.memory_stop)
-        if most is None or (tokens := self._sums.memory.behind(start)) <= most:
+        if (tokens := self._sums.memory.behind(start)) <= most:
             return None
         stop = min(self._sums.memory.find_stop(start, tokens - most // 2), self._sums.open_step)
         return replace(window, memory_stop=stop) if self._sums.memory.saved(start, stop) else None
@@ -149,16 +167,18 @@ class Cuts:
         if self._sums.between(floor, at) <= 0:
             return None
         kind = self.cut_at(window, at).cuts[-1].kind
-        bare = self._with_cut(window, self._making.make(kind, at, 0, keeps_least=True))
+        bare = self._with_cut(window, self.make(kind, at, 0, keeps_least=True, before=window))
         saved_tokens = self.size(window) - self.size(bare)
         # The summary gets at most half of what the cut saves, and the exact names a quarter.
-        reserved = min(self._making.reserve, saved_tokens // 2)
-        anchors = min(self._making.anchor_tokens, saved_tokens // 4)
-        cut = self._making.make(kind, at, reserved, anchors, keeps_least=True)
+        reserved = min(self._reserve, saved_tokens // 2)
+        anchors = min(self._anchor_tokens, saved_tokens // 4)
+        cut = self.make(kind, at, reserved, anchors, keeps_least=True, before=window)
         return self._with_cut(window, cut) if saved_tokens > 0 else None
 
     def without_memory(self, window: Window) -> Window:
         """The window without any memory before the open step."""
+        if not self._sums.memory.places:
+            return window
         start, stop = max(self.floor(window), window.memory_stop), self._sums.open_step
         return replace(window, memory_stop=stop) if self._sums.memory.saved(start, stop) else window
 
@@ -171,10 +191,11 @@ class Cuts:
             return None
         images = self._stop_images(stop) if stop > window.images.at else window.images
         start = max(window.prune_stop, self.floor(window))
-        spared = {*window.spared, *(step for step in self._making.find_loops(stop) if step[0] >= start)}
-        unfit = {*window.unfit, *(step for step in self._making.find_unfit(stop) if step[0] >= start)}
-        pruned = replace(window, prune_stop=stop, images=images)
-        return replace(pruned, spared=tuple(sorted(spared)), unfit=tuple(sorted(unfit)))
+        loops, unfit = ([step for step in steps if step[0] >= start] for steps in self.divide_loops(stop))
+        spared = tuple(sorted({*window.spared, *loops}))
+        return replace(
+            window, prune_stop=stop, images=images, spared=spared, unfit=tuple(sorted({*window.unfit, *unfit}))
+        )
 
     def remove_images(self, window: Window, growth_tokens: int) -> Window | None:
         """The window without its oldest images, so that low water is left even after `growth_tokens` more.
@@ -183,7 +204,7 @@ class Cuts:
         strategy forbids pruning, or if nothing is saved.
         """
         strategy = self._policy.overflow_strategy
-        if strategy in {OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR} or not self._sums.images:
+        if strategy in {OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR} or not self._sums.images.places:
             return None
         excess = self.size(window) + growth_tokens - self.marks.low
         start = max(self.floor(window), window.images.at)
@@ -252,13 +273,12 @@ class Cuts:
         newest answered steps stay, however long they are: `keep_recent_steps` of the policy, else SPARED_STEPS. The
         newest user turns stay, too, if reminders would push them out.
         """
-        making = self._making
-        stays = self.marks.low - growth_tokens - SUMMARY_FRAME_TOKENS - making.reserve - making.anchor_tokens
+        stays = self.marks.low - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
         at = self._sums.find_step(max(stays, 0), window.images)
         if spares:
             number = self._policy.keep_recent_steps
             at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
-        at = self._sums.find_start(min(at, making.find_reminded_turns()))
+        at = self._sums.find_start(min(at, self._find_reminded_turns()))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
     def cut_at(self, window: Window, at: int) -> Window:
@@ -267,36 +287,29 @@ class Cuts:
         steps = self._sums.steps(self.floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
-        cut = self._making.make(kind, at, self._making.reserve, self._making.anchor_tokens)
+        cut = self.make(kind, at, self._reserve, self._anchor_tokens, before=window)
         return self._with_cut(window, cut)
 
     def _with_cut(self, window: Window, cut: Cut) -> Window:
-        cut = _note_before(cut, window)
-        memory_stop = max(window.memory_stop, self._stop_memory(cut.at))
-        return replace(window, cuts=(*window.cuts, cut), memory_stop=memory_stop)
-
-    def _stop_memory(self, at: int) -> int:
-        """`at`, if memory before it is still forwarded in some window; else 0."""
-        return at if self._sums.memory.saved(0, at) else 0
+        """The window after this cut. No memory before it is forwarded."""
+        stop = cut.at if self._sums.memory.places and self._sums.memory.saved(0, cut.at) else 0
+        return replace(window, cuts=(*window.cuts, cut), memory_stop=max(window.memory_stop, stop))
 
     def shrink(self, window: Window) -> Window | None:
         """The window cut before the open step, with a digest as short as needed for the open step to fit."""
         at = self._sums.open_step
         if self._sums.between(min(self._room.leading, at), at) == 0:
             return None
-        last = window.cut
-        earlier = (window.earlier or window) if last is not None and last.at == at else window
+        earlier = (window.earlier or window) if window.cuts and window.cuts[-1].at == at else window
         bare, loads = self._bare(window, earlier, at, loads=True), True
-        if self.size(bare) > self.room_tokens:
+        if self.size(bare) > self.marks.tokens:
             bare, loads = self._bare(window, earlier, at, loads=False), False
-        reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
-        cut = self._making.make(CutKind.DIGEST, at, reserved, keeps_least=True, loads=loads)
-        cut = _note_before(cut, earlier)
-        memory_stop = max(window.memory_stop, self._stop_memory(at))
-        return replace(window, cuts=(*earlier.cuts, cut), memory_stop=memory_stop)
+        reserved = min(max(self.marks.tokens - self.size(bare), 0), self._policy.summary_max_tokens)
+        cut = self.make(CutKind.DIGEST, at, reserved, keeps_least=True, loads=loads, before=earlier)
+        return self._with_cut(replace(window, cuts=earlier.cuts), cut)
 
     def _bare(self, window: Window, earlier: Window, at: int, *, loads: bool) -> Window:
-        cut = self._making.make(CutKind.DIGEST, at, 0, keeps_least=True, loads=loads)
+        cut = self.make(CutKind.DIGEST, at, 0, keeps_least=True, loads=loads)
         return replace(window, cuts=(*earlier.cuts, cut))
 
     def make_way(self, window: Window) -> Window | None:
@@ -306,8 +319,165 @@ class Cuts:
             return None
         return self.cut_at(window, at)
 
+    @property
+    def _reserve(self) -> int:
+        """The most that a summary may cost, in tokens."""
+        shares = self._policy.sections
+        most = self._policy.summary_max_tokens if shares is None else int(self._room.limit * shares.summary)
+        return min(self._policy.summary_max_tokens, most, self.marks.low // 2)
 
-def _note_before(cut: Cut, window: Window) -> Cut:
-    """The cut with what was done before it."""
-    cut = replace(cut, prune_stop=window.prune_stop, images=window.images)
-    return replace(cut, memory_stop=window.memory_stop, users_stop=window.users_stop)
+    @property
+    def _anchor_tokens(self) -> int:
+        """The most that the names carried over a cut may cost, in tokens."""
+        return int(self.marks.low * self._policy.anchor_share)
+
+    @property
+    def opening(self) -> int:
+        """Index of the client's own summary of an earlier session; -1 without one, or if it is too long to stay."""
+        at = self._sums.opening
+        return at if at >= 0 and self._sums.between(at, at + 1) <= self._room.limit * OPENING_SHARE else -1
+
+    def _find_reminded_turns(self) -> int:
+        """Start of the newest user turns that reminders must not push out; the open step if there are none.
+
+        These are the newest REMINDED_TURNS turns, as far as they fit half of low water.
+        """
+        sums, most = self._sums, self.marks.low // 2
+        if not sums.reminders.places:
+            return sums.open_step
+        turns = (user for user in sums.users[-REMINDED_TURNS:] if sums.between(user, len(sums)) <= most)
+        start = next(turns, sums.open_step)
+        return start if sums.reminders.places[-1] > start else sums.open_step
+
+    def make(  # noqa: PLR0913 - what a cut is made of
+        self,
+        kind: CutKind,
+        at: int,
+        reserved: int,
+        anchor_tokens: int = 0,
+        *,
+        keeps_least: bool = False,
+        loads: bool = True,
+        before: Window = NOTHING_DONE,
+    ) -> Cut:
+        """A cut of the window `before`, and its cost. What it keeps is listed when it is applied (`list_kept`).
+
+        The kept messages lose their images. Only the last user message keeps its own, if the budget allows it.
+        With `keeps_least`, only the last user message is kept, system messages that every cut keeps, and searches that
+        loaded tools. Without `loads`, these go, too.
+        """
+        sums = self._sums
+        spared, words = self._weigh_users(at, keeps_least=keeps_least)
+        tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + words
+        tokens += sums.systems(min(self._room.leading, at), at) if sums.fixed else 0
+        loops, unfit = ([], []) if keeps_least else self.divide_loops(at)
+        tokens += (LOOP_TOKENS if unfit else 0) + sum(sums.between(*step) for step in loops)
+        tokens += 0 if keeps_least else self._fit_reminders(at)[1]
+        if loads:
+            tokens += sum(sums.between(*step) - sums.pruned(*step) for step in self._find_loaded(at, loops))
+        return Cut(
+            kind,
+            at,
+            reserved,
+            (),
+            tokens,
+            *(before.prune_stop, before.memory_stop, before.users_stop),
+            anchor_tokens=anchor_tokens,
+            images=before.images,
+            spared=spared,
+            unfit=unfit[-1][0] if unfit else -1,
+            loads=loads,
+        )
+
+    def list_kept(self, cut: Cut, *, keeps_least: bool = False) -> Cut:
+        """The cut with the messages that it keeps, if it is made now; `keeps_least` as for `make`."""
+        sums, at = self._sums, cut.at
+        ranks = sums.newest_users(at, 0 if keeps_least else self._user_budget)
+        oldest = at if keeps_least else self._fit_reminders(at)[0]
+        systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
+        opening = self.opening
+        opening = -1 if keeps_least or opening >= at else opening
+        kept = tuple(sums.users[rank] for rank in ranks if sums.users[rank] != opening)
+        loops = [] if keeps_least else self.divide_loops(at)[0]
+        bare = self._find_loaded(at, loops) if cut.loads else []
+        return replace(
+            cut,
+            kept=kept,
+            kept_systems=tuple(systems),
+            kept_steps=tuple(sorted((*loops, *bare))),
+            bare_steps=tuple(bare),
+            opening=opening,
+            made_at=len(sums),
+        )
+
+    def _fit_reminders(self, at: int) -> tuple[int, int]:
+        """Where the reminders begin that stay of those before `at`, and their tokens: at most low water / 4."""
+        reminders = self._sums.reminders
+        return reminders.fit(at, self.marks.low // 4) if reminders.places else (at, 0)
+
+    def _find_loaded(self, at: int, loops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The steps before `at` that loaded tools, as far as they may stay, without those that stay whole as `loops`.
+
+        They get a quarter of the size at which a cut must be made, and those of tools that were called up to half of
+        it, the newest calls first. Low water is no measure: without them, later calls are refused. Only the searches
+        stay, and the other results are pruned.
+        """
+        if not self._sums.loaded.steps:
+            return []
+        sums, steps, spent = self._sums, list[tuple[int, int]](), 0
+        for start, is_called in sums.loaded.list():
+            stop = sums.find_stop(start)
+            tokens = sums.between(start, stop) - sums.pruned(start, stop)
+            most = self.marks.due // (2 if is_called else 4)
+            if self._room.leading <= start and stop <= at and spent + tokens <= most:
+                steps.append((start, stop))
+                spent += tokens
+        return [step for step in sorted(steps) if step not in loops]
+
+    def divide_loops(self, at: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """The steps before `at` whose calls the agent makes again and again: those that may stay, and the others.
+
+        They get half of the gap between the waters, the newest first: so a cut still leaves less than high water. Steps
+        with images do not stay. The oldest of each come first.
+        """
+        if not self._sums.repeats.loops:
+            return [], []
+        sums, steps, unfit = self._sums, list[tuple[int, int]](), list[tuple[int, int]]()
+        left = (self.marks.high - self.marks.low) // 2
+        for start in sums.repeats.list():
+            stop = sums.find_stop(start)
+            tokens = sums.between(start, stop)
+            if start < self._room.leading or stop > at:
+                continue
+            if tokens <= left and not sums.images.number(start, stop):
+                steps.append((start, stop))
+                left -= tokens
+            else:
+                unfit.append((start, stop))
+        return sorted(steps), sorted(unfit)
+
+    @property
+    def _user_budget(self) -> int:
+        """The most that the user messages kept verbatim after a cut may cost, in tokens."""
+        return min(self._policy.keep_user_tokens, self.marks.low // 4)
+
+    def _weigh_users(self, at: int, *, keeps_least: bool) -> tuple[int, int]:
+        """The user message that keeps its images, -1 for none, and what the client's own words cost that stay."""
+        sums, budget = self._sums, 0 if keeps_least else self._user_budget
+        kept = sums.newest_users(at, budget)
+        words = sums.user_tokens(kept)
+        spared = sums.last_words if kept and sums.last_words < at else -1
+        saved = sums.images.saved(spared, spared + 1) if sums.images.places else 0
+        if words + saved > budget:
+            spared, saved = -1, 0
+        return spared, words + saved + (0 if keeps_least else self._count_opening(at, kept))
+
+    def _count_opening(self, at: int, ranks: range) -> int:
+        """What the client's own summary costs if it stays before `at` and is not among the kept user messages."""
+        opening, users = self.opening, self._sums.users
+        if opening < 0:
+            return 0
+        rank = bisect_left(users, opening)
+        if opening >= at or (rank in ranks and users[rank] == opening):
+            return 0
+        return self._sums.between(opening, opening + 1)

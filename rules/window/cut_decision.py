@@ -38,6 +38,7 @@ class Fold:
         "_forwarded",
         "_is_near",
         "_long",
+        "_looked",
         "_open",
         "_policy",
         "_room",
@@ -61,6 +62,7 @@ class Fold:
         self._turn = 0  # where the newest turn begins: a user message right behind an answer
         self._is_near = False  # whether the next request is expected to be cut
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
+        self._looked: tuple[Window, Window] | None = None  # the last answer of _look_cold, and what it is about
 
     def __len__(self) -> int:
         return len(self._sums)
@@ -110,15 +112,16 @@ class Fold:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
-            self.window = self._economics.look_cold(self._cuts, self.window, self._policy)
+            self.window = self._look_cold()
             self._answer()
-            head = self._room.limit - self._cuts.room_tokens
+            head = self._room.limit - self._cuts.marks.tokens
             self._economics.send(head + self._forwarded, head + self._sums.between(0, len(self._sums)))
         if message.role is Role.TOOL:
             self._sums.repeats.answer(message)
         elif message.role is Role.USER and self._sums.ends_with_answer:
             self._economics.note_turn(self.window)
             self._begin_turn()
+        self._looked = None
         self._forwarded += self._sums.add(message, memory_tokens)
         if message.tool_calls:
             self._sums.repeats.add(self._sums.find_start(len(self) - 1), message, self.window.was_just_removed)
@@ -126,8 +129,8 @@ class Fold:
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
         if is_task:
             self._note_task(message)
-        if self._cuts.opening != self.window.opening:
-            self.window = replace(self.window, opening=self._cuts.opening)
+        if self._sums.opening >= 0 and (opening := self._cuts.opening) != self.window.opening:
+            self.window = replace(self.window, opening=opening)
         if not self.window.is_high:
             self.window = note_marks(self._cuts, self.window, self._forwarded)
         self._is_near = False
@@ -153,10 +156,17 @@ class Fold:
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""
-        caps, window = self._share_room(), self._economics.look_cold(self._cuts, self.window, self._policy)
+        caps, window = self._share_room(), self._look_cold()
         if self._is_near != window.is_near:
             window = replace(window, is_near=self._is_near)
         return replace(window, caps=(*window.caps, *caps)) if caps else window
+
+    def _look_cold(self) -> Window:
+        """The window with the summary for a cold cache, for a request that ends here and for the answer to it."""
+        if self._looked is None or self._looked[0] is not self.window:
+            looked = self._economics.look_cold(self._cuts, self.window, self._policy, self._forwarded)
+            self._looked = self.window, looked
+        return self._looked[1]
 
     def _with_caps(self, caps: Sequence[Cap]) -> Window:
         return replace(self.window, caps=(*self.window.caps, *caps)) if caps else self.window
@@ -172,6 +182,7 @@ class Fold:
             self._forwarded = self._cuts.size(self.window)
 
     def _note_task(self, task: Message) -> None:
+        self._cuts.note_task()
         caps, cap = self.window.caps, self._room.task_tokens
         if cap is not None and cap < task.tokens:
             caps = (*caps, Cap(len(self) - 1, cap))
@@ -185,8 +196,10 @@ class Fold:
 
         Also drop what exceeds the share of memory, if the policy limits it.
         """
+        if not self._sums.memory.places:
+            return
         window = self._cuts.limit_memory(self.window) or self.window
-        if self._cuts.size(window) > self._cuts.room_tokens:
+        if self._cuts.size(window) > self._cuts.marks.tokens:
             window = self._cuts.drop_memory(window, 0, over=True) or window
         if window is not self.window:
             self.window = window
@@ -198,6 +211,8 @@ class Fold:
         A message that a cut has kept whole waits for the next cut.
         """
         self._turn = len(self)
+        if not self._long:
+            return
         saved_tokens = self._find_long()
         start, saved = min(saved_tokens, default=0), sum(saved_tokens.values())
         if saved and start >= self._cuts.floor(self.window) and 2 * saved >= self._sums.between(start, len(self)):
@@ -228,7 +243,7 @@ class Fold:
         late, task = self._room.late, self._sums.task
         if late is None or late.task_tokens is None or task is None:
             return
-        if self._forwarded > self._cuts.room_tokens + self._room.spare:
+        if self._forwarded > self._cuts.marks.tokens + self._room.spare:
             self._room, self._cuts = late, Cuts(late, self._policy, self._sums)
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
@@ -245,7 +260,7 @@ class Fold:
         They fit if the window holds them and the completion. If they do not fit, they share what is left below
         prefetch. If they filled the room up to the limit, the next message would have them cut away again.
         """
-        most = self._cuts.room_tokens + self._room.spare
+        most = self._cuts.marks.tokens + self._room.spare
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= most:
             return ()
         excesses = [
@@ -256,7 +271,7 @@ class Fold:
     @property
     def _is_worth_it(self) -> bool:
         """With little room left after the head, cut only if the request would not fit otherwise."""
-        return self._forwarded > self._cuts.room_tokens >= self._room.limit * LEAST_ROOM_SHARE
+        return self._forwarded > self._cuts.marks.tokens >= self._room.limit * LEAST_ROOM_SHARE
 
     def _look_ahead(self, due_tokens: int) -> Window:
         """The window with its next cut fixed. Its summary is asked for ahead unless pruning will probably be enough.
@@ -290,7 +305,7 @@ class Fold:
 
         At a threshold, cut if that frees enough.
         """
-        over = self._forwarded > self._cuts.room_tokens
+        over = self._forwarded > self._cuts.marks.tokens
         chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._forwarded >= self._cuts.marks.due)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if over:
@@ -300,7 +315,7 @@ class Fold:
 
     def _cut_over(self, chosen: Window | None, size: int) -> None:
         """Cut whatever it frees. `chosen` leaves `size` tokens after the head, if it is not None."""
-        if chosen and size < self._forwarded and size <= self._cuts.room_tokens:
+        if chosen and size < self._forwarded and size <= self._cuts.marks.tokens:
             self._change(chosen)
         elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
             if made_way:
@@ -315,7 +330,7 @@ class Fold:
         """
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
-        start, open_tokens, room = self._sums.open_step, self._cuts.open_tokens, self._cuts.room_tokens
+        start, open_tokens, room = self._sums.open_step, self._cuts.open_tokens, self._cuts.marks.tokens
         least_tokens = open_tokens - self._open.most_spare(start, open_tokens - room)
         return least_tokens + self._cuts.rest(made_way or self.window) <= room
 
@@ -328,7 +343,7 @@ class Fold:
         if is_request:
             self._economics.wait(gain)
         self._is_near = self._economics.pays(self._cuts, self.window, chosen, gain)
-        return self._economics.pays(self._cuts, self.window, chosen)
+        return self._is_near and self._economics.pays(self._cuts, self.window, chosen)
 
     def _change(self, chosen: Window, *, keeps_least: bool = False) -> None:
         """Change to a window at high water: the upstream's cache breaks."""

@@ -124,21 +124,22 @@ class Economics:
             self._bet_at = cold.at
             self._bet += cold.price
 
-    def look_cold(self, cuts: Cuts, window: Window, policy: Policy) -> Window:
-        """The window with the summary that a cut at a cold cache would need at the next request.
+    def look_cold(self, cuts: Cuts, window: Window, policy: Policy, size: int) -> Window:
+        """The window, of this size, with the summary that a cut at a cold cache would need at the next request.
 
         Only if what is forwarded is at least half of the mark from which on cuts are prepared, if the summary can be
         expected to pay where caches live shortest, and if the session can bear its price. One summary serves until
         another one would free `least_gain` more: so a session of many turns does not pay for one in each of them.
         """
         before = window.cold_summary
-        prepared_tokens = min(cuts.marks.high, cuts.share(1 - PREFETCH_GAP))
-        if not window.is_long or window.prefetch_tokens or 2 * cuts.size(window) < prepared_tokens:
-            return replace(window, cold_summary=None) if window.prefetch_tokens else window
-        budget = self._spent * AHEAD_SHARE - self._bet
-        if cuts.size(window) * self._prices.cached_input > budget:
+        if window.prefetch_tokens:
+            return window if before is None else replace(window, cold_summary=None)
+        if not window.is_long or 2 * size < min(cuts.marks.high, cuts.share(1 - PREFETCH_GAP)):
             return window
-        cold = self._weigh_cold(cuts, replace(window, cold_summary=None), policy)
+        budget = self._spent * AHEAD_SHARE - self._bet
+        if size * self._prices.cached_input > budget:
+            return window
+        cold = self._weigh_cold(cuts, window if before is None else replace(window, cold_summary=None), policy)
         if cold is None or (before and cold.freed_tokens - before.freed_tokens < cuts.marks.least_gain):
             return window
         return (

@@ -10,12 +10,8 @@ from collections.abc import Mapping
 
 from rules.conversation import Message, Role, starts_step
 from rules.text.client_summaries import is_client_summary
-from rules.window.images import NONE_REMOVED, ImageStop, ImageSums, count_images
-from rules.window.kept.loaded import Loaded
-from rules.window.kept.reminders import Reminders
-from rules.window.kept.repeats import Repeats
-from rules.window.kept.spans import Spans
-from rules.window.memory import MemorySums
+from rules.window.images import NONE_REMOVED, ImageStop, count_images, saving_tokens
+from rules.window.kept import Loaded, Reminders, Repeats
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
@@ -26,6 +22,121 @@ of written results alone could never be cut."""
 
 def _tokens(*values: int) -> "array[int]":
     return array("q", values)
+
+
+class Savings:
+    """Which messages hold something that can be dropped, and what dropping it saves. Append-only.
+
+    It is retrieved memory, which no other sum counts; or, as `ImageSums`, images.
+    """
+
+    __slots__ = ("_saved", "places")
+
+    def __init__(self) -> None:
+        self.places = _tokens()  # the indexes of these messages
+        self._saved = _tokens(0)
+
+    def add(self, index: int, tokens: int) -> None:
+        """Note that dropping what message `index` holds saves this many tokens."""
+        if tokens > 0:
+            self.places.append(index)
+            self._saved.append(self._saved[-1] + tokens)
+
+    def saved(self, start: int, stop: int) -> int:
+        """Tokens saved by dropping what messages [start, stop) hold."""
+        if not self.places or stop <= start:
+            return 0
+        return self._saved[bisect_left(self.places, stop)] - self._saved[bisect_left(self.places, start)]
+
+    def behind(self, start: int) -> int:
+        """Tokens saved by dropping what all messages from `start` on hold."""
+        return self._saved[-1] - self._saved[bisect_left(self.places, start)]
+
+    def find_stop(self, start: int, tokens: int) -> int:
+        """Index up to which to drop, from `start` on, to save this many tokens.
+
+        If all together saves less, one past the last message that holds something.
+        """
+        if not self.places:
+            return 0
+        rank = bisect_left(self._saved, self._saved[bisect_left(self.places, start)] + tokens)
+        return self.places[min(max(rank, 1), len(self.places)) - 1] + 1
+
+
+class ImageSums(Savings):
+    """Which messages hold images, and what removing them saves. The newest messages may be shortened."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = _tokens(0)
+
+    def add_message(self, index: int, message: Message) -> int:
+        """Add the next message; return the tokens that removing its images saves."""
+        saving = saving_tokens(message)
+        if saving:
+            self.add(index, saving)
+            self._numbers.append(self._numbers[-1] + count_images(message))
+        return saving
+
+    def saved_by(self, start: int, images: ImageStop) -> int:
+        """Tokens that `images` saves in the messages from `start` on."""
+        saved = self.saved(start, images.at)
+        return saved - self.saved(images.spared, images.spared + 1) if start <= images.spared < images.at else saved
+
+    def number(self, start: int, stop: int) -> int:
+        """Number of images in messages [start, stop)."""
+        if not self.places or stop <= start:
+            return 0
+        return self._numbers[bisect_left(self.places, stop)] - self._numbers[bisect_left(self.places, start)]
+
+    def find_newest(self, number: int) -> int:
+        """Index of the message that holds the oldest of the newest `number` images; for 0, one past the last image."""
+        if not self.places:
+            return 0
+        rank = bisect_left(self._numbers, max(self._numbers[-1] - number + 1, 1))
+        return self.places[rank - 1] if rank <= len(self.places) else self.places[-1] + 1
+
+    def shorten(self, at: int, saving: int) -> int:
+        """Let removing the images of message `at` save at most `saving` from now on; return the difference."""
+        rank = bisect_left(self.places, at)
+        less = max(self.saved(at, at + 1) - saving, 0)
+        if less:
+            _lower(self._saved, {rank + 1: less})
+        return less
+
+
+class Spans:
+    """The server's calls that wait for their results after the messages added so far.
+
+    Everything from such a call to its result, which is in a later message, is one unit. A call that the model no longer
+    speaks of, once the user has said something else, is not waited for any more.
+    """
+
+    __slots__ = ("_heard", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: set[str] = set()
+        self._heard = False  # whether the user has spoken since the newest of them
+
+    def add(self, message: Message) -> bool:
+        """Add the next message; return whether it belongs to the unit of those before it."""
+        served = message.served
+        if not (self._waiting or served.opens):
+            return False
+        if message.role is Role.ASSISTANT and self._heard:
+            self._waiting.intersection_update((*served.closes, *served.goes_on))
+        is_bound = bool(self._waiting)
+        self._waiting.difference_update(served.closes)
+        self._waiting.update(served.opens)
+        self._heard = (self._heard or message.role is Role.USER) and not served.opens and bool(self._waiting)
+        return is_bound
+
+    def give_up(self) -> None:
+        """Wait for no result any more."""
+        self._waiting.clear()
+        self._heard = False
 
 
 class Sums:
@@ -86,7 +197,7 @@ class Sums:
         self.task_images = 0
         self.open_step = 0
         self.images = ImageSums()
-        self.memory = MemorySums()
+        self.memory = Savings()
         self._has_results = False  # whether tool results came after the last answer
         self._is_answer = False  # whether the last message is an answer of the model
         self._in_row = False  # whether the last messages are written results right behind an answer
@@ -118,7 +229,7 @@ class Sums:
         is_user = message.role is Role.USER and index >= self._leading
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
-        saving = self.images.add(index, message) if tokens and message.media else 0
+        saving = self.images.add_message(index, message) if tokens and message.media else 0
         stays = starts_step(message) or index == 0
         is_bound = self._is_bound(message, tokens)
         opens = not is_bound and (stays or (message.is_written and not self._is_answer))
@@ -200,7 +311,7 @@ class Sums:
         arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users, self.fixed)
         size_bytes = sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
         kept_bytes = self.reminders.size_bytes + self.repeats.size_bytes + self.loaded.size_bytes
-        return size_bytes + self.images.size_bytes + self.memory.size_bytes + kept_bytes
+        return size_bytes + 24 * len(self.images.places) + 16 * len(self.memory.places) + kept_bytes
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""
@@ -213,9 +324,9 @@ class Sums:
         """
         middle = max(start, prune_stop)
         tokens = self._pruned[middle] - self._pruned[start] + self._full[-1] - self._full[middle]
-        if start <= images.spared < middle:
+        if start <= images.spared < middle and self.images.places:
             tokens += self.images.saved(images.spared, images.spared + 1)
-        return tokens - self.images.saved_by(middle, images) if images.at else tokens
+        return tokens - self.images.saved_by(middle, images) if images.at and self.images.places else tokens
 
     def find_start(self, at: int) -> int:
         """The beginning of the step that this message belongs to."""
@@ -242,7 +353,7 @@ class Sums:
     def find_step(self, tokens: int, images: ImageStop = NONE_REMOVED) -> int:
         """Start of the oldest step from which at most `tokens` remain; the open step if none is short enough."""
         rank = bisect_left(self._start_sums, self._full[-1] - tokens)
-        if images.at:
+        if images.at and self.images.places:
             ranks = range(rank)  # removed images only make what remains smaller, so the answer is in this range
             rank = bisect_left(ranks, -tokens, key=lambda each: -self.behind(self._starts[each], 0, images))
         return min(self._starts[min(rank, len(self._starts) - 1)], self.open_step)

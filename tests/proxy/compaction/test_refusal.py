@@ -22,7 +22,7 @@ from rules.pipeline.remainder import Remainder
 from rules.policy import MEMORY_TAGS, OnExceeded
 from rules.tokens.sections import count_sections, find_marks
 from rules.treatment import Budget
-from rules.window.cut_making import SUMMARY_FRAME_TOKENS
+from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
 FIND = partial(find_marks, tags=MEMORY_TAGS, count=count)
 PRUNED = Decision("prune", "2 tool results before message 8", 2000, 1900, 2, 5)

@@ -133,13 +133,17 @@ def test_what_was_shortened_when_the_model_answered_stays_so(
 @MANY
 @given(messages=transcripts(), policy=policies(), limit=st.sampled_from([1200, 2400]))
 def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: Policy, limit: int) -> None:
-    """The forwarded messages fit at every message, unless the parts that can never be cut are too large."""
+    """The forwarded messages fit at every message, unless the parts that can never be cut are too large.
+
+    The running sum of what is forwarded is always the size of the window.
+    """
     if policy.overflow_strategy is OverflowStrategy.ERROR:
         return
     messages = (*HEAD, *messages)
     folded = Fold(room := measure(messages, policy, limit=limit), policy)
     for stop, message in enumerate(messages, start=1):
         folded.add(message)
+        assert folded._forwarded == folded._cuts.size(folded.window)
         caps = folded.finish().caps[len(folded.window.caps) :]
         shortened = sum(messages[cap.at].tokens - cap.tokens for cap in caps)
         assert folded._forwarded - shortened <= max(room.tokens, _least(messages[:stop]))

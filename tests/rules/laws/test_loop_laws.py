@@ -29,7 +29,7 @@ from rules.policy import OverflowStrategy, Policy
 from rules.summary.request import Summary
 from rules.treatment import Budget
 from rules.window.cut_decision import Fold
-from rules.window.kept.repeats import REMOVALS
+from rules.window.kept import REMOVALS
 from rules.window.room import Marks
 
 LIMIT = POLICY.limit_tokens()

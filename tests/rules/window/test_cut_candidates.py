@@ -122,7 +122,7 @@ def test_a_window_cut_down_to_the_open_step_takes_what_is_left_of_the_room() -> 
         assert shrunk is not None
         assert shrunk.cut is not None
         assert (shrunk.cut.at, shrunk.cut.kind) == (sums.open_step, CutKind.DIGEST)
-        left = cuts.room_tokens - cuts.open_tokens - SUMMARY_FRAME_TOKENS
+        left = cuts.marks.tokens - cuts.open_tokens - SUMMARY_FRAME_TOKENS
         assert shrunk.cut.reserved_tokens == min(max(left, 0), POLICY.summary_max_tokens)
 
 

@@ -481,7 +481,7 @@ def test_a_task_that_just_fits_does_not_end_the_session() -> None:
         for message in messages:
             folded.add(message)
             window = folded.finish()
-            assert folded._forwarded <= folded._cuts.room_tokens + room.spare
+            assert folded._forwarded <= folded._cuts.marks.tokens + room.spare
             assert window.caps[: len(caps)] == caps
             caps = window.caps
         assert folded.window.task == 0

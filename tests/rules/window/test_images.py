@@ -21,7 +21,8 @@ from support.builders import (
 )
 
 from rules.conversation import Decision, Message
-from rules.window.images import ImageStop, ImageSums, drop_images, remove_images, saving_tokens
+from rules.window.images import ImageStop, drop_images, remove_images, saving_tokens
+from rules.window.sums import ImageSums
 
 SAVING = MEDIA_TOKENS - count(IMAGE_LINE)
 FILE = b'{"type":"file","file":{"file_data":"AAAA"}}'
@@ -31,7 +32,7 @@ def sum_up(messages: Sequence[Message]) -> ImageSums:
     """The sums of a transcript."""
     sums = ImageSums()
     for index, message in enumerate(messages):
-        sums.add(index, message)
+        sums.add_message(index, message)
     return sums
 
 
@@ -88,7 +89,7 @@ def test_sums_are_those_of_the_messages(messages: tuple[Message, ...], first: in
     assert sums.saved(stop, start) == sums.number(stop, start) == 0
     removed = [saving for index, saving in enumerate(savings) if start <= index < stop and index != spared]
     assert sums.saved_by(start, ImageStop(stop, spared if spared < stop else -1)) == sum(removed)
-    assert bool(sums) == any(savings)
+    assert bool(sums.places) == any(savings)
 
 
 @given(messages=transcripts(), number=st.integers(0, 5))
@@ -124,5 +125,5 @@ def test_a_message_that_was_shortened_saves_less() -> None:
 
 def test_a_transcript_without_images_weighs_nothing() -> None:
     """Most transcripts have no images."""
-    assert sum_up((assistant(fill("a", 50), call("c")), user("b"))).size_bytes == 0
-    assert sum_up(screenshots(10)).size_bytes > 0
+    assert not sum_up((assistant(fill("a", 50), call("c")), user("b"))).places
+    assert sum_up(screenshots(10)).places

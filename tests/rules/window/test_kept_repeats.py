@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from support.builders import assistant, call, result
 
 from rules.conversation import ToolCall
-from rules.window.kept.repeats import MAX_LOOPS, REMOVALS, Repeats
+from rules.window.kept import MAX_LOOPS, REMOVALS, Repeats
 
 
 def add(

@@ -9,7 +9,7 @@ from support.builders import FREE, assistant, call, fill, fold, result, system, 
 
 from rules.conversation import Message, Served
 from rules.policy import Policy
-from rules.window.kept.spans import Spans
+from rules.window.sums import Spans
 
 Messages = list[Message]
 

@@ -10,7 +10,7 @@ from support.builders import IMAGE, assistant, call, fill, result, shown, system
 from rules.conversation import Message, Role, count_leading
 from rules.policy import Policy, PreserveSystem
 from rules.text.client_summaries import is_client_summary
-from rules.window.cut_making import LOOP_TOKENS, SUMMARY_FRAME_TOKENS, CutMaker
+from rules.window.cut_candidates import LOOP_TOKENS, SUMMARY_FRAME_TOKENS, Cuts
 from rules.window.images import saving_tokens
 from rules.window.room import Room
 from rules.window.state import Cut, CutKind
@@ -55,8 +55,8 @@ def _write(rows: Sequence[tuple[str, int, int]], *, has_opening: bool) -> list[M
     return messages
 
 
-def _sum(messages: Sequence[Message], policy: Policy) -> tuple[CutMaker, Sums]:
-    """The maker of cuts behind these messages. Each result was removed before its call was made again."""
+def _sum(messages: Sequence[Message], policy: Policy) -> tuple[Cuts, Sums]:
+    """The cuts behind these messages. Each result was removed before its call was made again."""
     sums = Sums(count_leading(messages), keeps_systems=policy.preserve_system is PreserveSystem.ALL)
     for index, message in enumerate(messages):
         if message.tool_calls:
@@ -64,7 +64,7 @@ def _sum(messages: Sequence[Message], policy: Policy) -> tuple[CutMaker, Sums]:
         elif message.role is Role.TOOL:
             sums.repeats.answer(message)
         sums.add(message)
-    return CutMaker(Room.measure(messages, 0, LIMIT), policy, sums), sums
+    return Cuts(Room.measure(messages, 0, LIMIT), policy, sums), sums
 
 
 def _cost(messages: Sequence[Message], cut: Cut) -> int:
@@ -97,10 +97,10 @@ policies = st.builds(
 def test_a_cut_costs_what_it_lists(rows, part, policy, has_opening, keeps_least):
     """The cost is that of the frame, of what is reserved, and of the messages listed when the cut is applied."""
     messages = _write(rows, has_opening=has_opening)
-    maker, _ = _sum(messages, policy)
+    cuts, _ = _sum(messages, policy)
     at = 2 + int(part * (len(messages) - 2))
-    made = maker.make(CutKind.SUMMARISE, at, 70, 9, keeps_least=keeps_least)
-    listed = maker.list_kept(made, keeps_least=keeps_least)
+    made = cuts.make(CutKind.SUMMARISE, at, 70, 9, keeps_least=keeps_least)
+    listed = cuts.list_kept(made, keeps_least=keeps_least)
     assert listed.tokens == made.tokens == SUMMARY_FRAME_TOKENS + 70 + 9 + _cost(messages, listed)
     assert listed.made_at == len(messages)
     places = [*listed.kept, *listed.kept_systems, *(start for start, _ in listed.kept_steps), listed.opening]
@@ -112,17 +112,17 @@ def test_a_cut_costs_what_it_lists(rows, part, policy, has_opening, keeps_least)
 def test_what_stays_fits_its_budgets(rows, part, policy):
     """Kept steps have half of the gap between the waters. Of equal reminders one stays, in a quarter of low water."""
     messages = _write(rows, has_opening=False)
-    maker, sums = _sum(messages, policy)
+    cuts, sums = _sum(messages, policy)
     at = 2 + int(part * (len(messages) - 2))
-    cut = maker.list_kept(maker.make(CutKind.SUMMARISE, at, 70))
+    cut = cuts.list_kept(cuts.make(CutKind.SUMMARISE, at, 70))
     steps = [sum(messages[index].tokens for index in range(*step)) for step in cut.kept_steps]
-    assert sum(steps) <= (maker.marks.high - maker.marks.low) // 2
+    assert sum(steps) <= (cuts.marks.high - cuts.marks.low) // 2
     assert all(stop == sums.find_stop(start) <= at for start, stop in cut.kept_steps)
     assert list(cut.kept_steps) == sorted(set(cut.kept_steps))
     systems = [messages[index] for index in cut.kept_systems]
     if policy.preserve_system is PreserveSystem.LEADING:
         assert len({one.digest for one in systems}) == len(systems)
-        assert sum(one.tokens for one in systems) <= maker.marks.low // 4
+        assert sum(one.tokens for one in systems) <= cuts.marks.low // 4
 
 
 def test_a_looping_step_stays_wherever_it_is():
@@ -130,25 +130,25 @@ def test_a_looping_step_stays_wherever_it_is():
     others = [("read", which, 100) for which in (1, 2)]
     for number in range(2, 7):
         messages = _write([("read", 0, 100)] * number + others, has_opening=False)
-        maker, _ = _sum(messages, POLICY)
+        cuts, _ = _sum(messages, POLICY)
         expected = [] if number < 4 else [(2 * number, 2 * number + 2)]
-        assert maker.find_loops(len(messages)) == expected
-        assert maker.find_loops(2 * number) == []
+        assert cuts.divide_loops(len(messages))[0] == expected
+        assert cuts.divide_loops(2 * number)[0] == []
 
 
 def test_of_too_many_loops_the_newest_stay():
     """They fill the budget from the newest one on. A shorter one that still fits stays, too."""
     rows = [("read", which, tokens) for which, tokens in ((0, 20), (1, 250), (2, 500)) for _ in range(4)]
     messages = _write([*rows, ("read", 1, 250), ("read", 2, 500)], has_opening=False)
-    maker, _ = _sum(messages, POLICY)
-    budget = (maker.marks.high - maker.marks.low) // 2
-    kept = maker.find_loops(len(messages))
+    cuts, _ = _sum(messages, POLICY)
+    budget = (cuts.marks.high - cuts.marks.low) // 2
+    kept = cuts.divide_loops(len(messages))[0]
     assert 500 < budget < 800
     assert [messages[start].tool_calls[0].arguments for start, _ in kept] == ['{"path":"0"}', '{"path":"2"}']
-    (unfit,) = maker.find_unfit(len(messages))
+    (unfit,) = cuts.divide_loops(len(messages))[1]
     assert messages[unfit[0]].tool_calls[0].arguments == '{"path":"1"}'
-    assert maker.make(CutKind.DIGEST, len(messages), 70).unfit == unfit[0]
-    assert maker.make(CutKind.DIGEST, len(messages), 70, keeps_least=True).unfit == -1
+    assert cuts.make(CutKind.DIGEST, len(messages), 70).unfit == unfit[0]
+    assert cuts.make(CutKind.DIGEST, len(messages), 70, keeps_least=True).unfit == -1
 
 
 def test_the_clients_own_summary_stays_unless_it_is_long():
@@ -156,8 +156,8 @@ def test_the_clients_own_summary_stays_unless_it_is_long():
     assert is_client_summary(OPENING)
     for more, stays in ((10, True), (900, True), (1000, False)):
         messages = [*HEAD, user(f"{OPENING}\n{fill('more', more)}"), *_write(LOOP, has_opening=False)[2:]]
-        maker, _ = _sum(messages, POLICY)
-        assert maker.opening == (2 if stays else -1)
-        cut = maker.list_kept(maker.make(CutKind.DIGEST, 6, 70))
+        cuts, _ = _sum(messages, POLICY)
+        assert cuts.opening == (2 if stays else -1)
+        cut = cuts.list_kept(cuts.make(CutKind.DIGEST, 6, 70))
         assert cut.opening == (2 if stays else -1)
         assert cut.kept == (() if stays else (2,))

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.window.memory import MemorySums
+from rules.window.sums import Savings
 
 
 @given(tokens=st.lists(st.integers(0, 50), max_size=12), data=st.data())
 def test_sums_equal_those_computed_one_by_one(tokens: list[int], data: st.DataObject) -> None:
     """For any span, and for any amount to save: no more messages than must lose their memory."""
-    sums = MemorySums()
+    sums = Savings()
     for index, each in enumerate(tokens):
         sums.add(index, each)
     start = data.draw(st.integers(0, len(tokens)))
@@ -26,6 +26,6 @@ def test_sums_equal_those_computed_one_by_one(tokens: list[int], data: st.DataOb
 
 def test_a_transcript_without_memory_has_nothing_to_drop() -> None:
     """It takes no space, and no message must change."""
-    sums = MemorySums()
+    sums = Savings()
     sums.add(0, 0)
-    assert (sums.size_bytes, sums.find_stop(0, 10), sums.saved(0, 1), sums.behind(0)) == (0, 0, 0, 0)
+    assert (len(sums.places), sums.find_stop(0, 10), sums.saved(0, 1), sums.behind(0)) == (0, 0, 0, 0)

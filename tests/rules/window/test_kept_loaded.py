@@ -10,7 +10,7 @@ from support.builders import FREE, assistant, call, fill, fold, result, system, 
 
 from rules.conversation import Message, Role
 from rules.policy import Policy
-from rules.window.kept.loaded import Loaded
+from rules.window.kept import Loaded
 
 POLICY = Policy(context_window=4000, completion_reserve=0, prices=FREE)
 

@@ -1,0 +1,196 @@
+"""What stays verbatim of the part that a cut removes: searches that loaded tools, reminders, and results of loops.
+
+Law: append-only; a function of the messages added so far. Each question costs at most O(log n) for each message that is
+kept.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from itertools import chain, islice
+
+from rules.conversation import Message
+
+MAX_NAMES = 64
+"""Number of tools whose steps are kept, those first that were called last. Chosen: bounds the work of each decision."""
+NAME_BYTES = 150
+"""Memory of one name: an entry of a dictionary, and its text. An estimate for CPython, rounded up."""
+DIGEST_BYTES = 150
+"""Memory of one digest: an entry of a dictionary, and an object of 32 bytes. An estimate for CPython, rounded up."""
+REMOVALS = 3
+"""A call that was made this many times in a row right after its result was removed is a loop. Source: the design of the
+ladder: the same call three times after a cut."""
+MAX_LOOPS = 16
+"""Number of newest loops whose results are kept. Chosen: bounds the work of each decision."""
+CALL_BYTES = 120
+"""Memory of one call: a number of eight bytes as an object, and its entry. An estimate for CPython, rounded up."""
+
+
+class Loaded:
+    """The steps that loaded tools by a search, by the tools' names: the newest step of each.
+
+    The model can call these tools only while the search is in the transcript.
+    """
+
+    __slots__ = ("_called", "steps")
+
+    def __init__(self) -> None:
+        self.steps: dict[str, int] = {}  # the newest step last
+        self._called: dict[str, None] = {}  # those of them that were called since then, the newest call last
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory of this object in bytes."""
+        return NAME_BYTES * (len(self.steps) + len(self._called))
+
+    def add(self, step: int, message: Message) -> None:
+        """Add a message of this step."""
+        for name in message.loads:
+            self.steps.pop(name, None)
+            self.steps[name] = step
+        for call in message.tool_calls:
+            if call.name in self.steps:
+                self._called.pop(call.name, None)
+                self._called[call.name] = None
+
+    def list(self) -> Iterator[tuple[int, bool]]:
+        """The steps, each once, and whether a tool of theirs was called: those first, and the newest first."""
+        others = (name for name in reversed(self.steps) if name not in self._called)
+        names = islice(chain(reversed(self._called), others), MAX_NAMES)
+        found = dict[int, bool]()
+        for name in names:
+            found.setdefault(self.steps[name], name in self._called)
+        return iter(found.items())
+
+
+class Reminders:
+    """System and developer messages after the beginning, and which of them are the newest of their kind.
+
+    Equal reminders have the same digest (`Message.digest`: role, name and texts), so white space in the JSON or a cache
+    marker does not make two of them differ.
+
+    The tokens of the newest ones are in a Fenwick tree: position p (from 1) holds the sum of the positions
+    (p - (p & -p), p]. So a reminder that comes again, and any sum, costs O(log n).
+    """
+
+    __slots__ = ("_is_newest", "_newest", "_tree", "places")
+
+    def __init__(self) -> None:
+        self.places = array("q")  # indexes of the messages
+        self._is_newest = bytearray()  # 1 for a reminder that did not come again
+        self._newest: dict[bytes, tuple[int, int]] = {}  # by digest: position, and tokens
+        self._tree = array("q", (0,))
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory of this object in bytes."""
+        return 17 * len(self.places) + DIGEST_BYTES * len(self._newest)
+
+    def add(self, index: int, message: Message) -> None:
+        """Add the next reminder."""
+        self.places.append(index)
+        self._is_newest.append(1)
+        position = len(self.places)
+        below, tokens = position - 1, message.tokens
+        while below > position - (position & -position):
+            tokens += self._tree[below]
+            below -= below & -below
+        self._tree.append(tokens)
+        before, before_tokens = self._newest.get(message.digest, (0, 0))
+        self._newest[message.digest] = position, message.tokens
+        if before:
+            self._is_newest[before - 1] = 0
+            while before < len(self._tree):
+                self._tree[before] -= before_tokens
+                before += before & -before
+
+    def fit(self, at: int, budget: int) -> tuple[int, int]:
+        """Which reminders before message `at` are kept: the index of the oldest one, and the tokens of all of them.
+
+        They are the newest of their kind, counted from the newest on, until the next one does not fit `budget`. A
+        reminder that came again behind `at` is not kept before it.
+        """
+        stop = bisect_left(self.places, at)
+        whole = self._sum(stop)
+        # Find the most positions whose sum leaves more than the budget behind them: those are not kept.
+        position, left = 0, whole - budget
+        stride = 1 << len(self.places).bit_length()
+        while stride and left > 0:
+            if position + stride <= stop and self._tree[position + stride] < left:
+                position += stride
+                left -= self._tree[position]
+            stride >>= 1
+        # The message at this position does not fit. There may be none, if the budget is less than nothing.
+        first = min(position + (left > 0), stop)
+        tokens = whole - self._sum(first)
+        return (self.places[first] if first < stop else at), tokens
+
+    def list(self, start: int, at: int) -> Iterator[int]:
+        """The indexes of the reminders in messages [start, at) that are the newest of their kind, oldest first."""
+        for position in range(bisect_left(self.places, start), bisect_left(self.places, at)):
+            if self._is_newest[position]:
+                yield self.places[position]
+
+    def _sum(self, position: int) -> int:
+        tokens = 0
+        while position:
+            tokens += self._tree[position]
+            position -= position & -position
+        return tokens
+
+
+class Repeats:
+    """The newest step and result of each different call, and the loops: calls that an agent makes again and again.
+
+    A call counts if the result of the last equal call was just removed when it was made, and it has the same result
+    again. Sessions in which no call is repeated after a removal have no loops. Calls are equal if name and arguments
+    are. A call that was made before and now has another result is no loop: a test run, for example, is made again
+    because something has changed.
+    """
+
+    __slots__ = ("_newest", "_open", "_step", "_times", "loops")
+
+    def __init__(self) -> None:
+        self._newest: dict[int, tuple[int, int]] = {}  # by call: the step, and the result
+        self._open: dict[str, tuple[int, int | None]] = {}  # by id: the call, and its result that was removed
+        self._step = 0
+        self._times: dict[int, int] = {}
+        self.loops: dict[int, int] = {}  # the step of the newest call, the newest loop last
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory of this object in bytes."""
+        return CALL_BYTES * (len(self._newest) + len(self._times) + len(self.loops))
+
+    def add(self, index: int, message: Message, is_just_removed: Callable[[int], bool]) -> None:
+        """Add the calls of message `index`.
+
+        `is_just_removed` tells whether the last removal took the results of an earlier step. If it was one before, the
+        agent did without them for a while: that is no loop.
+        """
+        self._open, self._step = {}, index
+        for call in message.tool_calls:
+            key = _hash(f"{len(call.name)}:{call.name}{call.arguments}")
+            step, result = self._newest.get(key, (index, 0))
+            self._open[call.id] = key, result if step < index and is_just_removed(step) else None
+
+    def answer(self, message: Message) -> None:
+        """Add a result of the newest calls. A result that names no call by its id is left out."""
+        key, removed = self._open.pop(message.answers or "", (None, None))
+        if key is None:
+            return
+        result = _hash("\n".join(message.texts))
+        self._newest[key] = self._step, result
+        self._times[key] = self._times.get(key, 0) + 1 if result == removed else 0
+        if self._times[key] >= REMOVALS:
+            self.loops.pop(key, None)
+            self.loops[key] = self._step
+
+    def list(self) -> Iterator[int]:
+        """The steps of the newest loops, newest first, each once."""
+        return iter(dict.fromkeys(islice(reversed(self.loops.values()), MAX_LOOPS)))
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()[:8])
