@@ -14,7 +14,7 @@ from proxy.lru import BytesLRU
 from proxy.wire.content.tool_lists import ListKey
 from proxy.wire.content.tool_lists import Shortened as ShortList
 from proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
-from proxy.wire.transcript.known import FixedTokens, Known, weigh_element
+from proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
 from rules.conversation import CountTokens, Message
 from rules.pipeline.transcript_state import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened

@@ -25,7 +25,7 @@ from proxy.state.tenancy import Tenant
 from proxy.telemetry.pace import Pace
 from proxy.wire.answers.tap import Tap
 from proxy.wire.answers.usage import Usage, believe
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 from rules.conversation import Conversation
 
 

@@ -23,7 +23,7 @@ from proxy.http.headers import Headers, request_headers, split_headers
 from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
-from proxy.wire.routing.endpoints import MESSAGES, Endpoint, find_endpoint
+from proxy.wire.routing import MESSAGES, Endpoint, find_endpoint
 
 MAX_CHARS = 128
 """Longest logged name or path, in characters. Chosen: longer than real ones."""

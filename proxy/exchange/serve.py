@@ -38,7 +38,7 @@ from proxy.tasks import see_through
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
-from proxy.wire.routing.model import find_deployment
+from proxy.wire.routing import find_deployment
 from proxy.wire.transcript.beginnings import MIN_BYTES, Begun
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})

@@ -15,8 +15,8 @@ from proxy.exchange.arrival import Arrival
 from proxy.exchange.services import Services
 from proxy.state.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
 from proxy.wire.codec import Request
-from proxy.wire.json.repair import DECODE_ERRORS, decode_member
-from proxy.wire.transcript.outside import read_outside
+from proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from proxy.wire.transcript.body import read_outside
 from rules.conversation import Role, count_asked, count_leading
 from rules.pipeline.plan import Plan
 from rules.tokens.tool_schemas import as_schema

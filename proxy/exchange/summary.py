@@ -25,8 +25,7 @@ from proxy.state.summaries.fallen import SLIDING
 from proxy.state.summaries.summariser import Apart, Inline, Summariser, Task
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
-from proxy.wire.routing.endpoints import MESSAGES
-from proxy.wire.routing.model import replace_deployment
+from proxy.wire.routing import MESSAGES, replace_deployment
 from rules.conversation import count_leading
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest, make_digest

@@ -14,11 +14,10 @@ from proxy.wire.answers.usage import Usage
 from proxy.wire.content.cache_help import NO_HELP, CacheHelp, Client, Helped, has_markers
 from proxy.wire.content.tool_lists import ListMemo, make_list_memo
 from proxy.wire.overflow.classify import Overflow
-from proxy.wire.transcript.beginnings import Beginning, Begun
+from proxy.wire.transcript.beginnings import Beginning, Begun, find_marked
 from proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
-from proxy.wire.transcript.known import Known
-from proxy.wire.transcript.marked import find_marked
-from proxy.wire.transcript.outside import read_outside
+from proxy.wire.transcript.body import read_outside
+from proxy.wire.transcript.decoding import Known
 from rules.conversation import Conversation, CountTokens, Decision
 from rules.tokens.families import GENERIC, Costs
 

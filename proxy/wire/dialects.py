@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec, Request
-from proxy.wire.json.repair import try_decode
+from proxy.wire.json.decode import try_decode
 from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 from proxy.wire.responses.codec import RESPONSES
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from proxy.wire.codec import Question
-from proxy.wire.json.repair import try_decode
+from proxy.wire.json.decode import try_decode
 
 TEMPERATURE, STREAM, STREAMED, STREAM_OPTIONS = "temperature", "stream", "stream=true", "stream_options"
 _ABOVE = "limit>"

@@ -14,7 +14,7 @@ from support.builders import call, count_words
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.message import decode_message
-from proxy.wire.json.repair import mend
+from proxy.wire.json.decode import mend
 from rules.results.excerpt import windows
 from rules.results.excerpt.json import document
 from rules.results.excerpt.json.document import excerpt_json

@@ -14,8 +14,7 @@ from support.checker import are_of_client, check_pairing, check_request
 from support.dialects.spoken.chat import CHAT
 
 from proxy.wire.codec import Request
-from proxy.wire.json.ids import read_id
-from proxy.wire.json.surrogates import replace_lone_surrogates
+from proxy.wire.json.decode import read_id, replace_lone_surrogates
 from rules.policy import OnExceeded, SummaryRole
 
 LEADERS = ("system", "developer")

@@ -29,12 +29,12 @@ from proxy.wire.codec import (
     Unsent,
 )
 from proxy.wire.content.cache_help import Helped
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 from proxy.wire.json.spans import find_array
 from proxy.wire.overflow.classify import Overflow, read_overflow
 from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.decoding import FixedTokens
 from proxy.wire.transcript.elements import Placed, Source, write_elements
-from proxy.wire.transcript.known import FixedTokens
 from rules.conversation import Conversation, Decision, Message, Origin, Role, Shape, ToolCall
 from rules.prefix import digest_message
 from rules.tokens.messages import count_message

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from proxy.cli.evaluate.exam import PROMPT_VERSION, ExamQuestion
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 
 KIND = "trimtab evaluate: questions"
 

@@ -17,7 +17,7 @@ from hashlib import sha256
 import msgspec
 
 from proxy.cli.evaluate.removed import Part
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 
 PROMPT_VERSION = "1"
 """Version of the prompt for questions. Questions of another version are not found in a cache."""

@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.wire.codec import Request, UndecodableError
 from proxy.wire.dialects import DEFAULT
-from proxy.wire.json.repair import DECODE_ERRORS, mend
+from proxy.wire.json.decode import DECODE_ERRORS, mend
 
 _ANSWER_SHAPE = frozenset({"response_format", "tool_choice", "function_call", "stream", "stream_options"})
 """Members that prescribe the form of an answer. They are dropped: the questions need plain answers."""

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.state.models.discovery import MAX_MODELS, find_name
-from proxy.wire.json.members import decode_items, decode_members
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_members
 
 UPSTREAM_MEMBER = "trimtab_upstream"
 """The member of an entry that names the upstream which lists the model."""

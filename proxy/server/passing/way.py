@@ -17,7 +17,7 @@ from proxy.exchange.report import Target
 from proxy.exchange.route import describe_target
 from proxy.exchange.services import Services
 from proxy.http.request_body import ReceivedBody, receive_beginning
-from proxy.wire.routing.model import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
+from proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from proxy.config.network.providers import read_host
 from proxy.state.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
 from proxy.wire.content.cache_help import Addition
-from proxy.wire.routing.endpoints import MESSAGES
+from proxy.wire.routing import MESSAGES
 
 _CACHING = r"(?:ft:)?(?:chatgpt-4o|codex|gpt-4o|gpt-4\.1|gpt-(?:[5-9]|[12]\d)|o\d)(?![a-z\d])"
 """OpenAI's models with a prompt cache: GPT-4o and newer. Source: OpenAI's guide to prompt caching."""

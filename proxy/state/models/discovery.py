@@ -18,7 +18,7 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
-from proxy.wire.json.repair import try_decode
+from proxy.wire.json.decode import try_decode
 
 TIMEOUT_SECONDS = 5.0
 """For all questions to one upstream together. Chosen: local servers answer far sooner, and no request waits for it."""

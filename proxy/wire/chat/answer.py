@@ -14,7 +14,7 @@ from proxy.wire.answers.sse import FirstEvent, write_event
 from proxy.wire.answers.tap import Piece, Tap
 from proxy.wire.answers.usage import Usage, read_timings, read_usage
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 from proxy.wire.overflow.classify import Overflow, read_overflow
 from proxy.wire.overflow.wordings import Kind
 

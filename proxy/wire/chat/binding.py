@@ -13,8 +13,8 @@ import msgspec
 
 from proxy.wire.chat.request import FORM, read_request
 from proxy.wire.codec import Adapted, Request
-from proxy.wire.json.members import read_members
-from proxy.wire.routing.model import binds_thinking
+from proxy.wire.json.decode import read_members
+from proxy.wire.routing import binds_thinking
 from proxy.wire.transcript.body import find_elements
 from rules.conversation import Conversation, Decision
 

@@ -6,7 +6,7 @@ import orjson
 
 from proxy.wire.chat import answer, binding, question, request
 from proxy.wire.codec import Request
-from proxy.wire.routing.model import peek_model
+from proxy.wire.routing import peek_model
 
 
 class ChatCodec:

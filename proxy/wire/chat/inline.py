@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.json.decode import DECODE_ERRORS, decode_member
 
 _RENDERED = frozenset(
     {

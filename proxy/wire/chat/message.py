@@ -11,15 +11,18 @@ import orjson
 
 from proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_wire_message
 from proxy.wire.codec import UndecodableError
-from proxy.wire.content.answered import rename, write_answered
-from proxy.wire.content.cache_markers import CACHE_MARKERS
-from proxy.wire.content.loaded import find_referenced
-from proxy.wire.content.read import begins, read_content, read_media, write_canonical
-from proxy.wire.content.served import find_served
-from proxy.wire.content.write import write_content
-from proxy.wire.json.ids import read_id, write_id
-from proxy.wire.json.members import decode_items, decode_members, read_members
-from proxy.wire.json.repair import decode_member
+from proxy.wire.content.cache_help import CACHE_MARKERS
+from proxy.wire.content.parts import (
+    begins,
+    read_content,
+    read_media,
+    rename,
+    write_answered,
+    write_canonical,
+    write_content,
+)
+from proxy.wire.content.server_tools import find_referenced, find_served
+from proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
 from rules.conversation import CountTokens, Message, Role, ToolCall
 from rules.prefix import digest_message
 from rules.tokens.families import Costs

@@ -16,7 +16,7 @@ from proxy.wire.chat.inline import read_thinking, write_members
 from proxy.wire.chat.message import encode_message
 from proxy.wire.chat.request import mark_messages
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 from proxy.wire.parameters import find_refused as find_named
 from proxy.wire.parameters import list_forms, write_parameters
 from rules.conversation import Conversation, Message, Role

@@ -16,14 +16,11 @@ from proxy.wire.codec import Codec, Counting, Request, UndecodableError, Unsent
 from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls, help_openly
 from proxy.wire.content.schemas import decode_or_none
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.json.members import read_members
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS, read_members
 from proxy.wire.transcript.beginnings import Begun, find_transcript
-from proxy.wire.transcript.body import Form, find_elements, split_body
+from proxy.wire.transcript.body import Form, find_elements, read_outside, split_body
+from proxy.wire.transcript.decoding import FixedTokens, decode_units, recall
 from proxy.wire.transcript.elements import Placed, Source, write_elements
-from proxy.wire.transcript.known import FixedTokens
-from proxy.wire.transcript.outside import read_outside
-from proxy.wire.transcript.units import decode_units, recall
 from rules.conversation import Conversation, Decision, Message, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 from rules.tokens.tool_schemas import as_schema

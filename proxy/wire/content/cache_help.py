@@ -1,7 +1,10 @@
 """What trimtab adds to a request so that its provider finds more of the prompt in its cache.
 
+Clients mark positions for the upstream's prompt cache with members of a message or a part.
+
 Law: no provider puts what is added into the prompt. What the client sets itself stays, and nothing is added beside it.
 A request has never more than four markers.
+A marker never counts as part of what a message says, because clients move them at each request.
 """
 
 import re
@@ -11,10 +14,48 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from proxy.wire.content.cache_markers import CACHE_MARKERS
-from proxy.wire.json.repair import decode_member
+from proxy.wire.json.decode import decode_items, decode_member, read_members
 from rules.conversation import Message, Origin, Role
 from rules.text.markers import INTRODUCTION
+
+CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
+"""Members of a message or a part that ask for a prompt cache up to this position: Anthropic's and OpenAI's.
+
+A client moves them to the end of its transcript at each request. So they do not count as part of a message's text.
+"""
+
+
+def find_markers(item: bytes) -> dict[str, msgspec.Raw]:
+    """The cache markers among the members of a part or a message."""
+    if item[:1] != b"{" or not any(name.encode() in item for name in CACHE_MARKERS):
+        return {}
+    members = read_members(item)
+    return {name: members[name] for name in CACHE_MARKERS if name in members}
+
+
+def find_markers_within(raw: bytes) -> dict[str, msgspec.Raw]:
+    """The cache markers of a message and of its parts; the last one of each name."""
+    if not any(name.encode() in raw for name in CACHE_MARKERS):
+        return {}
+    content = bytes(read_members(raw).get("content", b""))
+    parts = map(bytes, decode_items(content)) if content[:1] == b"[" else ()
+    return {name: marker for item in (raw, *parts) for name, marker in find_markers(item).items()}
+
+
+def unmark(part: bytes) -> bytes:
+    """A content part without cache markers; its own bytes if it has none."""
+    if not find_markers(part):
+        return part
+    members = read_members(part)
+    return msgspec.json.encode({name: value for name, value in members.items() if name not in CACHE_MARKERS})
+
+
+def mark(part: bytes, markers: dict[str, msgspec.Raw]) -> bytes:
+    """The part with these cache markers added; a marker that it already has stays."""
+    members = read_members(part)
+    missing = {name: marker for name, marker in markers.items() if name not in members}
+    return msgspec.json.encode(members | missing) if missing else part
+
 
 Addition = Literal["cache_key", "cache_breakpoint", "cache_control", "thinking"]
 """What may be added, by the name of the decision that says so.

@@ -15,11 +15,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from proxy.wire.content.cache_markers import find_markers
-from proxy.wire.json.cuts import Edit, find_cuts, splice
-from proxy.wire.json.members import decode_items, decode_members
-from proxy.wire.json.repair import DECODE_ERRORS, decode_any, decode_member
-from proxy.wire.json.spans import Span, find_member, find_members, match_array
+from proxy.wire.content.cache_help import find_markers
+from proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_member, decode_members
+from proxy.wire.json.spans import Edit, Span, find_cuts, find_member, find_members, match_array, splice
 from rules.conversation import Message, Role
 
 NAMED_BYTES = 4096

@@ -17,15 +17,13 @@ from typing import Any
 import msgspec
 
 from proxy.wire.codec import Adapted, Request
-from proxy.wire.json.members import read_members
-from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
 from proxy.wire.json.spans import Span, find_member
 from proxy.wire.messages.blocks import split_blocks
 from proxy.wire.messages.cost import THINKING
 from proxy.wire.messages.request import FORM, encode_request, find_system_edit, read_request
-from proxy.wire.routing.model import binds_thinking
-from proxy.wire.transcript.body import find_elements
-from proxy.wire.transcript.outside import Edit, replace_outside
+from proxy.wire.routing import binds_thinking
+from proxy.wire.transcript.body import Edit, find_elements, replace_outside
 from rules.conversation import Conversation, Decision
 from rules.tokens.tool_schemas import as_schema
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from proxy.wire.content.read import begins
-from proxy.wire.json.members import decode_items, decode_members, read_members
-from proxy.wire.json.repair import DECODE_ERRORS, decode_member, mend
+from proxy.wire.content.parts import begins
+from proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member, decode_members, mend, read_members
 
 RESULT, CALL = "tool_result", "tool_use"
 MARKER = "cache_control"

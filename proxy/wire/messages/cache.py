@@ -20,8 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from proxy.wire.content.cache_help import MAX_MARKERS
-from proxy.wire.json.members import read_members
-from proxy.wire.json.repair import DECODE_ERRORS, try_decode
+from proxy.wire.json.decode import DECODE_ERRORS, read_members, try_decode
 from proxy.wire.messages.blocks import KEY, split_parts
 from rules.conversation import Conversation
 

@@ -1,7 +1,7 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
 
 from proxy.wire.messages import answer, binding, question, request, system
-from proxy.wire.routing.model import peek_model
+from proxy.wire.routing import peek_model
 
 
 class MessagesCodec:

@@ -25,7 +25,7 @@ from proxy.wire.content.schemas import (
     read_format,
     write_compact,
 )
-from proxy.wire.json.repair import DECODE_ERRORS, decode_any
+from proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from rules.conversation import CountTokens, Message
 from rules.tokens.families import Costs
 from rules.tokens.messages import NO_CHOICE, Surroundings, count_message

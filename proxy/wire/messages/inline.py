@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.wire.codec import Request
-from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.json.decode import DECODE_ERRORS, decode_member
 from proxy.wire.messages.request import read_outside
 from rules.tokens.tool_schemas import as_schema
 

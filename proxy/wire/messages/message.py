@@ -10,14 +10,11 @@ from dataclasses import replace
 import msgspec
 
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.content.cache_markers import CACHE_MARKERS
-from proxy.wire.content.image import write_line
-from proxy.wire.content.loaded import find_referenced
-from proxy.wire.content.read import begins, read_content, read_text, write_canonical
-from proxy.wire.content.served import find_served
-from proxy.wire.json.ids import read_id, write_id
-from proxy.wire.json.members import decode_items, decode_members, read_members
-from proxy.wire.json.repair import decode_member
+from proxy.wire.content.cache_help import CACHE_MARKERS
+from proxy.wire.content.media import write_line
+from proxy.wire.content.parts import begins, read_content, read_text, write_canonical
+from proxy.wire.content.server_tools import find_referenced, find_served
+from proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
 from proxy.wire.messages.blocks import CALL, RESULT, Block, Part, split_blocks, split_parts, strip_markers
 from proxy.wire.messages.cost import THINKING, count_block, count_said
 from rules.conversation import NOT_SERVED, Media, Message, Role, ToolCall

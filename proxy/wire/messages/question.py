@@ -14,7 +14,7 @@ import orjson
 from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 from proxy.wire.messages.binding import allow_drops, drop_thinking, is_bound, is_off
 from proxy.wire.messages.cache import mark_end
 from proxy.wire.messages.inline import read_thinking, write_members

@@ -14,23 +14,19 @@ import msgspec
 
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from proxy.wire.content.cache_help import Helped, find_summary
+from proxy.wire.content.parts import replace_texts
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.content.write import replace_texts
-from proxy.wire.json.members import read_members
-from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
 from proxy.wire.json.spans import Span, find_member
 from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, mark_end
 from proxy.wire.messages.cost import read_surroundings
 from proxy.wire.messages.message import decode_element, decode_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.transcript.beginnings import Begun, find_transcript
-from proxy.wire.transcript.body import Form, find_elements, split_body
-from proxy.wire.transcript.compacted import discount_compacted
+from proxy.wire.transcript.body import Edit, Form, find_elements, replace_outside, split_body
+from proxy.wire.transcript.body import read_outside as read_beside
+from proxy.wire.transcript.decoding import FixedTokens, KnownView, decode_units, discount_compacted, recall
 from proxy.wire.transcript.elements import Source, write_elements
-from proxy.wire.transcript.known import FixedTokens, KnownView
-from proxy.wire.transcript.outside import Edit, replace_outside
-from proxy.wire.transcript.outside import read_outside as read_beside
-from proxy.wire.transcript.units import decode_units, recall
 from rules.conversation import Conversation, Message, Origin, Shape
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 from rules.tokens.tool_schemas import as_schema

@@ -14,8 +14,7 @@ MadAppGang/claudish#167 remove the line as well.
 import re
 
 from proxy.wire.codec import Request, Unsent
-from proxy.wire.json.members import decode_items
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS, decode_items
 from proxy.wire.json.spans import Span, find_array, find_member
 from rules.conversation import Decision
 

@@ -11,11 +11,9 @@ from dataclasses import replace
 import msgspec
 import orjson
 
-from proxy.wire.content.answered import rename, write_answered
-from proxy.wire.content.cache_markers import find_markers, mark
-from proxy.wire.content.read import read_text
-from proxy.wire.content.write import replace_texts, write_content
-from proxy.wire.json.members import decode_items, read_members
+from proxy.wire.content.cache_help import find_markers, mark
+from proxy.wire.content.parts import read_text, rename, replace_texts, write_answered, write_content
+from proxy.wire.json.decode import decode_items, read_members
 from proxy.wire.messages.blocks import RESULT, read_content, split_parts
 from proxy.wire.transcript.elements import Placed
 from rules.conversation import Message, Origin, Role

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proxy.wire.json.repair import try_decode
+from proxy.wire.json.decode import try_decode
 from proxy.wire.overflow.numbers import MAX_NUMBER, read_numbers
 from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, RATE, Kind
 

@@ -13,7 +13,7 @@ import msgspec
 from proxy.wire.answers.sse import FirstEvent
 from proxy.wire.answers.tap import Piece, Tap
 from proxy.wire.answers.usage import Usage, read_usage
-from proxy.wire.json.repair import DECODE_ERRORS, try_decode
+from proxy.wire.json.decode import DECODE_ERRORS, try_decode
 from proxy.wire.overflow.classify import Overflow, read_overflow
 
 _NULL = msgspec.Raw(b"null")

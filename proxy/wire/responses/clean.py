@@ -6,9 +6,7 @@ Law: with each item goes one comma. All other bytes stay.
 import orjson
 
 from proxy.wire.codec import Request, UndecodableError, Unsent
-from proxy.wire.json.cuts import cut
-from proxy.wire.json.spans import Span
-from proxy.wire.json.strides import holds
+from proxy.wire.json.spans import Span, cut, holds
 from proxy.wire.responses.request import FORM
 from proxy.wire.responses.units import read_head
 from proxy.wire.transcript.body import find_elements

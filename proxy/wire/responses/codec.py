@@ -2,7 +2,7 @@
 
 from proxy.wire.codec import leave_body
 from proxy.wire.responses import answer, clean, errors, question, request
-from proxy.wire.routing.model import peek_model
+from proxy.wire.routing import peek_model
 
 
 class ResponsesCodec:

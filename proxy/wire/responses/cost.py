@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.cache_markers import CACHE_MARKERS
+from proxy.wire.content.cache_help import CACHE_MARKERS
 from proxy.wire.content.schemas import as_list, has_too_many_parts, read_format, write_compact
-from proxy.wire.json.members import decode_items, decode_members
-from proxy.wire.json.repair import DECODE_ERRORS, decode_any
+from proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_members
 from rules.tokens.messages import NO_CHOICE, Surroundings
 from rules.tokens.tool_schemas import as_schema
 

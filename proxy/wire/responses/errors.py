@@ -12,7 +12,7 @@ import orjson
 
 from proxy.wire.answers.sse import write_event
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from proxy.wire.json.repair import DECODE_ERRORS, try_decode
+from proxy.wire.json.decode import DECODE_ERRORS, try_decode
 from proxy.wire.responses.answer import find_error
 
 MAX_REASON_BYTES = 2000

@@ -8,8 +8,7 @@ Sources: OpenAI's references of the Responses API and of prompt caching; the req
 
 import msgspec
 
-from proxy.wire.json.members import decode_members
-from proxy.wire.json.repair import DECODE_ERRORS, decode_member
+from proxy.wire.json.decode import DECODE_ERRORS, decode_member, decode_members
 
 _RENDERED = frozenset(
     {

@@ -12,11 +12,9 @@ import orjson
 
 from proxy.wire.codec import Counting
 from proxy.wire.content.media import count_json
-from proxy.wire.content.read import read_content, read_media, write_canonical
+from proxy.wire.content.parts import read_content, read_media, replace_texts, write_canonical, write_content
 from proxy.wire.content.schemas import as_counted, decode_or_none
-from proxy.wire.content.write import replace_texts, write_content
-from proxy.wire.json.members import decode_items, decode_members, read_members
-from proxy.wire.json.repair import mend
+from proxy.wire.json.decode import decode_items, decode_members, mend, read_members
 from proxy.wire.responses.cost import has_uncounted
 from proxy.wire.responses.results import (
     read_answered_id,

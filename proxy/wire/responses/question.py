@@ -12,7 +12,7 @@ import orjson
 from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 from proxy.wire.parameters import find_refused as find_named
 from proxy.wire.parameters import list_forms, write_parameters
 from proxy.wire.responses.inline import write_members

@@ -12,21 +12,17 @@ import msgspec
 
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, help_openly
+from proxy.wire.content.parts import replace_texts
 from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.content.write import replace_texts
-from proxy.wire.json.members import decode_members, read_members
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS, decode_members, read_members
 from proxy.wire.json.spans import Span, find_member
 from proxy.wire.responses import cost
 from proxy.wire.responses.message import decode_unit, encode_message, find_call_types
 from proxy.wire.responses.units import REFERENCE, find_units
 from proxy.wire.transcript.beginnings import Begun, find_transcript
-from proxy.wire.transcript.body import Form, find_elements, split_body
-from proxy.wire.transcript.compacted import discount_compacted
+from proxy.wire.transcript.body import Edit, Form, find_elements, read_outside, replace_outside, split_body
+from proxy.wire.transcript.decoding import FixedTokens, decode_units, discount_compacted, join_units, recall
 from proxy.wire.transcript.elements import Placed, Source, write_elements
-from proxy.wire.transcript.known import FixedTokens
-from proxy.wire.transcript.outside import Edit, read_outside, replace_outside
-from proxy.wire.transcript.units import decode_units, join_units, recall
 from rules.conversation import Conversation, Message, Origin, Role
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 

@@ -9,12 +9,17 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from proxy.wire.content.answered import rename, write_answered
-from proxy.wire.content.read import begins, read_content, read_media, write_canonical
+from proxy.wire.content.parts import (
+    begins,
+    read_content,
+    read_media,
+    rename,
+    write_answered,
+    write_canonical,
+    write_content,
+)
 from proxy.wire.content.schemas import decode_or_none, write_compact
-from proxy.wire.content.write import write_content
-from proxy.wire.json.ids import read_id, write_id
-from proxy.wire.json.members import decode_items, read_members
+from proxy.wire.json.decode import decode_items, read_id, read_members, write_id
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import CountTokens, Media, Message, ToolCall
 from rules.tokens.families import Costs

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.loaded import find_declared
 from proxy.wire.content.media import PartCost, count_json, count_part
-from proxy.wire.content.read import read_content, read_media, write_canonical
+from proxy.wire.content.parts import read_content, read_media, write_canonical
 from proxy.wire.content.schemas import decode_or_none, write_compact
+from proxy.wire.content.server_tools import find_declared
 from proxy.wire.responses.cost import count_sealed, has_uncounted
 from proxy.wire.responses.results import read_call, read_output
 from proxy.wire.responses.served import ServedItems

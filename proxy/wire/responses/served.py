@@ -9,8 +9,8 @@ these do, so those to come count, too.
 import msgspec
 
 from proxy.wire.content.schemas import decode_or_none
-from proxy.wire.content.served import find_callers
-from proxy.wire.json.ids import read_id
+from proxy.wire.content.server_tools import find_callers
+from proxy.wire.json.decode import read_id
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import NOT_SERVED, Served
 

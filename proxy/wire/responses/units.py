@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.repair import DECODE_ERRORS, mend
+from proxy.wire.json.decode import DECODE_ERRORS, mend
 
 REFERENCE = "item_reference"
 """Type of an item that stands for one that the server has stored. Clients refer to what the model said."""

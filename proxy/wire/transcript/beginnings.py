@@ -7,7 +7,7 @@ An element is an item of the JSON array that holds the transcript.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Protocol
@@ -184,3 +184,13 @@ def _tell_length(beginning: Beginning) -> int:
 def weigh_beginnings(key: tuple[str, bytes], kept: Iterable[Beginning]) -> int:
     """Memory that the beginnings of one key take, in bytes, roughly."""
     return sum(chain((len(key[1]),), (each.size_bytes for each in kept)))
+
+
+def find_marked(raws: Sequence[bytes], beginning: Beginning | None, is_marked: Callable[[bytes], bool]) -> list[int]:
+    """The numbers of the elements for which `is_marked` holds. It must be the same for all bodies of a dialect."""
+    known = Marked() if beginning is None or beginning.marked is None else beginning.marked
+    new = [at for at in range(known.elements, len(raws)) if is_marked(raws[at])]
+    found = [*known.found, *new]
+    if beginning is not None:
+        beginning.marked = Marked(len(raws), tuple(found))
+    return found

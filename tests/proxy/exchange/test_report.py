@@ -14,7 +14,7 @@ from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
-from proxy.wire.routing.endpoints import UNKNOWN, Endpoint
+from proxy.wire.routing import UNKNOWN, Endpoint
 from rules.tokens.sections import Sections
 
 

@@ -12,7 +12,7 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.cost import SEALED_CHARS_PER_TOKEN, read_surroundings
 from proxy.wire.chat.message import decode_message
 from proxy.wire.codec import UndecodableError
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 from rules.tokens.families import find_family
 from rules.tokens.messages import LEGACY_CALL_TOKENS
 

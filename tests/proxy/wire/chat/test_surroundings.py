@@ -13,7 +13,7 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.json.repair import DECODE_ERRORS, decode_any
+from proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from rules.tokens.families import GENERIC, find_family
 from rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
 

@@ -8,7 +8,7 @@ import pytest
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.wire.dialects import read_request
 from proxy.wire.messages.binding import BETA, HEADER, drop_thinking
-from proxy.wire.routing.model import binds_thinking
+from proxy.wire.routing import binds_thinking
 from rules.policy import OverflowStrategy, Policy
 
 THOUGHT = {"type": "thinking", "thinking": "It may be the cache.", "signature": "c2ln" * 40}

@@ -4,13 +4,25 @@ from dataclasses import replace
 from itertools import accumulate
 
 import msgspec
+import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.wire.json.repair import BYTE_ORDER_MARK
+from proxy.wire.json.decode import BYTE_ORDER_MARK
+from proxy.wire.json.spans import find_array, find_member
 from proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
-from proxy.wire.transcript.body import MAX_PARTS, MIN_BYTES, Form, Split, UndecodableError, find_elements, split_body
+from proxy.wire.transcript.body import (
+    MAX_PARTS,
+    MIN_BYTES,
+    Edit,
+    Form,
+    Split,
+    UndecodableError,
+    find_elements,
+    replace_outside,
+    split_body,
+)
 from proxy.wire.transcript.elements import Written
 from rules.conversation import Message, Origin, Role, whole_elements
 from rules.results.work import LargeWorkError
@@ -298,3 +310,37 @@ def test_a_short_body_is_always_read_whole(monkeypatch: pytest.MonkeyPatch) -> N
     for least_bytes, is_kept in ((len(body), True), (len(body) + 1, False), (MIN_BYTES, False)):
         monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", least_bytes)
         assert (split_body(FORM, body).beginning is not None) is is_kept
+
+
+NEW_ITEMS = b'["other","items"]'
+
+
+def _edit(body: bytes, name: str, value: bytes) -> Edit:
+    place = find_member(body, b'"%b"' % name.encode())
+    assert place is not None
+    return Edit(place, value)
+
+
+@pytest.mark.parametrize("order", ["abi", "aib", "iab", "bai", "bia", "iba"])
+def test_two_members_are_replaced_wherever_they_stand(order: str) -> None:
+    """Before the transcript or after it, in either order, also if the first replacement changed the length."""
+    values = {"a": '"long value of a"', "b": "{ }", "i": "[1, 2]"}
+    body = ("{" + " , ".join(f'"{name}": {values[name]}' for name in order) + "} ").encode()
+    array = find_array(body, b'"i"', [b"1", b"2"])
+    assert array is not None
+    pieces = (body[: array.start] + NEW_ITEMS[:4], NEW_ITEMS[4:-1], b"]" + body[array.stop :])
+    one, two = _edit(body, "a", b"0"), _edit(body, "b", b'"longer"')
+    for first, second in ((one, two), (two, one)):
+        done = replace_outside(body, array.start, pieces, first)
+        written = b"".join(replace_outside(body, array.start, done, second, first))
+        expected = body.replace(b'"long value of a"', b"0").replace(b"{ }", b'"longer"').replace(b"[1, 2]", NEW_ITEMS)
+        assert written == expected
+        assert orjson.loads(written)["b"] == "longer"
+
+
+def test_a_body_of_one_piece() -> None:
+    """Nothing in its transcript has changed."""
+    body = b'{"a":1,"i":[],"b":2}'
+    start = body.index(b"[")
+    assert replace_outside(body, start, (body,), _edit(body, "a", b"10")) == (b'{"a":10,"i":[],"b":2}',)
+    assert replace_outside(body, start, (body,), _edit(body, "b", b"20")) == (b'{"a":1,"i":[],"b":20}',)

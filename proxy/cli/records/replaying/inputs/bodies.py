@@ -11,7 +11,7 @@ import msgspec
 from proxy.lru import BytesLRU
 from proxy.wire.codec import UndecodableError
 from proxy.wire.dialects import guess_dialect, name_codec
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS
 
 MAX_HASHES_BYTES = 16 * 1024 * 1024
 """Chosen: the newest requests of some hundred thousand sessions."""

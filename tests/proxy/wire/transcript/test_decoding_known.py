@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.compaction.caches import make_known
-from proxy.wire.transcript.known import FixedTokens
+from proxy.wire.transcript.decoding import FixedTokens
 from rules.conversation import Message, Role
 
 

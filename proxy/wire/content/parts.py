@@ -1,6 +1,7 @@
-"""Writes the content of an edited message.
+"""Reads and writes the content of a message: its texts, and its parts that are not text.
 
-Law: a part whose text did not change keeps its bytes. No cache marker is lost.
+Law: each part is either a text or a `Media`; none is lost. In an edited message, a part whose text did not change and
+an id that says the same keep their bytes, and no cache marker is lost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,65 @@ from collections.abc import Set as AbstractSet
 import msgspec
 import orjson
 
-from proxy.wire.content.cache_markers import find_markers, find_markers_within, mark
-from proxy.wire.content.read import TEXT_PARTS, read_text
-from proxy.wire.json.members import decode_items, decode_members
-from rules.conversation import Media, Message
+from proxy.wire.content.cache_help import find_markers, find_markers_within, mark, unmark
+from proxy.wire.content.media import count_part, write_line
+from proxy.wire.content.schemas import decode_or_none
+from proxy.wire.json.decode import decode_any, decode_items, decode_member, decode_members, read_id
+from rules.conversation import CountTokens, Media, Message
+from rules.tokens.families import Costs
+
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+"""Types of parts that hold a text in their member `text`."""
+
+
+def begins(value: msgspec.Raw, sign: bytes) -> bool:
+    """Whether a value begins with this byte; the value is not copied."""
+    return memoryview(value)[:1] == sign
+
+
+def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tuple[bytes, str], ...]]:
+    """Texts and other parts of a message's content, each in wire order; each other part with the text before it.
+
+    The content is a string, null, or an array of parts; any other value is one part. Raises one of DECODE_ERRORS.
+    """
+    if content is None:
+        return (), ()
+    if begins(content, b"["):
+        texts: list[str] = []
+        media: list[tuple[bytes, str]] = []
+        for part in map(bytes, decode_items(content)):
+            text = read_text(part)
+            if text is None:
+                media.append((part, texts[-1] if texts else ""))
+            else:
+                texts.append(text)
+        return tuple(texts), tuple(media)
+    if begins(content, b'"'):
+        return (msgspec.json.decode(content),), ()
+    encoded = bytes(content)
+    return (), () if encoded == b"null" else ((encoded, ""),)
+
+
+def read_media(part: bytes, before: str, count: CountTokens, costs: Costs) -> Media:
+    """A part that is not text, with its token count and the line that may replace it. `before`: the text before it."""
+    unmarked = unmark(part)
+    line = write_line(unmarked, before)
+    cost = count_part(unmarked, count, costs)
+    return Media(part, cost.tokens, line, count(line) if line else 0, guessed_tokens=cost.guessed)
+
+
+def read_text(part: bytes, types: AbstractSet[str] = TEXT_PARTS) -> str | None:
+    """The text of a text part of one of these types; None for any other part."""
+    if part[:1] != b"{":
+        return None
+    members = decode_members(part)
+    text, kind = decode_member(members.get("text")), decode_member(members.get("type"))
+    return text if isinstance(text, str) and isinstance(kind, str) and kind in types else None
+
+
+def write_canonical(part: bytes) -> bytes:
+    """A content part without what may vary between requests: key order, white space, cache markers."""
+    return msgspec.json.encode(decode_any(unmark(part)), order="deterministic")
 
 
 def write_content(message: Message, content: msgspec.Raw | None, text_type: str = "text") -> bytes:
@@ -92,3 +148,14 @@ def replace_text(part: bytes, text: str) -> bytes:
     members = decode_members(part)
     members["text"] = msgspec.Raw(orjson.dumps(text))
     return msgspec.json.encode(members)
+
+
+def write_answered(message: Message) -> msgspec.Raw:
+    """The id as its call has it."""
+    return msgspec.Raw(message.answers_json or orjson.dumps(message.answers or ""))
+
+
+def rename(message: Message, members: dict[str, msgspec.Raw], key: str) -> None:
+    """Change the id in the members of an edited result, if a rule has found that it answers another call."""
+    if message.answers and read_id(decode_or_none(members.get(key))) not in {"", message.answers}:
+        members[key] = write_answered(message)

@@ -8,7 +8,7 @@ from support.builders import assistant, conversation, result, user
 
 from proxy.compaction.compactor import Compactor
 from proxy.wire.dialects import read_request
-from proxy.wire.transcript.compacted import discount_compacted
+from proxy.wire.transcript.decoding import discount_compacted
 from rules.conversation import Role
 from rules.policy import Policy
 

@@ -10,7 +10,7 @@ from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec, Counting
-from proxy.wire.json.ids import read_id, write_id
+from proxy.wire.json.decode import read_id, write_id
 from proxy.wire.messages.codec import MESSAGES
 from proxy.wire.responses.codec import RESPONSES
 from rules.results.pairing import pair_tool_calls

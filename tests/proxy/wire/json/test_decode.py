@@ -13,7 +13,7 @@ from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, Request
-from proxy.wire.json.repair import DECODE_ERRORS, decode_any, mend
+from proxy.wire.json.decode import DECODE_ERRORS, decode_any, mend
 
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n\t", b"\r\n  "])
 PIECES = [

@@ -7,7 +7,7 @@ from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.message import decode_message
 from proxy.wire.codec import Counting
-from proxy.wire.content.loaded import find_referenced
+from proxy.wire.content.server_tools import find_referenced
 from proxy.wire.messages.message import decode_element
 from proxy.wire.responses.message import decode_unit
 from rules.tokens.families import GENERIC

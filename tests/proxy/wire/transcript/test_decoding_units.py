@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from proxy.compaction.caches import make_known
 from proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
 from proxy.wire.transcript.body import Form, split_body
-from proxy.wire.transcript.known import Elements, Fixed, Known, KnownView
-from proxy.wire.transcript.units import FindUnits, decode_units, join_units, recall
+from proxy.wire.transcript.decoding import (
+    Elements,
+    FindUnits,
+    Fixed,
+    Known,
+    KnownView,
+    decode_units,
+    join_units,
+    recall,
+)
 from rules.conversation import Message, Origin, Role
 
 

@@ -1,6 +1,9 @@
-"""Repairs JSON that other decoders accept but msgspec refuses.
+"""Decodes JSON, and repairs what other decoders accept but msgspec refuses.
 
-Law: a replacement has the length of what it replaces, so that every offset stays valid.
+Clients that cut texts by UTF-16 units send lone surrogates. Some servers write the ids of calls as numbers.
+
+Law: a replacement has the length of what it replaces, so that every offset stays valid. A value that is not decoded
+keeps its bytes, unless its JSON has to be repaired. Ids are compared by value: 1, 1.0 and "1" are equal.
 """
 
 import json  # noqa: TID251 - unlike msgspec, it reads numbers beyond the range of a double, as most upstreams do
@@ -9,8 +12,36 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.strides import STRIDE_BYTES, STRING, find_tokens, holds
-from proxy.wire.json.surrogates import replace_lone_surrogates
+from proxy.wire.json.spans import STRIDE_BYTES, STRING, find_tokens, holds
+
+_ESCAPED_REPLACEMENT = rb"\ufffd"
+_OTHERS = re.compile(
+    rb"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2}).){1,4096}+",
+    re.DOTALL,
+)
+"""Everything except a lone surrogate: other bytes, surrogate pairs, other escapes. One match is bounded, so that it
+does not hold the interpreter for long."""
+_CANDIDATES = (rb"\ud", rb"\uD")
+
+
+def replace_lone_surrogates(json: bytes) -> bytes:
+    r"""The same JSON with `\ufffd` for the escape of each lone surrogate; both have six bytes."""
+    if not any(holds(json, candidate) for candidate in _CANDIDATES):
+        return json
+    mended = bytearray(json)
+    at = 0
+    while at < len(json):
+        run = _OTHERS.match(json, at)
+        if run is not None:
+            at = run.end()
+        elif at + len(_ESCAPED_REPLACEMENT) <= len(json):
+            mended[at : at + len(_ESCAPED_REPLACEMENT)] = _ESCAPED_REPLACEMENT
+            at += len(_ESCAPED_REPLACEMENT)
+        else:
+            break  # a backslash that ends the text
+    return bytes(mended)
+
 
 DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """The errors that a decoder raises on hostile bytes."""
@@ -81,3 +112,33 @@ def _write_zeros(text: bytes) -> bytes:
         if token["number"]:
             mended[token.start() : token.end()] = b"0".ljust(token.end() - token.start())
     return bytes(mended)
+
+
+decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The members of a JSON object; of a repeated name, the last one. Raises one of DECODE_ERRORS."""
+decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+"""The items of a JSON array. Raises one of DECODE_ERRORS."""
+
+
+def read_members(raw: bytes) -> dict[str, msgspec.Raw]:
+    """The members of an object, repaired if need be: a lone surrogate becomes U+FFFD. Raises one of DECODE_ERRORS."""
+    try:
+        if b"\xed" not in raw:
+            return decode_members(raw)
+    except msgspec.DecodeError:
+        pass
+    return decode_members(mend(raw))
+
+
+def read_id(value: Any) -> str:
+    """An id by its decoded value; empty if it is neither a text nor a number."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    return str(int(value)) if value % 1 == 0 else str(value)
+
+
+def write_id(value: Any) -> bytes:
+    """The JSON of an id that is a number; empty for any other."""
+    return msgspec.json.encode(value) if isinstance(value, int | float) and read_id(value) else b""

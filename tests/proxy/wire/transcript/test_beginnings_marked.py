@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.transcript.beginnings import Begun
-from proxy.wire.transcript.marked import find_marked
+from proxy.wire.transcript.beginnings import Begun, find_marked
 
 
 @pytest.fixture(autouse=True)

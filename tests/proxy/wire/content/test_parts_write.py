@@ -10,11 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
-from proxy.wire.content.cache_markers import CACHE_MARKERS, find_markers, find_markers_within, unmark
-from proxy.wire.content.read import TEXT_PARTS, read_content, read_text
-from proxy.wire.content.write import replace_text, write_content
-from proxy.wire.json.members import decode_items
-from proxy.wire.json.repair import decode_any
+from proxy.wire.content.cache_help import CACHE_MARKERS, find_markers, find_markers_within, unmark
+from proxy.wire.content.parts import TEXT_PARTS, read_content, read_text, replace_text, write_content
+from proxy.wire.json.decode import decode_any, decode_items
 from rules.conversation import Media, Message, Role
 
 TYPES = st.sampled_from(sorted(TEXT_PARTS))
