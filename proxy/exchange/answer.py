@@ -4,18 +4,19 @@ Law: it only observes. A fault here never changes an answer.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
+from proxy.account.outcome import Answered
+from proxy.account.recorder import Recorder, fail_open
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from proxy.compaction.prefix_watch import Prefix
 from proxy.exchange.answering.cache_misses import Cause, find_cause
 from proxy.exchange.attempt import Attempt, Call, Prepared, is_counted, is_text_only
 from proxy.exchange.cold import find_lifetime
-from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.route import Route
 from proxy.exchange.services import Services
 from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
@@ -97,15 +98,10 @@ async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Ta
     """
     usage = tap.usage or Usage()
     usage = believe(usage, answer_bytes=tap.size_bytes, window_tokens=window_tokens)
-    known = Answered(
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        written_tokens=usage.written_tokens,
-        ends_turn=not tap.calls_tools and not tap.is_cut,
-    )
-    told_tokens = usage.completion_tokens
+    read, ends_turn = (usage.prompt_tokens, usage.cached_tokens), not tap.calls_tools and not tap.is_cut
+    told_tokens, written = usage.completion_tokens, usage.written_tokens
     if told_tokens is not None and not tap.has_partial_usage:
-        return replace(known, completion_tokens=told_tokens, streamed_tokens=tap.find_sent_tokens(told_tokens))
+        return Answered(*read, told_tokens, False, tap.find_sent_tokens(told_tokens), written, ends_turn)  # noqa: FBT003 - not estimated
     settings, model = route.settings, route.target.model
     compactor = await services.compactors.get(settings, model, tenant.id)
     work = partial(tap.count_completion, compactor.count)
@@ -113,7 +109,7 @@ async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Ta
     name = name_model(services.config, settings, model, tenant)
     tokens = round(services.models.recall(name).ratio * tokens)
     most = max(tokens, told_tokens or 0)
-    return replace(known, completion_tokens=most, is_estimated=told_tokens != most, streamed_tokens=tokens)
+    return Answered(*read, most, told_tokens != most, tokens, written, ends_turn)
 
 
 @dataclass(frozen=True, slots=True)

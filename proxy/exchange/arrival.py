@@ -16,6 +16,8 @@ from aiohttp import web
 from aiohttp.typedefs import RawHeaders
 from multidict import CIMultiDict
 
+from proxy.account.outcome import ID_BYTES
+from proxy.account.redact import MIN_SECRET_CHARS
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import origin_form
 from proxy.http.credentials import COOKIE, GUESSABLE_NAMES, Shown, find_shown
@@ -29,13 +31,9 @@ MAX_CHARS = 128
 """Longest logged name or path, in characters. Chosen: longer than real ones."""
 MAX_READ_CHARS = 64 * 1024
 """Part of a name that is searched for credentials. Chosen: the server accepts no header this long."""
-MIN_SECRET_CHARS = 12
-"""A shorter credential counts as a placeholder ("ollama", "lm-studio"), which may be part of a model's name. Chosen:
-longer than the placeholders that local servers document."""
 MAX_SECRETS = 64
 """Credentials of one request that are searched for in logged names. Chosen: more than real clients send; each costs one
 search."""
-ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 MAX_KEPT_BYTES = 8 * 1024
 """A larger head is not kept between two requests of its connection. Chosen: above real heads; bounds the memory."""
 MAX_UPSTREAMS = 4

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from proxy.account.outcome import Answered
 from proxy.compaction.compactor import Planned
 from proxy.config.schema import UpstreamConfig
 from proxy.exchange.attempt import Attempt, Call, Prepared
-from proxy.exchange.report import Answered
 from proxy.exchange.services import Services
 from proxy.exchange.summary import choose_summariser, make_task, wait_for, write_ahead
 from proxy.http.relay import Reply

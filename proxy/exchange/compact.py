@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from proxy.account.recorder import fail_open
 from proxy.compaction.compactor import Planned, describe_refused
 from proxy.compaction.compactor import help_cache as add_help
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
@@ -28,7 +29,6 @@ from proxy.exchange.attempt import (
 from proxy.exchange.changed_sessions import heed_changed
 from proxy.exchange.cold import heed_cold_cache, name_cache
 from proxy.exchange.phases import Phases
-from proxy.exchange.report import fail_open
 from proxy.exchange.route import Route, find_credentials_for
 from proxy.exchange.services import Services
 from proxy.exchange.session import name_session, tells_compaction
@@ -98,7 +98,7 @@ def _name(services: Services, call: Call, planned: Planned) -> str:
 
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
     """Look up what is known about the model, and make the call."""
-    settings, label = route.settings, services.recorder.label(route.target)
+    settings, label = route.settings, services.recorder.label(route.target.model, route.target.match)
     compactor = await services.compactors.get(settings, route.target.model, arrival.tenant.id)
     name = name_model(services.config, settings, route.target.model, arrival.tenant)
     facts = await services.models.look_up(name, label)

@@ -1,4 +1,4 @@
-"""The journey of a request, what its stages found out, and the report of it.
+"""The journey of a request: what its stages found out, and the headers of its answer.
 
 Law: each field of a journey is the result of one stage. Only serve.py, the ways of requests that pass, and the router
 write to it.
@@ -7,11 +7,13 @@ write to it.
 import time
 from dataclasses import dataclass, field
 
+from proxy.account.outcome import NOTHING_ANSWERED, Answered
+from proxy.compaction.compactor import Compacted
 from proxy.exchange.answer import Observed
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempt import Attempt, Passed, Prepared
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.report import Answered, Report, Target
+from proxy.exchange.route import Target
 from proxy.exchange.trace import NO_TRACE, Trace
 from proxy.http.client import Sending
 from proxy.http.errors import ProxyError
@@ -25,7 +27,7 @@ from rules.tokens.sections import Sections
 MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
 NO_TARGET = Target("")
 """Of a request that was not read yet."""
-_NO_ATTEMPT, _NOTHING_ANSWERED = Passed("aborted"), Answered()
+_NO_ATTEMPT = Passed("aborted")
 _NOTHING_OBSERVED = Observed()
 _NO_SECTIONS = Sections()
 
@@ -57,7 +59,7 @@ class Journey:
     sending: Sending | None = None
     asks_usage: bool = False
     opening: Opening | None = None
-    answered: Answered = _NOTHING_ANSWERED
+    answered: Answered = NOTHING_ANSWERED
     observed: Observed = _NOTHING_OBSERVED
     bill: Bill | None = None
     error: ProxyError | None = None
@@ -98,52 +100,21 @@ class Journey:
         headers = write_own_headers(self.arrival.request_id, overhead_seconds, outcome, tokens)
         return [*headers, *write_ledger_headers(prompt)]
 
-    def report(self) -> Report:
-        """The report of this request."""
-        reply, error = self.reply, self.error
-        overflow = None if self.opening is None else self.opening.overflow
-        status = reply.status if error is None else error.status
-        return Report(
-            arrival=self.arrival,
-            target=self.target,
-            status=status,
-            outcome=_name_outcome(self, status),
-            seconds=time.monotonic() - self.arrival.started_at,
-            # A request that is only counted is sent again to be answered; its tokens are recorded then.
-            prompt=None if self.is_count else _describe_prompt(self),
-            answered=self.answered,
-            prefix_kept=self.observed.prefix_kept,
-            cache_miss=self.observed.cache_miss,
-            idle_seconds=_tell_silence(self.attempt),
-            pace=reply.pace,
-            is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
-            is_client_compaction=_is_client_compaction(self.attempt),
-            retry=_name_retry(self),
-            error=error,
-            upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
-            phase_seconds=self.attempt.seconds,
-            bill=self.bill,
-        )
 
-
-def _tell_silence(attempt: Attempt) -> float | None:
-    seconds = None if attempt.call is None else attempt.call.idle_seconds
-    return None if seconds is None else round(seconds, 1)
-
-
-def _is_client_compaction(attempt: Attempt) -> bool:
-    return isinstance(attempt, Prepared) and attempt.chosen.planned.plan.is_client_compaction
+def find_sent(journey: Journey, compacted: Compacted) -> tuple[int, Sections]:
+    """The tokens of what was sent, and their sections; 0 if nothing was."""
+    if not journey.sent_at:
+        return 0, _NO_SECTIONS
+    if journey.target.mode != "enforce":
+        return compacted.original_tokens, compacted.original_sections
+    return compacted.sent_tokens, compacted.sent_sections
 
 
 def _describe_prompt(journey: Journey) -> Prompt | None:
     attempt, compacted = journey.attempt, journey.attempt.compacted
     if compacted is None:
         return None
-    sent_tokens, sent = compacted.sent_tokens, compacted.sent_sections
-    if not journey.sent_at:
-        sent_tokens, sent = 0, _NO_SECTIONS
-    elif journey.target.mode != "enforce":
-        sent_tokens, sent = compacted.original_tokens, compacted.original_sections
+    sent_tokens, sent = find_sent(journey, compacted)
     return Prompt(
         original_tokens=compacted.original_tokens,
         sent_tokens=sent_tokens,
@@ -154,24 +125,3 @@ def _describe_prompt(journey: Journey) -> Prompt | None:
         entries=journey.ledger.entries,
         summary=attempt.summary if isinstance(attempt, Prepared) else None,
     )
-
-
-def _name_outcome(journey: Journey, status: int) -> str:
-    """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
-    if journey.reply.broken or not journey.is_over:
-        return "broken"
-    if journey.reply.client_left or not status:
-        return "aborted"
-    return journey.attempt.outcome if journey.error is None else journey.error.outcome
-
-
-def _name_retry(journey: Journey) -> str:
-    """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
-    opening = journey.opening
-    if journey.attempts < MAX_ATTEMPTS:
-        return "hopeless" if journey.is_hopeless else ""
-    if journey.error is not None or opening is None:
-        return "aborted" if journey.error is None else "failed"
-    if opening.overflow is not None:
-        return "refused"
-    return "recovered" if opening.status == 200 else "failed"

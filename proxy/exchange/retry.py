@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
 
+from proxy.account.recorder import fail_open
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import BusyError, weigh_known
 from proxy.compaction.refusal import RefusedError
@@ -24,7 +25,6 @@ from proxy.exchange.changed_sessions import heed_changed, note_changed, tell_cha
 from proxy.exchange.compact import carry_out, help_cache, plan_call, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.phases import Phases
-from proxy.exchange.report import fail_open
 from proxy.exchange.route import Route, name_asked
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply

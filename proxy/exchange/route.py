@@ -17,7 +17,6 @@ from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.secrets import find_in_name
 from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.report import Target
 from proxy.exchange.services import Services
 from proxy.http.client import origin_form, target_url
 from proxy.http.credentials import keep_credentials
@@ -34,6 +33,31 @@ EDGE_BYTES = 4096
 """Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""
 _BETAS = re.compile(rb'"(?:anthropic_beta|betas)"\s{0,8}:\s{0,8}(\[[^\]]{0,1000}\]|"[^"]{0,1000}")')
 _CLAUDE = ("claude", "sonnet", "opus")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The model and upstream that a request is for, and its mode.
+
+    model: as the client wrote it.
+    shown_model, upstream: in the form that may be logged.
+    is_secret: the model's name contains a credential of the client, so it must not become a label.
+    match: the glob of `models` in the configuration that the model matches; None for none.
+
+    Of a request that no codec claims, the model is known only if it decided the upstream.
+    """
+
+    upstream: str
+    model: str = ""
+    shown_model: str = ""
+    is_secret: bool = False
+    match: str | None = None
+    mode: str = ""
+
+    @property
+    def vouched(self) -> str:
+        """The model's name if it may become a label once the upstream has answered for it, else empty."""
+        return self.model if self.match is None and not self.is_secret else ""
 
 
 @dataclass(frozen=True, slots=True)

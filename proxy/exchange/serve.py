@@ -13,6 +13,8 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
+from proxy.account.outcome import Answered
+from proxy.account.recorder import fail_open
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, Lane
 from proxy.config.secrets import find_in_name
 from proxy.exchange.admission import in_bounds, receive, working
@@ -23,7 +25,6 @@ from proxy.exchange.cold import prepare_cold, remember
 from proxy.exchange.compact import compact, help_cache
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.journey import MAX_ATTEMPTS, Journey
-from proxy.exchange.report import Answered, fail_open
 from proxy.exchange.retry import THINKING, drop_refused, learn_from_retry, learn_refused, recover, undo_refused
 from proxy.exchange.route import Route, choose_route, describe_target, find_help, place, takes
 from proxy.exchange.services import Services

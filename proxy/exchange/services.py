@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from proxy.account.history.kept import History
 from proxy.account.history.place import Place
+from proxy.account.recorder import Recorder
 from proxy.account.recordings.writing import Recordings
 from proxy.compaction.offload import Lane, Workers
 from proxy.compaction.pool import Compactors
 from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
 from proxy.exchange.early_answer import Patience
-from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads

@@ -13,6 +13,8 @@ from typing import Any
 from aiohttp import web
 
 from proxy.account.history.place import Place
+from proxy.account.recorder import Recorder
+from proxy.account.recording import end_call
 from proxy.account.recordings.writing import Recordings, measure_recordings
 from proxy.account.statistics.books import Books
 from proxy.account.statistics.opening import open_statistics
@@ -20,9 +22,7 @@ from proxy.account.statistics.till import Till
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
-from proxy.exchange.report import Recorder
 from proxy.exchange.services import Lifecycle, Services
-from proxy.exchange.telling.recording import end_call
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads

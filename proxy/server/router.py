@@ -17,7 +17,7 @@ from proxy.exchange.arrival import find_secrets, read_arrival, tell_path
 from proxy.exchange.journey import Journey
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
-from proxy.exchange.telling.tell import tell
+from proxy.exchange.tell import tell
 from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS
 from proxy.http.credentials import find_shown
@@ -71,7 +71,8 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     if codec is None and is_own(config, path):
         return await _answer_page(services, request, of_pages=False)
     journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
-    services.recorder.record_arrival(journey.arrival)
+    arrival = journey.arrival
+    services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
     show, client = services.recorder.metrics.in_flight.set, journey.arrival.tenant.client_name
     with services.lifecycle.serving(show, journey.reply, client):
         return await _serve(services, journey, codec)
@@ -101,9 +102,7 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
         return answer
     finally:
         services.uploads.release(reply.request)
-        report = journey.report()
-        services.recorder.record(report)
-        tell(services, journey, report)
+        tell(services, journey)
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:

@@ -229,7 +229,7 @@ class Metrics:
         if model.isprintable() and 0 < len(model) <= MAX_LABEL_CHARS and len(self._models) < MAX_MODEL_LABELS:
             self._models.add(model)
 
-    def record_sections(self, model: str, stage: str, sections: Sections) -> None:
+    def record_sections(self, model: str, stage: str, sections: tuple[int, ...]) -> None:
         """Count the tokens of a prompt by section; `stage` is `original` or `sent`."""
         for section, tokens in zip(Sections._fields, sections, strict=True):
             if tokens:

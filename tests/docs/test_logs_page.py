@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import orjson
 from support.reference_pages import ROOT, find_code, read_literal, read_page, read_rows, read_section
 
+from proxy.account.outcome import FIGURES
 from proxy.exchange.arrival import MAX_CHARS
 from proxy.telemetry.json_lines import WAIT_SECONDS
 from proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, describe_request
@@ -61,15 +62,16 @@ def _find_events() -> dict[str, Event]:
 
 
 def _find_request_fields() -> set[str]:
-    """The keys of the dictionary for the log line of a request."""
-    files = ("proxy/exchange/report.py", "proxy/telemetry/ledger.py")
+    """The fields that figures declare, and the keys of the dictionaries for the log line of a request."""
+    files = ("proxy/account/recorder.py", "proxy/telemetry/ledger.py")
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8")))]
-    named = {"_write_line", "describe"}
+    named = {"write_line", "_write_prompt", "describe"}
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name in named]
     keys: list[ast.expr | None] = []
     for node in (node for function in functions for node in ast.walk(function)):
         keys += node.keys if isinstance(node, ast.Dict) else [node.slice] if isinstance(node, ast.Subscript) else []
-    return {literal for literal in map(read_literal, keys) if literal is not None}
+    declared = {name for name, shown in FIGURES.items() if shown.in_log}
+    return declared | {literal for literal in map(read_literal, keys) if literal is not None}
 
 
 def test_the_page_has_every_event_with_its_level_and_fields() -> None:

@@ -19,7 +19,7 @@ from upstreams.recording import FakeUpstream
 from upstreams.scripted import Turn
 from upstreams.strict import StrictModel
 
-from proxy.exchange.answering import observe
+from proxy.exchange import answer as observe
 from proxy.server.app import Proxy
 
 VERSION = {"anthropic-version": "2023-06-01"}

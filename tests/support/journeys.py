@@ -14,13 +14,13 @@ from support.model_learning import ListLog
 from support.sessions import make_session
 from upstreams.recording import completion, write_note
 
+from proxy.account.recorder import Recorder
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.exchange.arrival import Arrival, find_secrets
 from proxy.exchange.attempt import Attempt, Call
 from proxy.exchange.compact import compact, prepare_call
-from proxy.exchange.report import Recorder, Target
-from proxy.exchange.route import Route, choose_route
+from proxy.exchange.route import Route, Target, choose_route
 from proxy.exchange.services import Services
 from proxy.http.client import UpstreamClient
 from proxy.http.credentials import find_shown

@@ -1,9 +1,10 @@
 """Recordings for tests."""
 
-from dataclasses import replace
 from pathlib import Path
 
-from proxy.account.history.event import Event
+from msgspec import structs
+
+from proxy.account.outcome import Outcome
 from proxy.account.recordings.format import (
     ENDING,
     Circumstances,
@@ -22,10 +23,10 @@ from rules.policy import Policy
 
 def make_recording(request_id: str = "ab" * 12, *, at: float = 1_700_000_000.0, body: str = "{}") -> Recording:
     """A recording of a request that was forwarded unchanged."""
-    event = Event(request_id, at, 0.1, "chat", "POST", "/v1/chat/completions", 200, "unchanged")
+    event = Outcome(request_id, at, "chat", "POST", "/v1/chat/completions", 200, "unchanged", 0.1)
     circumstances = Circumstances({}, Policy(), 128_000, RecordedFacts(1.0), find_listed("http://127.0.0.1", "m"))
     request = RecordedRequest("chat", "/v1/chat/completions", "m", body=body)
-    return Recording(replace(event, session="5e5510"), request, RecordedSending(), circumstances)
+    return Recording(structs.replace(event, session="5e5510"), request, RecordedSending(), circumstances)
 
 
 def keep(folder: Path, recording: Recording) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.account.history.event import Event
+from proxy.account.outcome import Outcome, keep
 from proxy.account.statistics.sums import MOST
 from proxy.state.catalogue.costs import Bill, Tokens
 from proxy.state.catalogue.prices import PriceList
@@ -213,7 +213,7 @@ class Recording:
     bill: None if the cost is not known. call: of a recording of a call for a summary; None for a request.
     """
 
-    event: Event
+    event: Outcome
     request: RecordedRequest | None = None
     sent: RecordedSending | None = None
     circumstances: Circumstances | None = None
@@ -255,7 +255,8 @@ class _Version:
 
 def encode(recording: Recording) -> bytes:
     """The content of a recording's file."""
-    return gzip.compress(msgspec.json.encode(recording), GZIP_LEVEL, mtime=0)
+    values = {**msgspec.to_builtins(recording, str_keys=True), "event": keep(recording.event)}
+    return gzip.compress(msgspec.json.encode(values), GZIP_LEVEL, mtime=0)
 
 
 def decode(data: bytes) -> Recording:

@@ -6,8 +6,8 @@ Law: no I/O and no clock. A request has one cause or none, and an upstream that 
 from collections.abc import Callable
 from typing import Literal
 
+from proxy.account.outcome import Answered
 from proxy.compaction.prefix_watch import Prefix
-from proxy.exchange.report import Answered
 
 Cause = Literal["", "cut", "expired", "prefix", "cold", "unknown"]
 """Why the cache was missed; empty if it was not.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
+from proxy.account.outcome import Answered
 from proxy.account.statistics.counterfactual import (
     MIN_CACHED_TOKENS,
     Cache,
@@ -20,7 +21,6 @@ from proxy.account.statistics.counterfactual import (
 from proxy.account.statistics.sessions import Seen, Sessions
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
 from proxy.exchange.attempt import Attempt, Call, Prepared
-from proxy.exchange.report import Answered
 from proxy.exchange.route import Route
 from proxy.exchange.services import Services
 from proxy.state.catalogue.costs import Bill, Tokens, price

@@ -16,8 +16,7 @@ from yarl import URL
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.arrival import tell_upstream
 from proxy.exchange.journey import Journey
-from proxy.exchange.report import Target
-from proxy.exchange.route import find_credentials_for
+from proxy.exchange.route import Target, find_credentials_for
 from proxy.exchange.services import Services
 from proxy.http.aiohttp_fixes import PlainResponse
 from proxy.http.client import UpstreamClient, read_bounded, target_url

@@ -13,8 +13,7 @@ from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.admission import hold
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.journey import Journey
-from proxy.exchange.report import Target
-from proxy.exchange.route import describe_target
+from proxy.exchange.route import Target, describe_target
 from proxy.exchange.services import Services
 from proxy.http.request_body import ReceivedBody, receive_beginning
 from proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model

@@ -7,9 +7,9 @@ import pytest
 from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_session
 from upstreams.recording import completion
 
+from proxy.account.outcome import Answered
 from proxy.exchange.answer import Observed, count_answer, observe
 from proxy.exchange.attempt import Attempt, Passed
-from proxy.exchange.report import Answered
 from proxy.state.models.calibration import URGENT_SAMPLES
 from proxy.state.models.facts import Known
 from proxy.wire.answers.tap import Tap

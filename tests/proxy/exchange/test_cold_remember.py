@@ -5,9 +5,9 @@ from dataclasses import replace
 from support.client import SMALL
 from support.journeys import MakeStages, read_session
 
+from proxy.account.outcome import Answered
 from proxy.exchange.attempt import Passed
 from proxy.exchange.cold import remember
-from proxy.exchange.report import Answered
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.cold_cuts import ColdCuts
 

@@ -1,9 +1,8 @@
-"""The journey of a request: its headers, and the report of it."""
+"""The journey of a request: its headers."""
 
 from dataclasses import replace
 from unittest.mock import Mock
 
-import pytest
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
 from proxy.compaction.compactor import Compacted, Compactor
@@ -11,7 +10,6 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.exchange.attempt import Chosen, Passed, Prepared
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.journey import Journey
-from proxy.http.errors import ContextExceededError, UpstreamUnreachableError
 from proxy.http.relay import Reply
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.overflow.classify import Overflow
@@ -47,93 +45,6 @@ def _journey(mode: str = "enforce", status: int = 200) -> Journey:
     reply.status, reply.last_byte_at = status, 103.0
     target = replace(TARGET, mode=mode)
     return Journey(ARRIVAL, reply, target, ATTEMPT, attempts=1, sent_at=100.5, opening=Opening(status), is_over=True)
-
-
-def test_the_report_says_what_was_sent() -> None:
-    """It has the tokens before and after, the decisions, and all times."""
-    report = _journey().report()
-
-    assert (report.arrival, report.target, report.status, report.outcome) == (ARRIVAL, TARGET, 200, "compacted")
-    assert report.prompt is not None
-    assert (report.prompt.original_tokens, report.prompt.sent_tokens, report.prompt.limit_tokens) == (1000, 508, 2000)
-    assert report.prompt.decisions == DECISIONS
-    assert (report.upstream_seconds, report.phase_seconds) == (2.5, (("plan", 0.1),))
-    assert (report.retry, report.is_refused, report.error) == ("", False, None)
-
-
-def test_a_request_that_never_left_sent_nothing() -> None:
-    """Its tokens are still known."""
-    journey = _journey()
-    journey.sent_at, journey.error = 0.0, ContextExceededError("too long")
-    report = journey.report()
-
-    assert report.prompt is not None
-    assert (report.status, report.outcome, report.prompt.sent_tokens, report.upstream_seconds) == (
-        400,
-        "refused",
-        0,
-        None,
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "broken", "client_left", "outcome"),
-    [
-        (0, False, False, "aborted"),
-        (200, True, False, "broken"),
-        (200, False, True, "aborted"),
-        (500, False, False, "compacted"),
-    ],
-)
-def test_how_it_ended_goes_before_what_was_done(status: int, outcome: str, *, broken: bool, client_left: bool) -> None:
-    """A client that left or a broken answer decides the outcome. An upstream's error is an answer like any other."""
-    journey = _journey(status=status)
-    journey.reply.broken, journey.reply.client_left = broken, client_left
-
-    assert (journey.report().outcome, journey.report().status) == (outcome, status)
-
-
-GONE = UpstreamUnreachableError("gone")
-
-
-@pytest.mark.parametrize(
-    ("attempts", "opening", "error", "retry"),
-    [
-        (1, Opening(200), None, ""),
-        (1, Opening(400, overflow=OVERFLOW), None, ""),
-        (1, None, GONE, ""),
-        (2, Opening(200), None, "recovered"),
-        (2, Opening(400, overflow=OVERFLOW), None, "refused"),
-        (2, Opening(429), None, "failed"),
-        (2, None, GONE, "failed"),
-        (2, None, None, "aborted"),
-    ],
-)
-def test_a_second_attempt_ends_in_one_way(
-    attempts: int, opening: Opening | None, error: UpstreamUnreachableError | None, retry: str
-) -> None:
-    """A first attempt has no label, unless its refusal stands because nothing shorter could be sent."""
-    journey = _journey()
-    journey.attempts, journey.opening, journey.error = attempts, opening, error
-
-    assert journey.report().retry == retry
-
-
-def test_a_refusal_stands_only_once_that_is_known() -> None:
-    """If the client leaves while the second attempt is planned, it was not refused."""
-    journey = _journey(status=400)
-    journey.opening = Opening(400, overflow=OVERFLOW)
-    assert (journey.report().retry, journey.report().is_refused) == ("", False)
-    journey.is_hopeless = True
-    assert (journey.report().retry, journey.report().is_refused) == ("hopeless", True)
-
-
-def test_what_nobody_expects_is_no_success() -> None:
-    """An answer had begun, and then a part of ours failed."""
-    journey = _journey()
-    journey.is_over = False
-
-    assert journey.report().outcome == "broken"
 
 
 def test_each_attempt_begins_anew_but_the_clock() -> None:

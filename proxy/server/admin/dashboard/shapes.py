@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-import msgspec
 import orjson
 
 from proxy.account.history.event import Event
 from proxy.account.history.sessions import SessionSums
 from proxy.account.history.timeline import Bucket, Share
 from proxy.account.history.turn import Turn
+from proxy.account.outcome import keep
 from proxy.state.catalogue.costs import to_dollars
 from proxy.telemetry.ledger import Entry
 from rules.tokens.sections import Sections
@@ -101,7 +101,7 @@ def shape_turn(turn: Turn, worker: int, story: Sequence[str] | None = None) -> J
 
 def shape_event(event: Event) -> Json:
     """The figures of a request, with sections by name and money in dollars; no section if it was not counted."""
-    shaped: Json = msgspec.to_builtins(event)
+    shaped = keep(event)
     for name in ("original_sections", "sent_sections"):
         shaped[name] = dict(zip(Sections._fields, shaped[name], strict=False))
     return shaped | {"cost_usd": to_dollars(shaped.pop("cost")), "without_usd": to_dollars(shaped.pop("without_cost"))}

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.recordings import make_recording
 
 from proxy.account.recordings import format as recordings
@@ -122,7 +123,7 @@ def test_figures_that_no_request_has_are_refused(changes):
     """A time without a date, a number without bounds, sections that are none."""
     recording = make_recording()
     with pytest.raises(BadRecordingError, match="out of bounds"):
-        decode(encode(replace(recording, event=replace(recording.event, **changes))))
+        decode(encode(replace(recording, event=structs.replace(recording.event, **changes))))
 
 
 def test_a_file_that_grows_without_bound_is_refused(monkeypatch):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from msgspec import structs
 from support.recordings import make_recording
 
 from proxy.cli.records.describing import Changed, describe, diff, find_changes
@@ -36,7 +37,7 @@ def test_texts_are_described_only_on_request_and_are_always_json():
 
 
 def test_money_is_in_dollars_and_unknown_money_is_null():
-    event = replace(make_recording().event, cost=1_500_000_000)
+    event = structs.replace(make_recording().event, cost=1_500_000_000)
     described = describe(replace(make_recording(), event=event), Changed())
     assert described["event"]["cost_usd"] == 1.5
     assert described["event"]["without_usd"] is None
@@ -49,7 +50,7 @@ def test_a_request_that_would_be_refused_has_no_changed_messages():
     assert recording.circumstances is not None
     policy = Policy(context_window=2000, on_exceeded=OnExceeded.ERROR)
     for mode in ("enforce", "observe"):
-        event = replace(recording.event, mode=mode)
+        event = structs.replace(recording.event, mode=mode)
         told = replace(recording, event=event, circumstances=replace(recording.circumstances, policy=policy))
         assert find_changes(told).changes == ()
 

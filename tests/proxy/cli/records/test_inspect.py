@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from msgspec import structs
 from support.command_line import run_trimtab
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.chat import CHAT
@@ -221,7 +222,7 @@ def test_a_recording_of_another_version_of_the_rules_says_so(tmp_path) -> None:
 
 def test_no_text_of_a_recording_controls_the_terminal(tmp_path) -> None:
     recording = make_recording()
-    event = replace(recording.event, session="\x1b[2Jxx", outcome="\x1b]0;pwn\x07")
+    event = structs.replace(recording.event, session="\x1b[2Jxx", outcome="\x1b]0;pwn\x07")
     keep(tmp_path, replace(recording, event=event, request=None, sent=None))
     for arguments in ((), ("last",), ("--sent",), ("--received",)):
         done = run_trimtab("inspect", *arguments, "--dir", tmp_path)

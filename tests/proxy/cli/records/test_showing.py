@@ -4,6 +4,7 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 from support.recordings import make_recording
 
@@ -25,7 +26,7 @@ def print_it(recording, changed=Changed(), *, with_diff=False) -> str:  # noqa: 
 
 def test_no_text_controls_the_terminal():
     recording = make_recording()
-    event = replace(
+    event = structs.replace(
         recording.event,
         request_id=EVIL,
         session=EVIL,
@@ -47,7 +48,7 @@ def test_no_text_controls_the_terminal():
     assert not [char for char in shown if not char.isprintable() and char != "\n"]
     assert "[bold]x[/bold]" in shown
     console = Console(file=StringIO(), width=200)
-    shorter = replace(event, request_id="\x1b[2Jxx[b]", session="\x9b2Jxx[b]")
+    shorter = structs.replace(event, request_id="\x1b[2Jxx[b]", session="\x9b2Jxx[b]")
     show_list([event, shorter], console)
     listed = console.file.getvalue()
     assert not [char for char in listed if not char.isprintable() and char != "\n"]
@@ -92,7 +93,7 @@ def test_a_doubt_is_told():
 )
 def test_each_figure_is_shown_if_it_is_known(figures, told):
     recording = make_recording()
-    assert told in print_it(replace(recording, event=replace(recording.event, **figures)))
+    assert told in print_it(replace(recording, event=structs.replace(recording.event, **figures)))
     assert told not in print_it(recording)
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from support.journeys import MakeStages, read_session
 
+from proxy.account.outcome import Answered
 from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.attempt import Passed
-from proxy.exchange.report import Answered
 from proxy.state.catalogue.costs import Tokens
 
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from msgspec import structs
 from support.client import CHAT, post, settle
 from support.dialects.spoken.all_dialects import each_dialect
 from support.leaks import read_sample
@@ -37,7 +38,7 @@ def _carry(compactors: Compactors) -> Carried:
 
 def _record(carried: Carried, *, original: int = 0, sent: int = 0) -> Recording:
     made, tokens = make_recording(body=BODY), carried.compacted.sent_tokens
-    event = replace(made.event, original_tokens=tokens + original, sent_tokens=tokens + sent)
+    event = structs.replace(made.event, original_tokens=tokens + original, sent_tokens=tokens + sent)
     return replace(made, event=event, counted=Counted(original=True, sent=True))
 
 

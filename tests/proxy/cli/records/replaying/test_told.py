@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from msgspec import structs
 from support.recordings import make_recording
 
 from proxy.account.recordings.format import Counted, RecordedCall
@@ -15,7 +16,9 @@ DECISION = Decision("tidy", "", 9, 5, 1, 0)
 def test_only_what_was_counted_is_told() -> None:
     """A request may have a prompt that the metrics did not count, and decisions that were not sent."""
     recording = make_recording()
-    event = replace(recording.event, original_sections=(1, 2, 3, 4, 5), sent_sections=(1, 0, 0, 0, 0), label="m")
+    event = structs.replace(
+        recording.event, original_sections=(1, 2, 3, 4, 5), sent_sections=(1, 0, 0, 0, 0), label="m"
+    )
     sent = tell_recorded(replace(recording, event=event, counted=Counted(True, True, (DECISION,))))  # noqa: FBT003
     uncounted = tell_recorded(replace(recording, event=event))
 
@@ -25,7 +28,7 @@ def test_only_what_was_counted_is_told() -> None:
 
 
 def test_it_says_who_counted_the_completion() -> None:
-    event = replace(make_recording().event, is_estimated=True, completion_tokens=3)
+    event = structs.replace(make_recording().event, is_estimated=True, completion_tokens=3)
     assert tell_recorded(replace(make_recording(), event=event)).completion_source == "estimated"
     assert Told("m", "chat", 200, "unchanged").completion_source == "upstream"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import structs
 from support.client import CHAT
 from support.recordings import make_recording
 
@@ -31,7 +32,9 @@ def _record(**more: Any) -> Recording:
     prices = find_listed("https://api.openai.com/v1", "gpt-4o")
     told = Circumstances({}, LEARNED, 30_000, RecordedFacts(1.3), prices, "https://api.openai.com/v1")
     recording = make_recording(body=BODY.decode())
-    return replace(recording, circumstances=replace(told, **more), event=replace(recording.event, label="my label"))
+    return replace(
+        recording, circumstances=replace(told, **more), event=structs.replace(recording.event, label="my label")
+    )
 
 
 def _read(compactors: Compactors, model: str = "gpt-4o") -> Request:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.account.redact import Hidden, read_own, redact, redact_body, redact_text
 from proxy.config.load import load_config
 from proxy.config.policies.overlay import Same
-from proxy.exchange.telling.hidden import Hidden, read_own
-from proxy.exchange.telling.redact import redact, redact_body, redact_text
 
 KEY = "sk-PLANTED/key+0123"
 

@@ -4,23 +4,16 @@ Law: only if the user asked for it, in a thread, after the client has its answer
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from proxy.account.history.event import Event, EventText
 from proxy.account.history.kept import History
 from proxy.account.history.texts import Packed, pack_text
 from proxy.account.history.writer import Work
-from proxy.config.schema import Config
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempt import Prepared
-from proxy.exchange.journey import Journey
-from proxy.exchange.report import Recorder, fail_open
-from proxy.exchange.services import Services
-from proxy.exchange.telling.hidden import Hidden, find_hidden
-from proxy.exchange.telling.redact import redact_text
+from proxy.account.outcome import OutcomeText
+from proxy.account.recorder import Recorder, fail_open
+from proxy.account.redact import Hidden, find_hidden, redact_text
+from proxy.account.served import CarriedOut, Served
 from proxy.memory import KEPT_FACTOR
-from rules.conversation import Outcome
-from rules.pipeline.plan import Plan
 from rules.pipeline.story.tell import tell_story
 from rules.pipeline.story.values import Change, Fate
 
@@ -30,55 +23,31 @@ MAX_TEXT_CHARS = 4 * 1024 * 1024
 """The most that is kept of a request. Chosen: a long session, whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """Everything that a text is written from. `summary`: its text; empty for a digest."""
-
-    event: Event
-    plan: Plan
-    outcome: Outcome
-    ratio: float
-    summary: str = field(repr=False)
-    config: Config = field(repr=False)
-    arrival: Arrival = field(repr=False)
-
-
-def tell_text(services: Services, history: History, journey: Journey, event: Event) -> None:
+def tell_text(recorder: Recorder, history: History, served: Served) -> None:
     """Have the text of a request written, if anything was changed."""
-    attempt = journey.attempt
-    if not isinstance(attempt, Prepared) or not attempt.compacted.decisions:
+    done, outcome, request = served.carried_out, served.outcome, served.request
+    if done is None or request is None or not done.applied.decisions:
         return
-    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
-    outcome = Outcome(compacted.forwarded, compacted.decisions)
-    summary = "" if chosen.text is None or attempt.summary is None else chosen.text.text
-    told = _Told(
-        event,
-        chosen.planned.plan,
-        outcome,
-        chosen.planned.policy.token_ratio,
-        summary,
-        services.config,
-        journey.arrival,
-    )
-    size_bytes = KEPT_FACTOR * len(call.request.body)
-    history.texts.expect(event.request_id, event.session)
-    history.writer.add(Work(event.request_id, size_bytes, lambda: _pack(services.recorder, told)))
+    history.texts.expect(outcome.request_id, outcome.session)
+    size_bytes = KEPT_FACTOR * len(request.body)
+    history.writer.add(Work(outcome.request_id, size_bytes, lambda: _pack(recorder, served, done)))
 
 
-def _pack(recorder: Recorder, told: _Told) -> Packed | None:
-    with fail_open(recorder, told.event.request_id, "tell"):
-        return pack_text(told.event.session, _write(told))
+def _pack(recorder: Recorder, served: Served, done: CarriedOut) -> Packed | None:
+    with fail_open(recorder, served.outcome.request_id, "tell"):
+        return pack_text(served.outcome.session, _write(served, done))
     return None
 
 
-def _write(told: _Told) -> EventText:
-    story = tell_story(told.plan, told.outcome, ratio=told.ratio)
-    hidden = find_hidden(told.config, told.arrival)
-    changes, summary = [_redact(change, hidden) for change in story.changes], redact_text(told.summary, hidden)
-    if not summary and told.event.summary_kind:  # a digest
+def _write(served: Served, done: CarriedOut) -> OutcomeText:
+    story = tell_story(done.plan, done.applied, ratio=done.ratio)
+    hidden = find_hidden(served.config, served.find_shown())
+    changes = [_redact(change, hidden) for change in story.changes]
+    summary = "" if done.text is None or done.used is None else redact_text(done.text.text, hidden)
+    if not summary and served.outcome.summary_kind:  # a digest
         summary = max((change.after for change in changes if change.fate is Fate.ADDED), key=len, default="")
     sentences = tuple(redact_text(sentence.text, hidden) for sentence in story.sentences)
-    return EventText(sentences, tuple(_crop(changes)), crop(summary, MAX_MESSAGE_CHARS))
+    return OutcomeText(sentences, tuple(_crop(changes)), crop(summary, MAX_MESSAGE_CHARS))
 
 
 def _redact(change: Change, hidden: Hidden) -> Change:

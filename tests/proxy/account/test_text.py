@@ -5,9 +5,9 @@ import pytest
 from support.client import CHAT, SMALL, post
 from support.sessions import make_session
 
+from proxy.account import text as text_module
 from proxy.account.history.texts import unpack_text
-from proxy.exchange.telling import text as text_module
-from proxy.exchange.telling.text import MAX_MESSAGE_CHARS, clean, crop
+from proxy.account.text import MAX_MESSAGE_CHARS, clean, crop
 from rules.pipeline.story.values import Change, Fate
 
 PLANTED = "PLANTED-TEXT"

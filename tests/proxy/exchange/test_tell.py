@@ -7,7 +7,7 @@ from support.client import CHAT, SMALL, ask_raw, post
 from support.journeys import MakeStages, read_session
 from support.sessions import make_session
 
-from proxy.exchange.telling.tell import _price_cache
+from proxy.exchange.tell import _price_cache
 
 
 async def test_each_request_is_told_once(client, start_proxy, log):
@@ -57,4 +57,4 @@ async def test_what_a_miss_costs_is_priced_as_the_upstream_charges_it(
     stages = await make_stages(prices)
     attempt = await stages.attempt(read_session(2))
     event = SimpleNamespace(sent_tokens=100, written_tokens=written)
-    assert _price_cache(SimpleNamespace(attempt=attempt), event) == (None if price is None else pytest.approx(price))
+    assert _price_cache(attempt.call, event) == (None if price is None else pytest.approx(price))

@@ -1,20 +1,19 @@
-"""The report of one request, in metrics and in the log."""
+"""What became of a request, in metrics and in the log."""
 
-from dataclasses import replace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
-from support.journeys import ARRIVAL, DECISIONS, TARGET
+from support.journeys import DECISIONS
 
+from proxy.account.outcome import Outcome
+from proxy.account.recorder import MAX_TOLD_PATHS, Recorder, fail_open
 from proxy.exchange.phases import Phases
-from proxy.exchange.report import MAX_TOLD_PATHS, Answered, Recorder, Report, Target, fail_open
-from proxy.http.errors import ContextExceededError, UnauthorizedError
-from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
+from proxy.telemetry.ledger import Ledger
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
-from proxy.wire.routing import UNKNOWN, Endpoint
 from rules.tokens.sections import Sections
 
 
@@ -41,28 +40,41 @@ def recorder(log: _Log) -> Recorder:
 
 
 BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
-USED = UsedSummary("3f9a", "summarise", 34)
+LEDGER = Ledger()
+LEDGER.note(1, 4000, DECISIONS[:1])
+LEDGER.note(2, 2000, DECISIONS)
+OUTCOME = Outcome(
+    "id",
+    1000.0,
+    "chat",
+    "POST",
+    "/v1/chat/completions",
+    200,
+    "compacted",
+    3.0,
+    upstream="local",
+    model="m",
+    match="m*",
+    mode="enforce",
+    label="m*",
+    has_prompt=True,
+    original_tokens=1000,
+    sent_tokens=508,
+    limit_tokens=2000,
+    original_sections=BEFORE,
+    sent_sections=AFTER,
+    decisions=LEDGER.entries,
+    planned=DECISIONS,
+    summary_id="3f9a",
+    summary_kind="summarise",
+    summary_messages=34,
+    upstream_seconds=2.5,
+)
+"""A request of which the upstream refused a first attempt. It was answered within 3 s, not in a stream."""
 
 
-def _prompt() -> Prompt:
-    """A prompt of which the upstream refused a first attempt."""
-    ledger = Ledger()
-    ledger.note(1, 4000, DECISIONS[:1])
-    ledger.note(2, 2000, DECISIONS)
-    return Prompt(1000, 508, 2000, DECISIONS, BEFORE, AFTER, ledger.entries, USED)
-
-
-def _report(mode: str = "enforce", status: int = 200, outcome: str = "compacted") -> Report:
-    """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s, not in a stream."""
-    return Report(
-        arrival=ARRIVAL,
-        target=replace(TARGET, mode=mode),
-        status=status,
-        outcome=outcome,
-        seconds=3.0,
-        prompt=_prompt() if mode == "enforce" else replace(_prompt(), sent_tokens=1000, sent_sections=BEFORE),
-        upstream_seconds=2.5,
-    )
+def _outcome(**figures: Any) -> Outcome:
+    return structs.replace(OUTCOME, **figures)
 
 
 def _figures(recorder: Recorder) -> dict[str, float]:
@@ -101,7 +113,8 @@ SECTIONS = {
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
     """Metrics have the tokens before and after, what each rule did, the times, and the upstream's own figures."""
     phases = (("plan", 0.25), ("apply", 0.5), ("plan", 0.25))
-    recorder.record(replace(_report(), answered=Answered(508, 0, 30), prefix_kept=0.75, phase_seconds=phases))
+    answered = {"prompt_tokens": 508, "cached_tokens": 0, "completion_tokens": 30}
+    recorder.record(_outcome(**answered, prefix_kept=0.75, phase_seconds=phases))
 
     assert _figures(recorder) == REQUEST | TIMES | SECTIONS | {
         "prompt_tokens_total{m*,original}": 1000,
@@ -122,9 +135,7 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
 def test_a_client_with_a_name_is_counted_by_it(recorder: Recorder) -> None:
     """Others are not: there may be any number of them."""
     for name in ("", "team"):
-        report = _report()
-        arrival = replace(report.arrival, tenant=replace(report.arrival.tenant, client_name=name))
-        recorder.record(replace(report, arrival=arrival, answered=Answered(508, 0, 30)))
+        recorder.record(_outcome(client=name, completion_tokens=30))
 
     assert {name: figure for name, figure in _figures(recorder).items() if name.startswith("client_")} == {
         "client_requests_total{team,compacted}": 1,
@@ -134,40 +145,17 @@ def test_a_client_with_a_name_is_counted_by_it(recorder: Recorder) -> None:
     }
 
 
-STREAM_TIMES = ("time_to_first_token_seconds_sum{m*}", "output_tokens_per_second_sum{m*}")
-
-
-def _stream_times(recorder: Recorder, pace: Pace, completion_tokens: int, streamed_tokens: int | None) -> list[float]:
-    """First-token time and tokens per second of a stream with this pace; 0 if nothing was observed."""
-    answered = Answered(completion_tokens=completion_tokens, streamed_tokens=streamed_tokens)
-    recorder.record(replace(_report(), pace=pace, answered=answered))
-    figures = _figures(recorder)
-    return [figures.get(name, 0) for name in STREAM_TIMES]
-
-
 def test_a_stream_has_a_first_token_and_a_rate(recorder: Recorder) -> None:
-    """The request arrived at 100 s and the first text at 101 s. Then half of the text came in 2 seconds."""
-    pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
+    recorder.record(_outcome(first_token_seconds=1.0, tokens_per_second=15.0))
 
-    assert _stream_times(recorder, pace, 60, 60) == [1.0, 15.0]
-
-
-def test_hidden_reasoning_does_not_raise_the_rate(recorder: Recorder) -> None:
-    """Tokens whose text was not sent are not part of the stream."""
-    pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
-
-    assert _stream_times(recorder, pace, 2060, 60) == [1.0, 15.0]
-    assert _stream_times(Recorder(Metrics(), _Log()), pace, 2060, None) == [1.0, 0]
-
-
-def test_a_stream_in_one_chunk_has_a_first_token_and_no_rate(recorder: Recorder) -> None:
-    """The time that its text took is unknown."""
-    assert _stream_times(recorder, Pace(101.0, 101.0, 400, 400), 60, 60) == [1.0, 0]
+    figures = _figures(recorder)
+    assert figures["time_to_first_token_seconds_sum{m*}"] == 1.0
+    assert figures["output_tokens_per_second_sum{m*}"] == 15.0
 
 
 def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
     """The original went out, so the tokens sent are the original ones, and no rule saved any."""
-    recorder.record(_report("observe", outcome="observe"))
+    recorder.record(_outcome(mode="observe", outcome="observe", sent_tokens=1000, sent_sections=BEFORE))
 
     sent = {name.replace("original", "sent"): value for name, value in SECTIONS.items() if "original" in name}
     original = {name: value for name, value in SECTIONS.items() if "original" in name}
@@ -181,7 +169,7 @@ def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
 
 def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _Log) -> None:
     """It has status, outcome, tokens and decisions, and no text of the request."""
-    recorder.record(replace(_report(), answered=Answered(completion_tokens=30, is_estimated=True), prefix_kept=0.5))
+    recorder.record(_outcome(completion_tokens=30, is_estimated=True, prefix_kept=0.5))
 
     (line,) = log.lines
     assert line == {
@@ -226,22 +214,9 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
     }
 
 
-def test_the_model_is_logged_as_it_was_asked_for(recorder: Recorder, log: _Log) -> None:
-    """The name is in the form for the log, even if no upstream has vouched for it. Without a match there is no glob."""
-    target = Target("local", "typo\n", "typo\\n")
-    recorder.record(replace(_report(status=404), target=target))
-
-    (line,) = log.lines
-    assert line["model"] == "typo\\n"
-    assert "match" not in line
-    assert recorder.label(target) == "other"
-
-
 def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
     """A request that was refused early has neither a model nor an upstream."""
-    recorder.record(
-        Report(replace(ARRIVAL, endpoint="other", passed=UNKNOWN, method="GET"), Target(""), 401, "refused", 0.1)
-    )
+    recorder.record(Outcome("id", 1000.0, "other", "GET", "/", 401, "refused", 0.1))
 
     (line,) = log.lines
     assert {"upstream", "model", "match"} & line.keys() == set()
@@ -260,7 +235,7 @@ def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
 def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: str) -> None:
     """That is a failure of the upstream or of trimtab. An error of the client, or a client that left, is no warning."""
     log = Mock()
-    Recorder(Metrics(), log).record(_report(status=status, outcome=outcome))
+    Recorder(Metrics(), log).record(_outcome(status=status, outcome=outcome))
 
     assert [call[0] for call in log.method_calls] == [level]
 
@@ -268,7 +243,7 @@ def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: st
 def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
     """A request that hangs is visible before its end. Pages do not count as requests."""
     recorder = Recorder(Metrics(), log)
-    recorder.record_arrival(ARRIVAL)
+    recorder.record_arrival("id", "POST", "/v1/chat/completions")
     recorder.record_page("/trimtab/health", 200)
 
     assert log.lines == [
@@ -277,21 +252,10 @@ def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
     ]
 
 
-def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) -> None:
-    """A body that was not read as a chat request proves nothing about a model."""
-    target = replace(TARGET, match=None)
-    recorder.record(replace(_report(), prompt=None, target=target))
-    assert recorder.label(target) == "other"
-    recorder.record(replace(_report(), target=replace(target, is_secret=True)))
-    assert recorder.label(target) == "other"
-    recorder.record(replace(_report(), target=target))
-    assert recorder.label(target) == "m"
-
-
 def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> None:
     """The proxy's own error is recorded with status, code and message, which contains no text of the conversation."""
-    error = ContextExceededError("This model's maximum context length is 8000 tokens.")
-    recorder.record(replace(_report(status=error.status, outcome="refused"), error=error))
+    code, reason = "context_length_exceeded", "This model's maximum context length is 8000 tokens."
+    recorder.record(_outcome(status=400, outcome="refused", error=code, reason=reason))
 
     (line,) = log.lines
     assert (line["status"], line["outcome"], line["error"]) == (400, "refused", "context_length_exceeded")
@@ -320,7 +284,7 @@ def test_what_cannot_be_decoded_is_no_fault(recorder: Recorder, log: _Log) -> No
 
 def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
     """The label says what became of it. A refusal that stands saves nothing."""
-    recorder.record(replace(_report(status=400), retry="hopeless", is_refused=True))
+    recorder.record(_outcome(status=400, retry="hopeless", is_refused=True))
 
     figures = _figures(recorder)
     assert figures["overflow_retries_total{m*,hopeless}"] == 1
@@ -328,14 +292,10 @@ def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
 
 
 def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:
-    """A client may invent paths. A request that we refused was not passed."""
-    passed = Endpoint("completions", has_prompt=True)
+    """A client may invent paths."""
     for number in [*range(MAX_TOLD_PATHS + 5), 0]:
-        arrival = replace(ARRIVAL, endpoint="completions", passed=passed, path=f"/v{number}/completions")
-        recorder.record(Report(arrival, Target("up"), 200, "passed", 0.1))
-        recorder.record(
-            Report(replace(arrival, path="/refused"), Target("up"), 401, "refused", 0.1, error=UnauthorizedError("no"))
-        )
+        recorder.record(_outcome(path=f"/v{number}/completions", is_uncompacted=True))
+        recorder.record(_outcome(path="/refused"))
     told = [line["path"] for line in log.lines if line["event"] == "not_compacted"]
     assert told == [f"/v{number}/completions" for number in range(MAX_TOLD_PATHS)]
 
@@ -343,18 +303,19 @@ def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: 
 @pytest.mark.parametrize(
     ("answered", "expected"),
     [
-        (Answered(508, 384, written_tokens=100), {"cached_tokens": 384, "written_tokens": 100, "fresh_tokens": 24}),
-        (Answered(508, 0), {"cached_tokens": 0, "fresh_tokens": 508}),
-        (Answered(508, written_tokens=0), {"written_tokens": 0, "fresh_tokens": 508}),
-        (Answered(None, 384), {"cached_tokens": 384}),
-        (Answered(508), {}),
+        ((508, 384, 100), {"cached_tokens": 384, "written_tokens": 100, "fresh_tokens": 24}),
+        ((508, 0, None), {"cached_tokens": 0, "fresh_tokens": 508}),
+        ((508, None, 0), {"written_tokens": 0, "fresh_tokens": 508}),
+        ((None, 384, None), {"cached_tokens": 384}),
+        ((508, None, None), {}),
     ],
 )
 def test_the_upstreams_cache_is_told_as_far_as_it_reports_it(
-    answered: Answered, expected: dict[str, int], recorder: Recorder, log: _Log
+    answered: tuple[int | None, ...], expected: dict[str, int], recorder: Recorder, log: _Log
 ) -> None:
     """Zero that is reported is logged; what is not reported is absent."""
-    recorder.record(replace(_report(), answered=answered))
+    prompt, cached, written = answered
+    recorder.record(_outcome(prompt_tokens=prompt, cached_tokens=cached, written_tokens=written))
 
     (line,) = log.lines
     assert {
@@ -369,7 +330,7 @@ def test_the_upstreams_cache_is_told_as_far_as_it_reports_it(
 
 def test_a_miss_is_counted_and_logged_with_its_cause(recorder: Recorder, log: _Log) -> None:
     """A request has one cause at most."""
-    recorder.record(replace(_report(), answered=Answered(508, 0), cache_miss="expired"))
+    recorder.record(_outcome(prompt_tokens=508, cached_tokens=0, cache_miss="expired"))
 
     assert log.lines[0]["cache_miss"] == "expired"
     assert {name: value for name, value in _figures(recorder).items() if "misses" in name} == {

@@ -1,0 +1,250 @@
+"""What became of one request: each figure is declared here, once, with where it is shown.
+
+Law: figures, names and decisions only, in the form that may be logged; no text of a conversation. All tokens are the
+model's own, as in the metrics; all money is in nanodollars, as in the books. What is not known is None or empty, and
+is shown nowhere. The log line, the span, the dashboard's JSON and a recording are made from the declarations, so a new
+figure needs no other place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+
+from proxy.state.catalogue.costs import Bill
+from proxy.telemetry.ledger import Entry
+from rules.conversation import Decision
+from rules.pipeline.story.values import Change
+
+ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Where a figure is shown.
+
+    in_log: in the log line, under its own name, rounded to `digits`.
+    is_kept: in the dashboard's JSON and in recordings, under its own name.
+    of_prompt: in the log and the span only if the prompt was counted.
+    span: its attribute in the request's span; empty for none.
+    histogram: the member of Metrics that observes it by the model's label; empty for none.
+    """
+
+    in_log: bool = False
+    digits: int | None = None
+    is_kept: bool = True
+    of_prompt: bool = False
+    span: str = ""
+    histogram: str = ""
+
+
+KEPT = Shown()
+LOGGED = Shown(in_log=True)
+HELD = Shown(is_kept=False)
+"""Shown in no line of its own: something else is made from it."""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The figures of the answer, in the model's own tokens.
+
+    prompt_tokens, cached_tokens, written_tokens: the upstream's figures; None if it does not report them. The last two
+        are parts of the first: what was read from the prompt cache, and what was written into it.
+    completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
+    streamed_tokens: tokens of the text that was streamed; None if not known.
+    ends_turn: the answer calls no tool, so the user has the turn.
+    """
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    is_estimated: bool = False
+    streamed_tokens: int | None = None
+    written_tokens: int | None = None
+    ends_turn: bool = False
+
+
+NOTHING_ANSWERED = Answered()
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A cut of the session, made by this request or an earlier one.
+
+    kind: summarise or digest. at: index of the first message that stays. made_at: number of messages when it was made.
+    """
+
+    kind: str
+    at: int
+    made_at: int
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The window of the session at this request.
+
+    high_tokens, low_tokens: the waters, as sizes of the whole prompt.
+    prune_stop: results before this message are placeholders.
+    cuts: all so far, oldest first; the last one is in effect.
+    """
+
+    high_tokens: int
+    low_tokens: int
+    prune_stop: int = 0
+    cuts: tuple[Cut, ...] = ()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One request that was served or given up. It is a Struct, because a frozen dataclass costs a call for each field.
+
+    at: when it ended, in seconds since 1970. seconds: from the arrival of the head to the end of the answer.
+    method, path: in the form that may be logged. status: the HTTP status that the client got; 0 if it left before.
+    model, upstream: as they may be shown. label, client: the model's label and the client's name in the metrics.
+    match: the glob of `models` in the configuration that the model matches.
+    retry: what became of a second attempt; empty if there was no reason for one.
+    cache_miss: why the upstream read less from its prompt cache than it could have; empty if it did not.
+    error, reason, context_cost: the code and words of an error of trimtab's own, and what has filled the prompt.
+    session: hash of the tenant, the model and the transcript up to its first user message, without the leading system
+        messages; empty if the request was not decoded. messages: number of messages that the client sent.
+    original_tokens, sent_tokens, limit_tokens: 0 if the prompt was not counted, the second also if nothing was sent.
+    original_sections, sent_sections: tokens of system, summary, memory, recent and current.
+    decisions: all in order, also those of plans that were not sent, or that the upstream refused.
+    summary_id, summary_kind, summary_messages: the stored summary in what was sent; empty and 0 if there is none.
+    summary_instead: why it is a digest although a model's summary was wanted; else empty.
+    is_client_compaction: the client asked for a summary of its own, and its request passed unchanged.
+    prefix_kept: share of the prompt that equals the previous request's prefix.
+    prompt_tokens, cached_tokens, written_tokens: as the upstream reports them. The last two are parts of the first.
+    idle_seconds: how long the session was silent before this request.
+    completion_tokens: the upstream's figure, or trimtab's if `is_estimated`.
+    overhead_seconds: what trimtab added before the request was sent.
+    first_token_seconds: from the arrival to the first text of a stream.
+    cost, without_cost: what it cost, and would have cost without trimtab.
+    """
+
+    request_id: Annotated[str, LOGGED]
+    at: Annotated[float, KEPT]
+    endpoint: Annotated[str, LOGGED]
+    method: Annotated[str, LOGGED]
+    path: Annotated[str, LOGGED]
+    status: Annotated[int, Shown(in_log=True, span="http.response.status_code")]
+    outcome: Annotated[str, Shown(in_log=True, span="trimtab.outcome")]
+    seconds: Annotated[float, Shown(in_log=True, digits=4)]
+    client: Annotated[str, Shown(in_log=True, span="trimtab.client")] = ""
+    upstream: Annotated[str, Shown(in_log=True, span="trimtab.upstream")] = ""
+    model: Annotated[str, LOGGED] = ""
+    match: Annotated[str | None, Shown(in_log=True, is_kept=False)] = None
+    mode: Annotated[str, Shown(span="trimtab.mode")] = ""
+    retry: Annotated[str, Shown(in_log=True, span="trimtab.retry")] = ""
+    cache_miss: Annotated[str, Shown(in_log=True, span="trimtab.cache_miss")] = ""
+    is_estimated: Annotated[bool, LOGGED] = False
+    error: Annotated[str, LOGGED] = ""
+    reason: Annotated[str, LOGGED] = ""
+    context_cost: Annotated[Mapping[str, Any] | None, Shown(in_log=True, is_kept=False)] = None
+    session: Annotated[str, KEPT] = ""
+    label: Annotated[str, KEPT] = ""
+    messages: Annotated[int, KEPT] = 0
+    original_tokens: Annotated[int, Shown(in_log=True, of_prompt=True, span="trimtab.tokens.original")] = 0
+    sent_tokens: Annotated[int, Shown(in_log=True, of_prompt=True, span="trimtab.tokens.sent")] = 0
+    limit_tokens: Annotated[int, Shown(in_log=True, of_prompt=True, span="trimtab.tokens.limit")] = 0
+    original_sections: Annotated[tuple[int, ...], KEPT] = ()
+    sent_sections: Annotated[tuple[int, ...], KEPT] = ()
+    decisions: Annotated[tuple[Entry, ...], KEPT] = ()
+    window: Annotated[Window | None, KEPT] = None
+    summary_id: Annotated[str, KEPT] = ""
+    summary_kind: Annotated[str, Shown(of_prompt=True, span="trimtab.summary.kind")] = ""
+    summary_messages: Annotated[int, KEPT] = 0
+    summary_instead: Annotated[str, KEPT] = ""
+    is_client_compaction: Annotated[bool, KEPT] = False
+    prefix_kept: Annotated[float | None, Shown(in_log=True, digits=3, span="trimtab.prefix_kept_ratio")] = None
+    prompt_tokens: Annotated[int | None, Shown(span="gen_ai.usage.input_tokens")] = None
+    cached_tokens: Annotated[int | None, Shown(in_log=True, span="gen_ai.usage.cache_read.input_tokens")] = None
+    written_tokens: Annotated[int | None, Shown(in_log=True, span="gen_ai.usage.cache_write.input_tokens")] = None
+    idle_seconds: Annotated[float | None, LOGGED] = None
+    completion_tokens: Annotated[int | None, Shown(in_log=True, span="gen_ai.usage.output_tokens")] = None
+    overhead_seconds: Annotated[float, KEPT] = 0.0
+    first_token_seconds: Annotated[float | None, Shown(histogram="time_to_first_token")] = None
+    cost: Annotated[int | None, KEPT] = None
+    without_cost: Annotated[int | None, KEPT] = None
+    bill: Annotated[Bill | None, HELD] = None
+    """Of which `cost` and `without_cost` are the sums."""
+    has_prompt: Annotated[bool, HELD] = False
+    """The prompt was counted."""
+    is_refused: Annotated[bool, HELD] = False
+    """The client got the upstream's refusal of a prompt that is too long."""
+    is_uncompacted: Annotated[bool, HELD] = False
+    """It was passed on at a path where prompts are not compacted, however long they are."""
+    planned: Annotated[tuple[Decision, ...], HELD] = ()
+    """The decisions of the plan that was sent."""
+    phase_seconds: Annotated[tuple[tuple[str, float], ...], HELD] = ()
+    """Name and duration of each phase of compaction, in order."""
+    upstream_seconds: Annotated[float | None, Shown(is_kept=False, histogram="upstream_seconds")] = None
+    """From the first attempt to the last byte of the answer."""
+    tokens_per_second: Annotated[float | None, Shown(is_kept=False, histogram="output_rate")] = None
+    """Of a streamed text, after its first chunk."""
+    is_stream: Annotated[bool, Shown(is_kept=False, span="gen_ai.request.stream")] = False
+    max_tokens: Annotated[int | None, Shown(is_kept=False, span="gen_ai.request.max_tokens")] = None
+    """The completion that the client asks for."""
+    response_model: Annotated[str, Shown(is_kept=False, span="gen_ai.response.model")] = ""
+    first_chunk_seconds: Annotated[float | None, Shown(is_kept=False, span="gen_ai.response.time_to_first_chunk")] = (
+        None
+    )
+    """From the first attempt to the first text of a stream."""
+    is_compacted: Annotated[bool, Shown(is_kept=False, span="gen_ai.conversation.compacted")] = False
+    """What was sent is not what the client wrote."""
+    upstream_overhead_seconds: Annotated[float | None, Shown(is_kept=False, span="trimtab.overhead_seconds")] = None
+    """`overhead_seconds` of a request that was sent."""
+
+    @property
+    def fresh_tokens(self) -> int | None:
+        """The prompt tokens that were neither read from the cache nor written into it; None if it is not known."""
+        if self.prompt_tokens is None or (self.cached_tokens is None and self.written_tokens is None):
+            return None
+        return self.prompt_tokens - (self.cached_tokens or 0) - (self.written_tokens or 0)
+
+    @property
+    def counted_decisions(self) -> tuple[Decision, ...]:
+        """The decisions whose savings are counted in the metrics: those that were carried out, and not refused."""
+        return self.planned if self.sent_tokens and self.mode == "enforce" and not self.is_refused else ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeText:
+    """The text that belongs to an outcome: only if the user asked for it.
+
+    sentences: what was done, told in order. changes: each changed message.
+    summary: the text of the summary in what was sent; empty if there is none.
+    """
+
+    sentences: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = field(default=(), repr=False)
+    summary: str = field(default="", repr=False)
+
+
+def _find_shown(kind: type[msgspec.Struct]) -> dict[str, Shown]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hints[name].__metadata__[0] for name in kind.__struct_fields__}
+
+
+FIGURES = _find_shown(Outcome)
+"""Where each figure is shown."""
+
+
+def keep(outcome: Outcome) -> dict[str, Any]:
+    """The figures of the dashboard's JSON and of recordings, by name, as values for JSON."""
+    values: dict[str, Any] = msgspec.to_builtins(outcome)
+    return {name: value for name, value in values.items() if FIGURES[name].is_kept}
+
+
+class Line:
+    """Some figures by the names under which they are shown; what is None, empty or false is left out, 0 is not."""
+
+    __slots__ = ("_names", "_read")
+
+    def __init__(self, figures: Mapping[str, str]) -> None:
+        """`figures`: the name under which each is shown."""
+        self._names = tuple(figures.values())
+        self._read = attrgetter(*figures)
+
+    def write(self, outcome: Outcome) -> dict[str, Any]:
+        """The figures of a request."""
+        found = zip(self._names, self._read(outcome), strict=True)
+        return {name: one for name, one in found if one is not None and one is not False and one != ""}

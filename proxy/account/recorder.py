@@ -1,0 +1,185 @@
+"""Records each request that is over: in the metrics, in the books, and as one line of the log.
+
+Law: a fault is recorded by its type only, never by its text. A client's value becomes a label only if an upstream has
+answered for it. The program's one broad `except` is here, in `fail_open`.
+"""
+
+from types import TracebackType
+from typing import Any, Protocol
+
+from proxy.account.outcome import FIGURES, Line, Outcome
+from proxy.account.statistics.till import Till
+from proxy.telemetry.metrics import Metrics
+from proxy.wire.codec import UndecodableError
+from rules.pipeline.exceeded import LimitExceededError
+from rules.tokens.sections import Sections
+
+MAX_ERROR_RATIO = 20.0
+"""Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
+MAX_TOLD_PATHS = 64
+"""Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
+_LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and not shown.of_prompt})
+_PROMPT_LINE = {name: name for name, shown in FIGURES.items() if shown.in_log and shown.of_prompt}
+_ROUNDED = tuple((name, shown.digits) for name, shown in FIGURES.items() if shown.digits is not None)
+_HISTOGRAMS = tuple((name, shown.histogram) for name, shown in FIGURES.items() if shown.histogram)
+
+
+class Recorder:
+    """Writes metrics, books and log lines."""
+
+    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None) -> None:
+        self.metrics = metrics
+        self.till = till or Till(metrics)
+        self._log = log
+        self._told_paths: set[str] = set()
+
+    def label(self, model: str, match: str | None) -> str:
+        """The metrics' label of a model, which may match a glob of the configuration."""
+        return self.metrics.label_model(model, match)
+
+    def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
+        """Count and log a fault of ours. The request goes on without the part that failed."""
+        self.metrics.fail_open.labels(phase).inc()
+        self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
+
+    def record_arrival(self, request_id: str, method: str, path: str) -> None:
+        """Log that a request has arrived, because its own log line may come much later."""
+        self._log.debug("request_begun", request_id=request_id, method=method, path=path)
+
+    def record_unlisted(self, upstream: str, reason: str) -> None:
+        """Log that the merged list of models lacks those of an upstream."""
+        self._log.warning("models_unlisted", upstream=upstream, reason=reason)
+
+    def record_page(self, path: str, status: int) -> None:
+        """Log a request for one of our own pages."""
+        self._log.debug("page", path=path, status=status)
+
+    def record(self, outcome: Outcome) -> None:
+        """Record a request that was served or given up."""
+        metrics, label = self.metrics, outcome.label
+        metrics.requests.labels(label, outcome.endpoint, str(outcome.status), outcome.outcome).inc()
+        if outcome.client:
+            self._record_client(outcome)
+        for phase, seconds in outcome.phase_seconds:
+            metrics.overhead.labels(phase).observe(seconds)
+        if outcome.retry:
+            metrics.overflow_retries.labels(label, outcome.retry).inc()
+        if outcome.has_prompt:
+            self._record_prompt(outcome)
+        self._record_answer(outcome)
+        if outcome.bill is not None:
+            self.till.charge(label, outcome.client, outcome.bill)
+        failed = outcome.outcome == "broken" or outcome.status >= 500
+        (self._log.warning if failed else self._log.info)("request", **write_line(outcome))
+        if outcome.is_uncompacted:
+            self._tell_not_compacted(outcome)
+
+    def _record_client(self, outcome: Outcome) -> None:
+        self.metrics.client_requests.labels(outcome.client, outcome.outcome).inc()
+        stages = (
+            ("completion", outcome.completion_tokens),
+            ("original", outcome.original_tokens),
+            ("sent", outcome.sent_tokens),
+        )
+        for stage, tokens in stages:
+            if tokens:
+                self.metrics.client_tokens.labels(outcome.client, stage).inc(tokens)
+
+    def _record_prompt(self, outcome: Outcome) -> None:
+        metrics, label, sent = self.metrics, outcome.label, outcome.sent_tokens
+        metrics.prompt_tokens.labels(label, "original").inc(outcome.original_tokens)
+        metrics.record_sections(label, "original", outcome.original_sections)
+        if not sent:
+            return
+        metrics.prompt_tokens.labels(label, "sent").inc(sent)
+        metrics.record_sections(label, "sent", outcome.sent_sections)
+        metrics.context_used.labels(label).observe(sent / max(outcome.limit_tokens, 1))
+        metrics.record_decisions(label, outcome.counted_decisions)
+        if outcome.prefix_kept is not None:
+            metrics.prefix_kept.labels(label).observe(outcome.prefix_kept)
+        if outcome.prompt_tokens:
+            metrics.estimate_error.labels(label).observe(min(outcome.prompt_tokens / sent, MAX_ERROR_RATIO))
+
+    def _record_answer(self, outcome: Outcome) -> None:
+        metrics, label = self.metrics, outcome.label
+        if outcome.completion_tokens is not None:
+            source = "estimated" if outcome.is_estimated else "upstream"
+            metrics.completion_tokens.labels(label, source).inc(outcome.completion_tokens)
+        if outcome.cached_tokens is not None and outcome.prompt_tokens:
+            metrics.cache_reported_tokens.labels(label).inc(outcome.prompt_tokens)
+        metrics.record_cache(label, outcome.cached_tokens, outcome.written_tokens, outcome.cache_miss)
+        for name, histogram in _HISTOGRAMS:
+            value = getattr(outcome, name)
+            if value is not None:
+                getattr(metrics, histogram).labels(label).observe(value)
+
+    def _tell_not_compacted(self, outcome: Outcome) -> None:
+        """Warn, once for each path, that prompts pass there whatever their length."""
+        if outcome.path not in self._told_paths and len(self._told_paths) < MAX_TOLD_PATHS:
+            self._told_paths.add(outcome.path)
+            meaning = "trimtab does not compact requests at this path, so a prompt may become too long for its model"
+            self._log.warning("not_compacted", path=outcome.path, endpoint=outcome.endpoint, meaning=meaning)
+
+
+def write_line(outcome: Outcome) -> dict[str, Any]:
+    """The fields of a request's log line.
+
+    Our errors hold no message text and no credential (http/errors.py). They are logged, because agents often hide them
+    from their users.
+    """
+    fields = _LINE.write(outcome)
+    for name, digits in _ROUNDED:
+        if name in fields:
+            fields[name] = round(fields[name], digits)
+    if outcome.mode and outcome.mode != "enforce":
+        fields["mode"] = outcome.mode
+    if outcome.is_client_compaction:
+        fields["compaction"] = "client"
+    if outcome.has_prompt:
+        _write_prompt(outcome, fields)
+    fresh_tokens = outcome.fresh_tokens
+    if fresh_tokens is not None:
+        fields["fresh_tokens"] = fresh_tokens
+    return fields
+
+
+def _write_prompt(outcome: Outcome, fields: dict[str, Any]) -> None:
+    for name in _PROMPT_LINE:
+        fields[name] = getattr(outcome, name)
+    named = zip(Sections._fields, outcome.original_sections, outcome.sent_sections, strict=True)
+    fields["sections"] = {name: {"original": original, "sent": sent} for name, original, sent in named}
+    fields["decisions"] = [entry.describe() for entry in outcome.decisions]
+    if outcome.summary_kind:
+        summary = {"id": outcome.summary_id, "kind": outcome.summary_kind, "messages": outcome.summary_messages}
+        fields["summary"] = summary | ({"instead": outcome.summary_instead} if outcome.summary_instead else {})
+
+
+class Phase(Protocol):
+    """The work that goes on."""
+
+    current: str
+
+
+class fail_open:  # noqa: N801 - it is used like a function, and a generator costs three times as much
+    """Context manager: swallow any fault inside the block, and count it under the phase. The request goes on.
+
+    Lets UndecodableError and LimitExceededError pass, because they are not faults. It may be entered several times.
+    """
+
+    __slots__ = ("_phase", "_recorder", "_request_id")
+
+    def __init__(self, recorder: Recorder, request_id: str, phase: Phase | str) -> None:
+        self._recorder = recorder
+        self._request_id = request_id
+        self._phase = phase
+
+    def __enter__(self) -> None:
+        """Do nothing: there is nothing to prepare."""
+
+    def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
+        """Record and swallow a fault: no fault of ours may cost a client its answer."""
+        if not isinstance(error, Exception) or isinstance(error, UndecodableError | LimitExceededError):
+            return False
+        phase = self._phase
+        self._recorder.record_fault(self._request_id, phase if isinstance(phase, str) else phase.current, error)
+        return True

@@ -1,0 +1,273 @@
+"""Fills the outcome of a request that is over, and hands it to all who keep it.
+
+Law: an outcome is made once. Telling must cost the next request nothing: figures are taken at once, text only if
+somebody wants it.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from proxy.account.outcome import Cut, Outcome, Window
+from proxy.account.recorder import Recorder, fail_open
+from proxy.account.recording import record
+from proxy.account.recordings.format import Circumstances, RecordedFacts
+from proxy.account.served import CarriedOut, Served
+from proxy.account.span import describe, name_error
+from proxy.account.text import tell_text
+from proxy.compaction.compactor import Compacted
+from proxy.compaction.pool import Compactors
+from proxy.exchange.arrival import find_path_keys
+from proxy.exchange.attempt import Attempt, Call, Prepared
+from proxy.exchange.journey import MAX_ATTEMPTS, NO_TARGET, Journey, find_sent
+from proxy.exchange.services import Services
+from proxy.http.errors import ContextExceededError, ProxyError
+from proxy.state.catalogue.costs import PER_TOKEN
+from rules.conversation import Outcome as Applied
+from rules.conversation import count_leading
+from rules.pipeline.plan import Plan
+from rules.policy import Policy
+
+MAX_COLD = 256
+"""Cuts at a cold cache that are recorded of a request without a plan. Chosen: more than one session has."""
+_NOTHING: Mapping[str, Any] = {}
+
+
+def tell(services: Services, journey: Journey) -> None:
+    """Tell the log, the metrics, the books, traces, the history and the recordings of a request."""
+    recorder, history, recordings = services.recorder, services.history, services.recordings
+    outcome = make_outcome(recorder, journey, is_kept=history is not None or recordings is not None)
+    recorder.record(outcome)
+    if journey.trace.is_on:
+        with fail_open(recorder, outcome.request_id, "tell"):
+            last_byte_at = journey.reply.last_byte_at
+            seconds_ago = time.monotonic() - last_byte_at if last_byte_at else 0.0
+            journey.trace.end(describe(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
+    if history is None and recordings is None:
+        return
+    with fail_open(recorder, outcome.request_id, "tell"):
+        if history is not None:
+            if history.keeps_text:
+                tell_text(recorder, history, make_served(services, journey, outcome))
+            history.add(outcome, _price_cache(journey.attempt.call, outcome))
+        # One that was refused by its head alone is not recorded: anybody can send many of those.
+        if recordings is not None and (journey.error is None or journey.target != NO_TARGET):
+            record(recorder, recordings, make_served(services, journey, outcome))
+
+
+def make_outcome(recorder: Recorder, journey: Journey, *, is_kept: bool) -> Outcome:
+    """What became of a request. is_kept: with what only the dashboard and recordings show."""
+    arrival, target, attempt, error = journey.arrival, journey.target, journey.attempt, journey.error
+    status = journey.reply.status if error is None else error.status
+    # A request that is only counted is sent again to be answered; its tokens are recorded then.
+    prompt = None if journey.is_count else attempt.compacted
+    overflow = None if journey.opening is None else journey.opening.overflow
+    is_refused = journey.is_hopeless or (journey.attempts == MAX_ATTEMPTS and overflow is not None)
+    if status == 200 and prompt is not None and not is_refused:
+        recorder.metrics.vouch_for(target.vouched)
+    seconds = time.monotonic() - arrival.started_at
+    return Outcome(
+        request_id=arrival.request_id,
+        at=time.time(),
+        endpoint=arrival.endpoint,
+        method=arrival.method,
+        path=arrival.path,
+        status=status,
+        outcome=_name_outcome(journey, status),
+        seconds=seconds,
+        client=arrival.tenant.client_name,
+        upstream=target.upstream,
+        model=target.shown_model,
+        match=target.match,
+        mode=target.mode,
+        label=recorder.label(target.model, target.match),
+        retry=_name_retry(journey),
+        has_prompt=prompt is not None,
+        is_refused=is_refused,
+        is_uncompacted=error is None and arrival.passed is not None and arrival.passed.has_prompt,
+        phase_seconds=attempt.seconds,
+        overhead_seconds=journey.sent_at - arrival.started_at if journey.sent_at else seconds,
+        **(_NOTHING if error is None else _describe_error(error)),
+        **(_NOTHING if prompt is None else _describe_prompt(journey, prompt)),
+        **(_describe_session(recorder, arrival.request_id, attempt) if is_kept else _NOTHING),
+        **_describe_answer(journey),
+    )
+
+
+# The parts are mappings, because to make the outcome once costs a part of making it four times. They cost no call.
+
+
+def _describe_error(error: ProxyError) -> Mapping[str, Any]:
+    cost = error.context_cost if isinstance(error, ContextExceededError) else None
+    return {"error": error.code, "reason": str(error), "context_cost": cost}
+
+
+def _describe_prompt(journey: Journey, compacted: Compacted) -> Mapping[str, Any]:
+    attempt = journey.attempt
+    sent_tokens, sent_sections = find_sent(journey, compacted)
+    used = attempt.summary if isinstance(attempt, Prepared) else None
+    told = {
+        "original_tokens": compacted.original_tokens,
+        "sent_tokens": sent_tokens,
+        "limit_tokens": compacted.limit_tokens,
+        "original_sections": tuple(compacted.original_sections),
+        "sent_sections": tuple(sent_sections),
+        "decisions": journey.ledger.entries,
+        "planned": compacted.decisions,
+        "is_client_compaction": isinstance(attempt, Prepared) and attempt.chosen.planned.plan.is_client_compaction,
+    }
+    if used is not None:
+        told["summary_id"], told["summary_kind"] = used.id, used.kind
+        told["summary_messages"], told["summary_instead"] = used.messages, used.instead
+    return told
+
+
+def _describe_session(recorder: Recorder, request_id: str, attempt: Attempt) -> Mapping[str, Any]:
+    if not isinstance(attempt, Prepared):
+        return _NOTHING
+    planned = attempt.chosen.planned
+    with fail_open(recorder, request_id, "tell"):
+        return {
+            "session": attempt.call.session,
+            "messages": len(planned.original.messages),
+            "window": _draw_window(planned.plan, planned.policy),
+        }
+    return _NOTHING
+
+
+def _describe_answer(journey: Journey) -> Mapping[str, Any]:
+    answered, observed, bill, call = journey.answered, journey.observed, journey.bill, journey.attempt.call
+    pace, sent_at, started_at = journey.reply.pace, journey.sent_at, journey.arrival.started_at
+    last_byte_at = journey.reply.last_byte_at
+    has_text, is_stream = pace.chars > 0, journey.reply.is_stream if call is None else call.request.stream
+    return {
+        "prompt_tokens": answered.prompt_tokens,
+        "cached_tokens": answered.cached_tokens,
+        "written_tokens": answered.written_tokens,
+        "completion_tokens": answered.completion_tokens,
+        "is_estimated": answered.is_estimated,
+        "prefix_kept": observed.prefix_kept,
+        "cache_miss": observed.cache_miss,
+        "idle_seconds": None if call is None or call.idle_seconds is None else round(call.idle_seconds, 1),
+        "first_token_seconds": pace.first_at - started_at if has_text else None,
+        "first_chunk_seconds": pace.first_at - sent_at if has_text and is_stream else None,
+        "tokens_per_second": pace.tokens_per_second(answered.streamed_tokens or 0) if has_text else None,
+        "upstream_seconds": (
+            last_byte_at - sent_at if last_byte_at and sent_at and journey.arrival.passed is None else None
+        ),
+        "upstream_overhead_seconds": sent_at - started_at if sent_at else None,
+        "is_stream": is_stream,
+        "max_tokens": None if call is None else call.request.max_tokens,
+        "response_model": journey.response_model,
+        "is_compacted": journey.attempt.outcome == "compacted" and sent_at > 0,
+        "bill": bill,
+        "cost": None if bill is None or bill.cost is None else bill.cost.total,
+        "without_cost": None if bill is None or bill.without_cost is None else bill.without_cost.total,
+    }
+
+
+def _draw_window(plan: Plan, policy: Policy) -> Window:
+    """The window, in the model's own tokens. The waters are shares of the room that the head leaves."""
+    messages, window = plan.conversation.messages, plan.window
+    head = {*range(count_leading(messages)), window.task} - {None}
+    head_tokens = plan.conversation.fixed_tokens + sum(messages[index].tokens for index in head if index is not None)
+    room_tokens = max(plan.limit - head_tokens, 0)
+    high, low = (
+        round((head_tokens + room_tokens * share) * policy.token_ratio)
+        for share in (policy.high_water, policy.low_water)
+    )
+    cuts = tuple([Cut(str(cut.kind), cut.at, cut.made_at) for cut in window.cuts])
+    return Window(high, low, window.prune_stop, cuts)
+
+
+def _name_outcome(journey: Journey, status: int) -> str:
+    """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
+    if journey.reply.broken or not journey.is_over:
+        return "broken"
+    if journey.reply.client_left or not status:
+        return "aborted"
+    return journey.attempt.outcome if journey.error is None else journey.error.outcome
+
+
+def _name_retry(journey: Journey) -> str:
+    """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
+    opening = journey.opening
+    if journey.attempts < MAX_ATTEMPTS:
+        return "hopeless" if journey.is_hopeless else ""
+    if journey.error is not None or opening is None:
+        return "aborted" if journey.error is None else "failed"
+    if opening.overflow is not None:
+        return "refused"
+    return "recovered" if opening.status == 200 else "failed"
+
+
+def _price_cache(call: Call | None, outcome: Outcome) -> float | None:
+    """What a prompt token costs more if the prompt cache does not have it, in nanodollars; None if not known."""
+    if call is None or not call.view.price_list.is_in_dollars:
+        return None
+    tier = call.view.price_list.at(outcome.sent_tokens)
+    paid = tier.cache_write if outcome.written_tokens else tier.input
+    return max(paid - tier.cached_input, 0.0) * PER_TOKEN
+
+
+def make_served(services: Services, journey: Journey, outcome: Outcome) -> Served:
+    """What the text and the recording of a request are written from."""
+    arrival, attempt = journey.arrival, journey.attempt
+    return Served(
+        outcome=outcome,
+        config=services.config,
+        find_shown=lambda: arrival.secrets | find_path_keys(arrival.headers, arrival.target),
+        headers=arrival.end_to_end,
+        dialect="" if arrival.passed is not None else arrival.endpoint,
+        request=journey.request,
+        body=attempt.body,
+        added_headers=() if attempt.compacted is None or attempt.body is None else attempt.compacted.headers,
+        was_sent=bool(journey.sent_at),
+        carried_out=_describe_carried_out(attempt) if isinstance(attempt, Prepared) else None,
+        describe=None
+        if attempt.call is None
+        else partial(_describe_circumstances, services.compactors, attempt.call, attempt),
+    )
+
+
+def _describe_carried_out(attempt: Prepared) -> CarriedOut:
+    planned, compacted, text = attempt.chosen.planned, attempt.compacted, attempt.chosen.text
+    applied = Applied(compacted.forwarded, compacted.decisions)
+    return CarriedOut(planned.plan, applied, planned.policy.token_ratio, text, attempt.summary)
+
+
+def _describe_circumstances(compactors: Compactors, call: Call, attempt: Attempt) -> Circumstances:
+    view, settings, upstream = call.view, call.route.settings, call.route.upstream
+    facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
+    plan = attempt.chosen.planned.plan if isinstance(attempt, Prepared) else None
+    return Circumstances(
+        config=settings.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        policy=view.policy,
+        believed_tokens=view.believed_tokens,
+        facts=RecordedFacts(**facts),
+        prices=view.price_list,
+        upstream_url=upstream.base_url,
+        count=settings.count,
+        vocabulary=compactors.name_vocabulary(settings, call.route.target.model),
+        request_max_tokens=call.request.max_tokens,
+        local_items=settings.local_items,
+        strips_nonces=upstream.strips_nonces,
+        drop_tools=settings.drop_tools,
+        cleaned=call.request.cleaned,
+        cold=_find_cold(call, plan),
+        put_off=plan is not None and plan.is_put_off,
+        cuts=0 if plan is None else len(plan.window.cuts),
+        is_test=isinstance(attempt, Prepared) and attempt.is_test,
+        attempt=call.attempt,
+        cache_adds=tuple(sorted(call.request.cache.adds)),
+    )
+
+
+def _find_cold(call: Call, plan: Plan | None) -> Mapping[str, str]:
+    """The cuts at a cold cache of this session; without a plan, all that are known of this client, some of them."""
+    if plan is None:
+        return {prefix.hex(): str(kind) for prefix, kind in islice(call.cold.items(), MAX_COLD)}
+    return {plan.hashes[at].hex(): str(kind) for at, kind in plan.cold.items()}
