@@ -1,4 +1,4 @@
-"""What became of one request: each figure is declared here, once, with where it is shown.
+"""What became of one request: each figure is declared here, once, with the places that show it.
 
 Law: figures, names and decisions only, in the form that may be logged; no text of a conversation. All tokens are the
 model's own, as in the metrics; all money is in nanodollars, as in the books. What is not known is None or empty, and
