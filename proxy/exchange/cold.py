@@ -189,9 +189,8 @@ async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -
         or services.sliding.slides(summariser.client_id, planned.plan)
     ):
         return False
-    return await wait_for(
-        services, call, reply, services.summaries.write(make_task(call, summariser, wanted, planned, None))
-    )
+    writing = services.summaries.write(make_task(call, summariser, wanted, planned, None))
+    return await wait_for(services, call, reply, writing) is not None
 
 
 def _note(call: Call, planned: Planned) -> None:

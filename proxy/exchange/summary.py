@@ -34,13 +34,19 @@ T = TypeVar("T")
 MOST_SYSTEM_SHARE = 3 / 4
 """Longer system messages are left out of a question of its own, as a share of its room. Chosen: the rest of the room is
 needed for the transcript."""
+THRESHOLD_WAIT_SECONDS = 5.0
+"""The longest wait for a summary at a threshold that somebody has set, if the request would fit without the cut.
+
+Chosen: a summary that was asked for ahead is there by then, and a person in a chat still bears it.
+"""
 
 
 async def choose_text(services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases) -> Chosen:
     """Choose the plan to carry out, and get its summary.
 
     If the summary is not written yet, the cut is put off while the request fits the window together with the completion
-    that it asks for, and stays within a soft limit of the policy. If it does not, the request waits. Raises
+    that it asks for, and stays within a soft limit of the policy. At a threshold that somebody has set, the request
+    waits before that for THRESHOLD_WAIT_SECONDS. If it does not fit, it waits as long as it may. Raises
     LimitExceededError and UndecodableError.
     """
     plan = planned.plan
@@ -127,7 +133,7 @@ class _Choice:
         if earlier is not None:
             excess = await self._find_excess(earlier, planned.plan.fitting)
             if excess is None:
-                return replace(earlier, later=wanted)
+                return await self._wait_at_threshold(earlier, wanted, planned) or replace(earlier, later=wanted)
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, excess)
         if self.summariser.settings.wait_seconds == 0:
             # A call under way may go on. But the digest used now is stored and stays, so no new call is made.
@@ -163,11 +169,25 @@ class _Choice:
         if earlier.planned.plan.reserved_tokens <= fitting:
             return None
         # The plan's size is an upper bound: the summary may be shorter, and dedupe shortens results.
-        with self.phases.during("apply"):
-            work = partial(self.call.compactor.apply, earlier.planned, earlier.text)
-            size_bytes = weigh_known(len(self.call.request.body))
-            compacted = await self.services.workers.run(self.call.lane, work, size_bytes=size_bytes)
+        compacted = await self._apply(earlier)
         return compacted if compacted.forwarded.tokens > fitting else None
+
+    async def _apply(self, chosen: Chosen) -> Compacted:
+        with self.phases.during("apply"):
+            work = partial(self.call.compactor.apply, chosen.planned, chosen.text)
+            size_bytes = weigh_known(len(self.call.request.body))
+            return await self.services.workers.run(self.call.lane, work, size_bytes=size_bytes)
+
+    async def _wait_at_threshold(self, earlier: Chosen, wanted: SummaryRequest, planned: Planned) -> Chosen | None:
+        """The cut at a threshold that somebody has set, if its summary is there in time; None to put the cut off."""
+        if not planned.policy.cuts_at_threshold or self.summariser.settings.wait_seconds == 0 or self.reply is None:
+            return None
+        inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, await self._apply(earlier))
+        self.services.sliding.note(self.summariser.client_id, wanted)
+        task = self._make_task(wanted, planned, inline)
+        writing = self.services.summaries.write(task, THRESHOLD_WAIT_SECONDS)
+        text = await wait_for(self.services, self.call, self.reply, writing)
+        return None if text is None else Chosen(planned, text, planned.plan.prefetch, self.summariser)
 
     async def _wait(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None) -> Summary:
         """Wait until the summary is written; `inline` asks after the previous request's prefix if that is possible."""

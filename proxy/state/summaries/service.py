@@ -7,6 +7,7 @@ credential that paid for it. One summary causes one call, however many processes
 import asyncio
 import time
 from dataclasses import dataclass, replace
+from math import inf
 from sys import getsizeof
 
 from proxy.http.client import UpstreamClient
@@ -84,14 +85,14 @@ class Summaries:
         results.labels(task.summariser.payer.label, "digest").inc()
         return await self._keep(summary_id, task.summariser, await self._digest(task))
 
-    async def write(self, task: Task) -> bool:
-        """Have a model write the summary of a cut, waiting as `get` does; return whether it is there.
+    async def write(self, task: Task, most_seconds: float = inf) -> Summary | None:
+        """Have a model write the summary of a cut, waiting as `get` does, but at most so long; None if it is not there.
 
         Without one, no digest is made, since the caller can do without this cut. A call under way goes on.
         """
         if self.is_paused(task.summariser):
-            return False
-        return await self._wait(task.summariser.name_summary(task.request.key), task) is not None
+            return None
+        return await self._wait(task.summariser.name_summary(task.request.key), task, most_seconds)
 
     def prefetch(self, task: Task) -> bool:
         """Start to write a summary in the background; return whether a call began. A failure only causes a pause."""
@@ -127,12 +128,12 @@ class Summaries:
         """Cancel the calls under way."""
         await self._tasks.close()
 
-    async def _wait(self, summary_id: str, task: Task) -> Summary | None:
-        """The summary, if it is written within the time that a request may wait."""
+    async def _wait(self, summary_id: str, task: Task, most_seconds: float = inf) -> Summary | None:
+        """The summary, if it is written within `most_seconds` and the time that a request may wait."""
         if summary_id in self._under_way:
             self._metrics.summaries.labels(task.summariser.payer.label, "joined").inc()
         running = self._start(summary_id, task, "made")
-        done, _ = await asyncio.wait({running}, timeout=task.summariser.patience_seconds)
+        done, _ = await asyncio.wait({running}, timeout=min(task.summariser.patience_seconds, most_seconds))
         return running.result() if done else None
 
     def _start(self, summary_id: str, task: Task, result: str) -> asyncio.Task[Summary | None]:

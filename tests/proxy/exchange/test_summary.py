@@ -25,7 +25,15 @@ from rules.summary.request import Summary
 STEPS = 70
 CHEAP = ("prices.cached_input=0", "prices.cache_write=0", "prices.output=0")
 """Prices at which every cut pays and every summary is written ahead, also in a short session."""
-SETTINGS = (*SMALL, *CHEAP, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+SETTINGS = (
+    *SMALL,
+    *CHEAP,
+    "defaults.cut=when_it_pays",
+    "defaults.overflow_strategy=summarize",
+    "defaults.summary.max_tokens=300",
+)
+
+AT_THRESHOLD = ("defaults.cut=at_threshold",)
 
 
 def bodies(steps: int = STEPS, **more: Any) -> list[dict[str, Any]]:
@@ -246,6 +254,36 @@ async def test_a_request_waits_for_a_text_only_if_it_does_not_fit_without(
     assert (choice.chosen.planned, choice.chosen.later) == (choice.planned, None)
 
 
+async def test_the_first_request_at_a_threshold_waits_for_its_text(make_stages: MakeStages) -> None:
+    """Although it would fit without the cut. The question is asked behind what the last request has sent."""
+    stages = await make_stages(*SETTINGS, *AT_THRESHOLD)
+    steps = 20
+    while (choice := await choose(stages, steps)).planned.plan.request is None:
+        steps += 1
+    assert choice.waited
+    assert choice.planned.plan.conversation.tokens < choice.planned.plan.fitting
+    assert choice.chosen.text == Summary(NOTE, by_model=True)
+    assert choice.chosen.planned == choice.planned
+    [asked] = stages.client.asked
+    assert asked["messages"][:10] == orjson.loads(read_session(steps).body)["messages"][:10]
+
+
+async def test_a_cut_at_a_threshold_is_put_off_if_its_text_takes_long(
+    make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call goes on, and a later request that fits uses its text."""
+    stages = await make_stages(*SETTINGS, *AT_THRESHOLD)
+    monkeypatch.setattr("proxy.exchange.attempts.choose_summary.THRESHOLD_WAIT_SECONDS", 0.0)
+    steps = 20
+    while (choice := await choose(stages, steps)).planned.plan.request is None:
+        steps += 1
+    assert choice.forwarded == choice.planned.plan.conversation
+    await write(stages, choice)
+    later = await choose(stages, steps + 1)
+    assert (later.waited, len(stages.client.asked)) == (False, 1)
+    assert later.chosen.text == Summary(NOTE, by_model=True)
+
+
 async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: MakeStages) -> None:
     """A cut is put off as usual while the request fits. The digest stays, and no model is asked for its text."""
     stages = await make_stages(*SETTINGS, "defaults.summary.wait_seconds=0")
@@ -299,7 +337,8 @@ async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(
 
 async def test_a_text_that_is_there_is_used(make_stages: MakeStages) -> None:
     """No model is asked again, and the next cut's text is written ahead."""
-    stages = await make_stages(*SETTINGS, "defaults.high_water=0.95")  # near the limit the next cut is made ready, too
+    # near the limit the next cut is made ready, too
+    stages = await make_stages(*SETTINGS, *AT_THRESHOLD, "defaults.high_water=0.95")
     made, again = await choose(stages, 61), await choose(stages, 61)
 
     assert (made.waited, again.waited, len(stages.client.asked)) == (True, False, 1)
