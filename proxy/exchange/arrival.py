@@ -7,7 +7,7 @@ import os
 import re
 import time
 from base64 import b64decode
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from urllib.parse import unquote, urlsplit
@@ -73,6 +73,11 @@ class Arrival:
     head: "Head | None" = field(default=None, repr=False, compare=False)
 
     @property
+    def named(self) -> Mapping[str, str]:
+        """The first header of each name, in lower case. Content-Length may be that of an earlier request."""
+        return name_first(self.headers) if self.head is None else self.head.named
+
+    @property
     def is_messages(self) -> bool:
         """Whether the request is of the Messages API, which has headers of its own for credentials."""
         return self.endpoint == MESSAGES
@@ -106,6 +111,7 @@ class Head:
 
     told_method, told_path: in the form that may be logged.
     length_at, further_at: index of Content-Length in `raw` and in `end_to_end`; -1 if it is absent.
+    named: the first header of each name, in lower case.
     forwarded: headers for each upstream, made once.
     """
 
@@ -121,6 +127,7 @@ class Head:
     tenant: Tenant
     length_at: int
     further_at: int
+    named: Mapping[str, str]
     forwarded: list[tuple[UpstreamConfig, CIMultiDict[str]]] = field(default_factory=list)
 
     def continues(self, request: web.BaseRequest, tenancy: Tenancy) -> bool:
@@ -210,7 +217,13 @@ def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
         tenant=tenant,
         length_at=length_at,
         further_at=further_at,
+        named=name_first(headers),
     )
+
+
+def name_first(headers: Headers) -> Mapping[str, str]:
+    """The first header of each name, in lower case."""
+    return {name.lower(): value for name, value in reversed(headers)}
 
 
 def find_secrets(shown: Shown) -> frozenset[str]:

@@ -3,14 +3,14 @@
 Law: only a hash of what the client says leaves this module. No decision about a request depends on the name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
 
 from proxy.compaction.compactor import Planned
-from proxy.config.sections.observability import SessionsConfig
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.services import Services
 from proxy.state.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
@@ -38,7 +38,7 @@ def name_session(services: Services, arrival: Arrival, model: str, planned: Plan
     alone decide.
     """
     config, original, hashes = services.config.sessions, planned.original, planned.plan.hashes
-    by_headers, by_fields = list(_read_headers(arrival, config)), list(_read_fields(planned.request, config))
+    by_headers, by_fields = _read_headers(arrival, config.headers), list(_read_fields(planned.request, config.fields))
     told = "\0".join([*by_headers, *by_fields])
     client = f"session {arrival.tenant.id} {model}{told and chr(0) + told}"
     task = planned.plan.window.task
@@ -47,48 +47,58 @@ def name_session(services: Services, arrival: Arrival, model: str, planned: Plan
     name = sha256(client.encode("utf-8", "surrogatepass") + b"\0" + begun).hexdigest()[:NAME_CHARS]
     if by_headers or original.continues:
         return name
-    return services.session_names.find(name, _describe(planned.plan, opening))
+    return _find(services, planned.plan, name, opening)
 
 
-def _describe(plan: Plan, opening: int) -> Transcript:
-    messages = plan.conversation.messages
+def _find(services: Services, plan: Plan, name: str, opening: int) -> str:
+    """The name among the sessions that begin alike."""
+    messages, names = plan.conversation.messages, services.session_names
     asked = count_asked(messages)
     is_answered = asked < len(messages) and messages[asked].role is Role.ASSISTANT
-    digests = [message.digest for message in messages[:MAX_MESSAGES]]
-    return Transcript.of(plan.hashes, digests, opening, asked + 1 if is_answered else 0)
+    answered = asked + 1 if is_answered else 0
+    found = names.follow(name, plan.hashes, messages, answered)
+    if found is None:
+        digests = [message.digest for message in messages[:MAX_MESSAGES]]
+        found = names.find(name, Transcript.of(plan.hashes, digests, opening, answered))
+    return found
 
 
 def tells_compaction(arrival: Arrival) -> bool | None:
     """Whether the client says that it asks for a summary of its conversation; None if it says nothing of that."""
-    told = {
-        name.lower(): value.strip().lower() for name, value in arrival.headers if name.lower() in {CLASS, COMPACTION}
-    }
-    if told.get(COMPACTION, "") not in {"", "0", "false"} or told.get(CLASS) == "compaction":
+    named = arrival.named
+    kind = named.get(CLASS, "").strip().lower()
+    if named.get(COMPACTION, "").strip().lower() not in {"", "0", "false"} or kind == "compaction":
         return True
-    return False if told.get(CLASS) in CLASSES else None
+    return False if kind in CLASSES else None
 
 
-def _read_headers(arrival: Arrival, config: SessionsConfig) -> Iterator[str]:
+def _read_headers(arrival: Arrival, names: Sequence[str]) -> list[str]:
     """The ids in headers, with their names, in the order of the configuration; of a side call, also that it is one."""
-    found: dict[str, str] = {}
-    for name, value in arrival.headers:
-        found.setdefault(name.lower(), value)
-    told = [f"{name}={found[name]}" for name in config.headers if found.get(name)]
-    yield from told
-    if told and found.get(CLASS, "").strip().lower() == "auxiliary":
-        yield f"{CLASS}=auxiliary"
+    named = arrival.named
+    told = [f"{name}={named[name]}" for name in names if named.get(name)]
+    if told and named.get(CLASS, "").strip().lower() == "auxiliary":
+        told.append(f"{CLASS}=auxiliary")
+    return told
 
 
-def _read_fields(request: Request, config: SessionsConfig) -> Iterator[str]:
+@lru_cache(maxsize=16)
+def _quote(paths: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    """Each path, with the name of its member as it stands in a body."""
+    return tuple([(path, f'"{path.partition(".")[0]}"'.encode()) for path in paths])
+
+
+def _read_fields(request: Request, fields: tuple[str, ...]) -> Iterator[str]:
     """The ids in the members of the body, with their names."""
     body, beginning = request.body, request.beginning
     if len(body) - (0 if beginning is None else beginning.array.stop - beginning.array.start) > MAX_OUTSIDE_BYTES:
         return
     around = body if beginning is None else body[: beginning.array.start] + body[beginning.array.stop :]
-    paths = [field for field in config.fields if f'"{field.partition(".")[0]}"'.encode() in around]
+    paths = [path for path, quoted in _quote(fields) if quoted in around]
+    if not paths:
+        return
     members: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):
-        members = read_outside(body, beginning) if paths else {}
+        members = read_outside(body, beginning)
     for path in paths:
         name, _, rest = path.partition(".")
         raw = members.get(name)

@@ -11,6 +11,7 @@ from hashlib import sha256
 from operator import itemgetter
 
 from proxy.lru import BytesLRU
+from rules.conversation import Message
 
 NAME_CHARS = 16
 """Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
@@ -64,6 +65,8 @@ class Transcript:
     def count_common(self, other: "Transcript") -> int:
         """How many messages both begin with: equal prefixes have equal fingerprints."""
         low, high = 0, min(len(self), len(other))
+        if self.prefix(high) == other.prefix(high):  # the usual case: one goes on with the other
+            return high
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.prefix(middle) == other.prefix(middle) else (low, middle - 1)
@@ -83,6 +86,27 @@ class SessionNames:
 
     def __init__(self) -> None:
         self._alike: BytesLRU[str, tuple[_Line, ...]] = BytesLRU(MAX_BYTES, lambda _, lines: sum(map(_weigh, lines)))
+
+    def follow(self, beginning: str, hashes: Sequence[bytes], messages: Sequence[Message], answered: int) -> str | None:
+        """As `find`, for a transcript that goes on with the only session of this beginning; else None.
+
+        The usual case. It reads only what is new, so that a long session costs no more than a short one.
+        """
+        lines = self._alike.get(beginning)
+        if lines is None or len(lines) != 1:
+            return None
+        last, new = lines[0].last, len(hashes) - 1
+        known = len(last)
+        if not 0 < known <= new or hashes[known][:PRINT_BYTES] != last.prefixes[-PRINT_BYTES:]:
+            return None
+        if known < new and known < MAX_MESSAGES:
+            added = Transcript.of(
+                hashes[known:], [one.digest for one in messages[known:MAX_MESSAGES]], last.opening, answered
+            )
+            prefixes = (last.prefixes + added.prefixes)[: MAX_MESSAGES * PRINT_BYTES]
+            longer = Transcript(prefixes, last.messages + added.messages, last.opening, answered)
+            self._alike[beginning] = (_Line(lines[0].name, longer),)
+        return lines[0].name
 
     def find(self, beginning: str, transcript: Transcript) -> str:
         """The name of a transcript's session; the transcript is kept. `beginning`: the name if no other is alike."""

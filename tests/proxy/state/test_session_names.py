@@ -4,8 +4,11 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.state.session_names import MAX_ALIKE, MAX_BYTES, MAX_MESSAGES, NAME_CHARS, SessionNames, Transcript
+from rules.conversation import Message, Role
 
 BASE = "0123456789abcdef"
 
@@ -117,3 +120,29 @@ def test_the_memory_is_bounded() -> None:
     for number in range(MAX_BYTES // MAX_MESSAGES // 8):
         names.find(f"beginning {number}", long)
     assert names._alike.total_bytes <= MAX_BYTES
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5), st.integers(1, 7)), max_size=12))
+def test_what_only_goes_on_has_the_same_name_as_by_a_full_look(requests: list[tuple[str, int, int]]) -> None:
+    """Sessions may fork at any message, be sent again, and be rewound."""
+    by_look, by_step = SessionNames(), SessionNames()
+    for branch, fork, length in requests:
+        said = ["hello", *(f"A{'' if at < fork else branch}{at}" for at in range(length))]
+        messages = [Message(Role.USER, (one,)) for one in said]
+        digests = [message.digest for message in messages]
+        hashes = [bytes(32), *(sha256(b"".join(digests[:at])).digest() for at in range(1, len(said) + 1))]
+        whole = Transcript.of(hashes, digests, 1, len(said))
+        followed = by_step.follow(BASE, hashes, messages, len(said)) or by_step.find(BASE, whole)
+        assert followed == by_look.find(BASE, whole)
+
+
+def test_a_session_that_goes_on_is_followed_without_a_full_look() -> None:
+    """Up to the most messages that are kept, and beyond."""
+    names, digest = SessionNames(), Message(Role.USER, ("x",)).digest
+    messages = [Message(Role.USER, ("x",))] * (MAX_MESSAGES + 3)
+    hashes = [bytes(32), *(sha256(number.to_bytes(2)).digest() for number in range(1, MAX_MESSAGES + 4))]
+    assert names.follow(BASE, hashes[:3], messages[:2], 2) is None
+    assert names.find(BASE, Transcript.of(hashes[:3], [digest] * 2, 1, 2)) == BASE
+    for length in (2, 3, MAX_MESSAGES, MAX_MESSAGES + 3, 5):
+        followed = names.follow(BASE, hashes[: length + 1], messages[:length], length)
+        assert followed == (None if length == 5 else BASE)  # a shorter one may begin another session
