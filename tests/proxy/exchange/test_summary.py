@@ -273,7 +273,7 @@ async def test_a_cut_at_a_threshold_is_put_off_if_its_text_takes_long(
 ) -> None:
     """The call goes on, and a later request that fits uses its text."""
     stages = await make_stages(*SETTINGS, *AT_THRESHOLD)
-    monkeypatch.setattr("proxy.exchange.attempts.choose_summary.THRESHOLD_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.exchange.summary.THRESHOLD_WAIT_SECONDS", 0.0)
     steps = 20
     while (choice := await choose(stages, steps)).planned.plan.request is None:
         steps += 1
