@@ -5,41 +5,47 @@ Requests already admitted are not disturbed.
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
 
+from proxy.account.recorder import fail_open
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
+from proxy.exchange.arrival import Arrival
 from proxy.exchange.services import Services
 from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
+from proxy.http.relay import Reply
 from proxy.http.request_body import ReceivedBody, receive_body
 from proxy.memory import Working, estimate_work
-from proxy.wire.transcript.beginnings import Begun
-
-FindBegun = Callable[[bytes], Begun | None]
+from proxy.wire.codec import Codec
+from proxy.wire.transcript.beginnings import MIN_BYTES, Begun
 
 
 async def receive(
-    services: Services, request: web.BaseRequest, lane: Lane, find_begun: FindBegun
+    services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec
 ) -> tuple[ReceivedBody, Begun | None]:
-    """Receive the body, and find the earlier body that it continues, if any.
+    """Receive the body, and find the longest common beginning with an earlier body of the same tenant, if any.
 
     A body that the memory could never hold is marked as too large and is not decoded. Raises SlowRequestError and
     OverloadedError.
     """
-    received = await hold(services, request, lane)
+    received = await hold(services, reply.request, lane)
     body = received.json
     if body is None:
         return received, None
-    begun = find_begun(body)
+    begun: Begun | None = None
+    if len(body) >= MIN_BYTES:
+        with fail_open(services.recorder, arrival.request_id, "read"):
+            begun = services.compactors.find_beginnings(arrival.tenant.id).find(codec.name, body)
     known_bytes = 0 if begun is None else begun.stop
-    work = partial(estimate_work, body, known_bytes)
-    work_bytes = await asyncio.to_thread(work) if len(body) - known_bytes > LARGE_BODY_BYTES else work()
+    if len(body) - known_bytes > LARGE_BODY_BYTES:
+        work_bytes = await asyncio.to_thread(estimate_work, body, known_bytes)
+    else:
+        work_bytes = estimate_work(body, known_bytes)
+    wire, beginning = received.wire, received.beginning
     if len(body) + work_bytes > services.memory.most_bytes:
-        return replace(received, json=None, is_too_large=True), None
-    return replace(received, work_bytes=work_bytes), begun
+        return ReceivedBody(wire, None, beginning, is_too_large=True), None
+    return ReceivedBody(wire, body, beginning, work_bytes=work_bytes), begun
 
 
 async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:

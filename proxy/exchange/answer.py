@@ -21,7 +21,6 @@ from proxy.exchange.route import Route
 from proxy.exchange.services import Services
 from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from proxy.state.models.calibration import Report as Sample
-from proxy.state.models.model_policy import name_model
 from proxy.state.tenancy import Tenant
 from proxy.telemetry.pace import Pace
 from proxy.wire.answers.tap import Tap
@@ -98,18 +97,25 @@ async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Ta
     """
     usage = tap.usage or Usage()
     usage = believe(usage, answer_bytes=tap.size_bytes, window_tokens=window_tokens)
-    read, ends_turn = (usage.prompt_tokens, usage.cached_tokens), not tap.calls_tools and not tap.is_cut
-    told_tokens, written = usage.completion_tokens, usage.written_tokens
+    told_tokens = usage.completion_tokens
     if told_tokens is not None and not tap.has_partial_usage:
-        return Answered(*read, told_tokens, False, tap.find_sent_tokens(told_tokens), written, ends_turn)  # noqa: FBT003 - not estimated
+        tokens, streamed_tokens = told_tokens, tap.find_sent_tokens(told_tokens)
+    else:
+        streamed_tokens = await _count_completion(services, tenant, route, tap)
+        tokens = max(streamed_tokens, told_tokens or 0)
+    return Answered(
+        usage.prompt_tokens, usage.cached_tokens, tokens, tokens != told_tokens, streamed_tokens,
+        usage.written_tokens, not tap.calls_tools and not tap.is_cut,
+    )  # fmt: skip
+
+
+async def _count_completion(services: Services, tenant: Tenant, route: Route, tap: Tap) -> int:
+    """Our count of what the model wrote, in its own tokens."""
     settings, model = route.settings, route.target.model
     compactor = await services.compactors.get(settings, model, tenant.id)
     work = partial(tap.count_completion, compactor.count)
     tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
-    name = name_model(services.config, settings, model, tenant)
-    tokens = round(services.models.recall(name).ratio * tokens)
-    most = max(tokens, told_tokens or 0)
-    return Answered(*read, most, told_tokens != most, tokens, written, ends_turn)
+    return round(services.models.recall(route.name).ratio * tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ search."""
 MAX_KEPT_BYTES = 8 * 1024
 """A larger head is not kept between two requests of its connection. Chosen: above real heads; bounds the memory."""
 MAX_UPSTREAMS = 4
-"""Upstreams for which the forwarded headers of one head are kept. Chosen: clients rarely use more on one connection."""
+"""Upstreams and models for which headers and route of one head are kept. Chosen: clients rarely use more on one
+connection."""
 KEPT = "head"
 LENGTH = "content-length"
 _BETWEEN_WORDS = re.compile(r"[\s;]+")
@@ -112,7 +113,7 @@ class Head:
     told_method, told_path: in the form that may be logged.
     length_at, further_at: index of Content-Length in `raw` and in `end_to_end`; -1 if it is absent.
     named: the first header of each name, in lower case.
-    forwarded: headers for each upstream, made once.
+    forwarded: headers for each upstream, made once. routes: the route of each model, chosen once.
     """
 
     raw: RawHeaders
@@ -129,6 +130,7 @@ class Head:
     further_at: int
     named: Mapping[str, str]
     forwarded: list[tuple[UpstreamConfig, CIMultiDict[str]]] = field(default_factory=list)
+    routes: dict[str, object] = field(default_factory=dict)
 
     def continues(self, request: web.BaseRequest, tenancy: Tenancy) -> bool:
         """Whether the request has this head, except for Content-Length."""

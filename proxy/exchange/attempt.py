@@ -142,18 +142,21 @@ class Prepared:
 Attempt = Passed | Refused | Prepared
 
 
-def settle_mode(call: Call, conversation: Conversation) -> Call:
-    """The call in mode observe, if its session belongs to the share that is only observed; else the call itself.
+def settle(call: Call, conversation: Conversation, session: str) -> Call:
+    """The call with the name of its session; in mode observe, if that belongs to the share that is only observed.
 
     The same in every replica: the session's first messages decide. If the upstream holds them, they are not known;
     then the request is observed, whatever the share is.
     """
-    route = call.route
-    if route.target.mode != "enforce" or not route.observe_share:
-        return call
-    if not conversation.continues and place_session(conversation.messages) >= route.observe_share:
-        return call
-    return replace(call, route=replace(route, target=replace(route.target, mode="observe")))
+    route, share = call.route, call.route.observe_share
+    may_be_observed = route.target.mode == "enforce" and share > 0
+    if may_be_observed and (conversation.continues or place_session(conversation.messages) < share):
+        route = replace(route, target=replace(route.target, mode="observe"))
+    # Made by hand: `replace` costs as much as planning a short request again.
+    return Call(
+        call.arrival, route, call.request, call.compactor, call.view, call.lane, call.ledger, call.attempt,
+        call.cold, call.idle_seconds, session, call.tells_compaction,
+    )  # fmt: skip
 
 
 def is_text_only(conversation: Conversation) -> bool:

@@ -58,12 +58,14 @@ def uses_cache(upstream: UpstreamConfig) -> bool:
 
 def find_session(services: Services, call: Call, planned: Planned) -> Session | None:
     """The session of a request, if it may be cut at a cold cache once it is long enough; else None."""
-    plan, cold_cuts = planned.plan, services.cold_cuts
+    plan = planned.plan
     messages, arrival = plan.conversation.messages, call.arrival
+    if not services.cold_cuts.is_kept or not uses_cache(call.route.upstream):
+        return None
     if call.route.target.mode != "enforce" or planned.original.continues or plan.is_client_compaction:
         return None
     at = count_leading(messages) + ANCHOR_MESSAGES
-    if not cold_cuts.is_kept or not uses_cache(call.route.upstream) or len(messages) < at:
+    if len(messages) < at:
         return None
     return Session(arrival.tenant.id, arrival.tenant.secret, name_cache(call.view.name), plan.hashes[at])
 

@@ -24,20 +24,20 @@ from proxy.exchange.attempt import (
     Prepared,
     Refused,
     add_key,
-    settle_mode,
+    settle,
 )
 from proxy.exchange.changed_sessions import heed_changed
 from proxy.exchange.cold import heed_cold_cache, name_cache
 from proxy.exchange.phases import Phases
-from proxy.exchange.route import Route, find_credentials_for
+from proxy.exchange.route import Route, find_help
 from proxy.exchange.services import Services
 from proxy.exchange.session import name_session, tells_compaction
 from proxy.exchange.summary import choose_text, find_text, name_summary
 from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from proxy.http.relay import Reply
-from proxy.state.models.model_policy import ModelView, name_model
+from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.ledger import Ledger
-from proxy.wire.codec import Request, UndecodableError, Unsent
+from proxy.wire.codec import Request, UndecodableError
 from rules.conversation import Decision
 from rules.policy import Policy
 from rules.results.pairing import describe_unpaired, find_unpaired
@@ -68,19 +68,21 @@ async def compact(
         return Passed("passed")
     attempt: Attempt = Passed("failed_open")
     phases = Phases("plan")
-    ledger = Ledger() if ledger is None else ledger
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
-            call = replace(await prepare_call(services, arrival, route, request), ledger=ledger)
+            helped = find_help(route, request, services.refused_additions.find(route.asked))
+            call = await prepare_call(services, arrival, route, helped, ledger)
             try:
                 call = await _clean(services, call)
                 planned, size_bytes = await _plan(services, call, phases)
-                call = replace(settle_mode(call, planned.original), session=_name(services, call, planned))
-                again = partial(_plan, services, phases=phases)
-                call, planned = await heed_cold_cache(services, call, planned, again, reply)
+                call = settle(call, planned.original, name_session(services, arrival, route.target.model, planned))
+                if services.cold_cuts.is_kept:
+                    again = partial(_plan, services, phases=phases)
+                    call, planned = await heed_cold_cache(services, call, planned, again, reply)
                 unpaired = await _find_unpaired(services, call, request, planned)
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
+                    attempt = await help_cache(services, attempt) if call.request.cache.adds else attempt
                 else:
                     attempt = Refused("enforce", unpaired, call)
             except BusyError:
@@ -92,29 +94,33 @@ async def compact(
     return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 
 
-def _name(services: Services, call: Call, planned: Planned) -> str:
-    return name_session(services, call.arrival, call.route.target.model, planned)
-
-
-async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
+async def prepare_call(
+    services: Services, arrival: Arrival, route: Route, request: Request, ledger: Ledger | None = None
+) -> Call:
     """Look up what is known about the model, and make the call."""
-    settings, label = route.settings, services.recorder.label(route.target.model, route.target.match)
-    compactor = await services.compactors.get(settings, route.target.model, arrival.tenant.id)
-    name = name_model(services.config, settings, route.target.model, arrival.tenant)
-    facts = await services.models.look_up(name, label)
+    settings, name = route.settings, route.name
+    compactor = await services.compactors.get(settings, name.model, arrival.tenant.id)
+    facts = await services.models.look_up(name, services.recorder.label(route.target.model, route.target.match))
     if settings.context_window == "auto":
-        shown = find_credentials_for(route.upstream, arrival.end_to_end)
-        services.models.seek_windows(route.upstream, shown, arrival.tenant.id)
-    view = ModelView.of(services.config, settings, name, facts)
-    cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name))
-    lane, tells = services.lane(arrival.tenant), tells_compaction(arrival)
-    return Call(arrival, route, request, compactor, view, lane, cold=cold, tells_compaction=tells)
+        services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
+    view = ModelView.of(services.config, settings, name, facts, route.upstream)
+    cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name)) if services.cold_cuts.is_kept else {}
+    return Call(
+        arrival,
+        route,
+        request,
+        compactor,
+        view,
+        services.lane(arrival.tenant),
+        Ledger() if ledger is None else ledger,
+        cold=cold,
+        tells_compaction=tells_compaction(arrival),
+    )
 
 
 async def _clean(services: Services, call: Call) -> Call:
     """The call without what must not be sent. Raises UndecodableError, BusyError."""
-    request, settings = call.request, call.route.settings
-    unsent = Unsent(settings.local_items, settings.drop_tools, nonces=call.route.upstream.strips_nonces)
+    request, unsent = call.request, call.route.unsent
     may_drop = unsent.tools and any(request.fixed)
     if not may_drop and not request.codec.clean(request, unsent)[1]:
         return call
@@ -257,7 +263,8 @@ async def carry_out(
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     if mode != "enforce":
         return Prepared(mode, call, chosen, compacted, seconds=phases.seconds)
-    outcome, summary = "compacted" if compacted.decisions else "unchanged", name_summary(chosen, compacted)
+    outcome = "compacted" if compacted.decisions else "unchanged"
+    summary = None if chosen.text is None else name_summary(chosen, compacted)
     return Prepared(outcome, call, chosen, compacted, compacted.pieces, summary=summary, seconds=phases.seconds)
 
 

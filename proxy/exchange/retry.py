@@ -25,7 +25,7 @@ from proxy.exchange.changed_sessions import heed_changed, note_changed, tell_cha
 from proxy.exchange.compact import carry_out, help_cache, plan_call, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.phases import Phases
-from proxy.exchange.route import Route, name_asked
+from proxy.exchange.route import THINKING
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson, Sent, draw_lesson
@@ -39,7 +39,6 @@ from rules.pipeline.exceeded import LimitExceededError
 
 REFUSING_STATUSES = frozenset({400, 422})
 """The statuses with which servers refuse an unknown field. Source: OpenAI's and vLLM's error answers."""
-THINKING: Addition = "thinking"
 NAMES = {**FIELDS, THINKING: b"block_binding"}
 REFUSED = "cache_refused"
 """The name of the decision to send an attempt again without its additions."""
@@ -189,7 +188,7 @@ def _is_refused(attempt: Prepared, opening: Opening) -> bool:
     return opening.status == 400 and THINKING not in attempt.dropped and all(name in opening.text for name in _NAMED)
 
 
-def drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:
+def _drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt without its additions, if the upstream's refusal names one of them; else None."""
     call, named = attempt.call, _find_named(attempt, opening)
     plain = _leave_untold(attempt) if THINKING in named else attempt.plain
@@ -212,13 +211,27 @@ def _leave_untold(attempt: Prepared) -> Prepared | None:
     return replace(attempt, compacted=left, body=left.pieces, plain=None)
 
 
-def learn_refused(services: Services, attempt: Prepared, opening: Opening, route: Route) -> None:
+def may_change(attempt: Prepared, opening: Opening) -> bool:
+    """Whether there may be something to learn or to change after this answer: `change` is called for nothing else."""
+    return opening.status != 200 or attempt.is_own or bool(attempt.dropped)
+
+
+async def change(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
+    """The attempt in another form, if the upstream refuses what only trimtab has added or changed; else None."""
+    _learn_refused(services, attempt, opening)
+    other = _drop_refused(attempt, opening)
+    if other is None and (opening.status == 400 or attempt.is_own):
+        other = await undo_refused(services, attempt, opening)
+    return other
+
+
+def _learn_refused(services: Services, attempt: Prepared, opening: Opening) -> None:
     """Remember what was refused, now that the upstream does not refuse the attempt without it.
 
     A refusal may quote the client's text. Such a text is still named in the refusal of the attempt without additions.
     """
     if attempt.dropped and not _find_names(attempt.dropped, opening):
-        services.refused_additions.keep(name_asked(attempt.call.arrival, route), attempt.dropped)
+        services.refused_additions.keep(attempt.call.route.asked, attempt.dropped)
 
 
 def _find_named(attempt: Prepared, opening: Opening) -> frozenset[Addition]:

@@ -6,7 +6,8 @@ added for an upstream that is not known to take it, nothing that it has refused,
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
@@ -16,16 +17,17 @@ from proxy.config.policies.overlay import with_window
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.secrets import find_in_name
-from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.services import Services
+from proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream
 from proxy.http.client import origin_form, target_url
 from proxy.http.credentials import keep_credentials
-from proxy.http.errors import UnknownModeError, UnknownProfileError
+from proxy.http.errors import PathNotAllowedError, UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
 from proxy.state.catalogue.prompt_caches import find_additions
 from proxy.state.catalogue.refusals import Asked
 from proxy.state.catalogue.windows import MILLION_TOKENS, asks_million
-from proxy.wire.codec import Codec, Request
+from proxy.state.models.model_policy import name_model
+from proxy.state.models.records import ModelName
+from proxy.wire.codec import Codec, Request, Unsent
 from proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
 from proxy.wire.dialects import is_bare
 
@@ -33,6 +35,9 @@ EDGE_BYTES = 4096
 """Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""
 _BETAS = re.compile(rb'"(?:anthropic_beta|betas)"\s{0,8}:\s{0,8}(\[[^\]]{0,1000}\]|"[^"]{0,1000}")')
 _CLAUDE = ("claude", "sonnet", "opus")
+THINKING: Addition = "thinking"
+"""What the provider is told of a changed transcript."""
+OwnHeaders = CIMultiDict[str] | CIMultiDictProxy[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +70,45 @@ class Route:
     """Where a request goes, and the settings that apply to it.
 
     observe_share: the share of sessions that are only observed although the mode is enforce.
+    config: from which it was made. url: its address there; None for a path that must not get our key.
+    name: under which facts about the model are kept.
+    credentials: those of the client that the upstream may get.
+    unsent: what is taken out of the body.
+    adds: what the host takes for its prompt cache, if this upstream has not refused it.
+    asked: the name under which refusals are remembered.
+    may_ask_million: whether the request's own words may ask for a window of a million tokens.
     """
 
     target: Target
     settings: PolicyConfig
     upstream: UpstreamConfig
-    observe_share: float = 0.0
+    observe_share: float
+    config: Config = field(repr=False)
+    url: URL | None
+    name: ModelName
+    credentials: Headers = field(repr=False)
+    unsent: Unsent
+    adds: frozenset[Addition]
+    asked: Asked
+    may_ask_million: bool
 
 
-def choose_route(
-    config: Config,
-    arrival: Arrival,
-    headers: CIMultiDict[str] | CIMultiDictProxy[str],
-    model: str,
-    request: Request | None = None,
-) -> Route:
-    """Choose upstream and settings of a request for a model; `request`: what could be read of it.
+def choose_route(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, codec: Codec) -> Route:
+    """Choose upstream and settings of a request for a model. Raises UnknownModeError and UnknownProfileError.
 
-    Raises UnknownModeError and UnknownProfileError.
+    Requests of one connection with the same head and model go the same way, so it is chosen once.
     """
+    known = {} if arrival.head is None else arrival.head.routes
+    route = known.get(model)
+    if not isinstance(route, Route) or route.config is not config:
+        route = _choose(config, arrival, headers, model, codec)
+        if len(model) <= MAX_CHARS and (model in known or len(known) < MAX_UPSTREAMS):
+            known[model] = route
+    return route
+
+
+def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, codec: Codec) -> Route:
+    """Choose the route. Raises UnknownModeError and UnknownProfileError."""
     overrides = headers if config.allow_header_override else CIMultiDict[str]()
     wanted = _read_mode(overrides.getall("x-trimtab-mode", ()))
     matched = config.match_for(model)
@@ -95,25 +120,44 @@ def choose_route(
         mode = "observe"
     upstream = config.upstream_for(settings.upstream)
     target = describe_target(config, arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
-    if request is not None:
-        settings = _choose_window(settings, arrival, request)
-    return Route(target, settings, upstream, share)
-
-
-def _choose_window(settings: PolicyConfig, arrival: Arrival, request: Request) -> PolicyConfig:
-    """The settings with the context window that the request's headers, its endpoint or its own words ask for."""
     tokens = settings.window_for(arrival.headers, arrival.endpoint) if settings.context_windows else None
-    if tokens is None and settings.context_window == "auto":
-        betas = _read_betas(arrival, request)
-        if (betas or request.model.endswith("]")) and asks_million(request.model, betas):
-            tokens = MILLION_TOKENS
-    return settings if tokens is None else with_window(settings, tokens)
+    settings = settings if tokens is None else with_window(settings, tokens)
+    takes_help = upstream.cache == "auto" and mode == "enforce" and not codec.is_count
+    url: URL | None = None
+    with suppress(PathNotAllowedError):
+        url = place(upstream, codec, arrival.target)
+    return Route(
+        target=target,
+        settings=settings,
+        upstream=upstream,
+        observe_share=share,
+        config=config,
+        url=url,
+        name=name_model(config, settings, model, arrival.tenant),
+        credentials=find_credentials_for(upstream, arrival.end_to_end),
+        unsent=Unsent(settings.local_items, settings.drop_tools, nonces=upstream.strips_nonces),
+        adds=find_additions(upstream.base_url, codec.name, model) if takes_help else frozenset(),
+        asked=(arrival.tenant.id, upstream.base_url, model),
+        may_ask_million=settings.context_window == "auto" and (_is_claude(model) or model.endswith("]")),
+    )
+
+
+def heed_own_words(route: Route, arrival: Arrival, request: Request) -> Route:
+    """The route of a request, with the window of a million tokens if its headers, body or model's name ask for it."""
+    if not route.may_ask_million:
+        return route
+    betas = _read_betas(arrival, request) if _is_claude(request.model) else ""
+    if not (betas or request.model.endswith("]")) or not asks_million(request.model, betas):
+        return route
+    return replace(route, settings=with_window(route.settings, MILLION_TOKENS))
+
+
+def _is_claude(model: str) -> bool:
+    return any(name in model for name in _CLAUDE)
 
 
 def _read_betas(arrival: Arrival, request: Request) -> str:
     """The features that a request for Claude asks for: in a header, or in the body as some clouds want it."""
-    if not any(name in request.model for name in _CLAUDE):
-        return ""
     told = [value for name, value in arrival.headers if name.lower() == "anthropic-beta"]
     edges = request.body[:EDGE_BYTES], request.body[-EDGE_BYTES:]
     found = [match[1].decode("utf-8", "replace") for edge in edges for match in _BETAS.finditer(edge)]
@@ -190,19 +234,11 @@ def _read_mode(wanted: Iterable[str]) -> str | None:
     return modes.pop()
 
 
-def find_help(services: Services, arrival: Arrival, route: Route, codec: Codec) -> CacheHelp:
-    """What is added to a request on this route; its key is not known yet."""
-    if route.upstream.cache != "auto" or route.target.mode != "enforce" or codec.is_count:
-        return NO_HELP
-    adds = find_additions(route.upstream.base_url, codec.name, route.target.model)
-    return CacheHelp(adds - services.refused_additions.find(name_asked(arrival, route))) if adds else NO_HELP
-
-
-def takes(services: Services, arrival: Arrival, route: Route, addition: Addition) -> bool:
-    """Whether the upstream has not refused an addition."""
-    return addition not in services.refused_additions.find(name_asked(arrival, route))
-
-
-def name_asked(arrival: Arrival, route: Route) -> Asked:
-    """The name under which refusals are remembered."""
-    return arrival.tenant.id, route.upstream.base_url, route.target.model
+def find_help(route: Route, request: Request, refused: frozenset[Addition]) -> Request:
+    """The request with what is added on this route, except what was refused; its key is not known yet."""
+    takes_binding = THINKING not in refused
+    if not route.adds and takes_binding:
+        return request
+    return replace(
+        request, cache=CacheHelp(route.adds - refused) if route.adds else NO_HELP, takes_binding=takes_binding
+    )

@@ -12,6 +12,7 @@ from functools import partial
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from proxy.account.outcome import Answered
 from proxy.account.recorder import fail_open
@@ -25,8 +26,9 @@ from proxy.exchange.cold import prepare_cold, remember
 from proxy.exchange.compact import compact, help_cache
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.journey import MAX_ATTEMPTS, Journey
-from proxy.exchange.retry import THINKING, drop_refused, learn_from_retry, learn_refused, recover, undo_refused
-from proxy.exchange.route import Route, choose_route, describe_target, find_help, place, takes
+from proxy.exchange.phases import Phases
+from proxy.exchange.retry import change, learn_from_retry, may_change, recover
+from proxy.exchange.route import Route, choose_route, describe_target, heed_own_words, place
 from proxy.exchange.services import Services
 from proxy.exchange.summary import write_ahead
 from proxy.exchange.trace import begin_trace
@@ -40,7 +42,7 @@ from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, Undecod
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from proxy.wire.routing import find_deployment
-from proxy.wire.transcript.beginnings import MIN_BYTES, Begun
+from proxy.wire.transcript.beginnings import Beginning, Begun
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
@@ -48,49 +50,53 @@ REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
     """Serve the request; compact it if its mode and size ask for that. Raises ProxyError."""
-    lane = services.lane(journey.arrival.tenant)
-    received, begun = await receive(
-        services, journey.reply.request, lane, partial(_find_begun, services, journey, codec)
-    )
-    async with working(services, journey.reply.request, received):
+    arrival, reply = journey.arrival, journey.reply
+    lane = services.lane(arrival.tenant)
+    received, begun = await receive(services, reply, arrival, lane, codec)
+    async with working(services, reply.request, received):
         request = None if received.json is None else await _read(services, lane, codec, received.json, begun)
         # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
         model = codec.peek_model(received.beginning) if request is None else request.model
-        model = model or find_deployment(journey.arrival.target)
-        route = _route(services, journey, model, request)
-        place(route.upstream, codec, journey.arrival.target)  # a path that must not get our key is refused first
-        journey.trace = begin_trace(services.spans, journey.arrival, route, codec)
+        model = model or find_deployment(arrival.target)
+        route = _route(services, journey, model, codec)
+        url = route.url or place(route.upstream, codec, arrival.target)  # raises if the path must not get our key
+        if services.spans.is_on:
+            journey.trace = begin_trace(services.spans, arrival, route, url, codec)
         if request is None:
             journey.attempt = Passed("too_large" if received.is_too_large else "undecodable")
         else:
-            await _compact(services, journey, route, replace(request, model=model), begun)
+            route = heed_own_words(route, arrival, request)
+            request = request if request.model == model else replace(request, model=model)
+            await _compact(services, journey, route, request, begun)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
     try:
-        return await _exchange(services, journey, route, codec, received)
+        return await _exchange(services, journey, route, url, codec, received)
     except asyncio.CancelledError:  # the client has left
         await _book_unanswered(services, journey, route)
         raise
 
 
 async def _exchange(
-    services: Services, journey: Journey, route: Route, codec: Codec, received: ReceivedBody
+    services: Services, journey: Journey, route: Route, url: URL, codec: Codec, received: ReceivedBody
 ) -> web.StreamResponse:
     """Send the request and pass the answer on; once more if it was refused. Raises ProxyError."""
     while True:
         journey.begin_attempt()
-        async with _send(services, journey, route, codec, received) as answer:
+        async with _send(services, journey, route, url, received) as answer:
             opening = journey.opening = await _open(services, journey, route, codec, answer)
-            journey.trace.hear(opening)
+            if journey.trace.is_on:
+                journey.trace.hear(opening)
             attempt, shorter = journey.attempt, None
             if isinstance(attempt, Prepared):
-                other = await _change(services, attempt, opening, route)
+                other = await change(services, attempt, opening) if may_change(attempt, opening) else None
                 if other is not None:
                     journey.repeat_attempt(other)
                     continue
                 if attempt.lesson is not None:
                     await learn_from_retry(services, attempt, attempt.lesson, opening)
-                shorter = await _shorten(services, journey, attempt, received, opening)
+                if opening.overflow is not None and journey.attempts < MAX_ATTEMPTS:
+                    shorter = await _shorten(services, journey, attempt, received, opening.overflow)
             if shorter is None:
                 return await _finish(services, journey, route, codec, answer)
         journey.attempt = await help_cache(services, shorter)
@@ -98,26 +104,23 @@ async def _exchange(
 
 async def _compact(services: Services, journey: Journey, route: Route, request: Request, begun: Begun | None) -> None:
     """Make the first attempt, and keep what the next request of the session will begin with."""
-    arrival, codec = journey.arrival, request.codec
-    takes_binding = takes(services, arrival, route, THINKING)
-    request = replace(request, cache=find_help(services, arrival, route, codec), takes_binding=takes_binding)
     journey.request = request
-    journey.asks_usage, journey.is_count = request.asks_usage, codec.is_count
-    attempt = journey.attempt = await compact(services, arrival, route, request, journey.reply, journey.ledger)
-    call = attempt.call
+    journey.asks_usage, journey.is_count = request.asks_usage, request.codec.is_count
+    attempt = journey.attempt = await compact(services, journey.arrival, route, request, journey.reply, journey.ledger)
+    call, beginning = attempt.call, request.beginning
     journey.target = route.target if call is None else call.route.target  # a part of sessions is observed
-    if isinstance(attempt, Prepared):
-        journey.attempt = await help_cache(services, attempt)
-    _keep_beginning(services, journey, request, begun)
-    if call is not None and call.request is not request:
-        _keep_beginning(services, journey, call.request, None)
+    if beginning is not None and beginning.decoded:
+        _keep_beginning(services, journey, request.codec.name, beginning, begun)
+    left = None if call is None else call.request.beginning  # of the body without what must not be sent
+    if left is not None and left is not beginning and left.decoded:
+        _keep_beginning(services, journey, request.codec.name, left, None)
 
 
-def _route(services: Services, journey: Journey, model: str, request: Request | None) -> Route:
+def _route(services: Services, journey: Journey, model: str, codec: Codec) -> Route:
     """Choose upstream and settings. Raises UnknownModeError and UnknownProfileError, after noting the model."""
     config, arrival = services.config, journey.arrival
     try:
-        route = choose_route(config, arrival, journey.reply.request.headers, model, request)
+        route = choose_route(config, arrival, journey.reply.request.headers, model, codec)
     except ProxyError:
         journey.target = describe_target(config, arrival, model, config.match_for(model))
         raise
@@ -125,21 +128,12 @@ def _route(services: Services, journey: Journey, model: str, request: Request | 
     return route
 
 
-def _find_begun(services: Services, journey: Journey, codec: Codec, body: bytes) -> Begun | None:
-    """Find the longest common beginning with an earlier body of the same tenant."""
-    begun: Begun | None = None
-    if len(body) >= MIN_BYTES:
-        with fail_open(services.recorder, journey.arrival.request_id, "read"):
-            begun = services.compactors.find_beginnings(journey.arrival.tenant.id).find(codec.name, body)
-    return begun
-
-
-def _keep_beginning(services: Services, journey: Journey, request: Request, begun: Begun | None) -> None:
+def _keep_beginning(
+    services: Services, journey: Journey, dialect: str, beginning: Beginning, begun: Begun | None
+) -> None:
     """Keep this body for the next request of the session, which will begin with it."""
-    if request.beginning is not None and request.beginning.decoded:
-        with fail_open(services.recorder, journey.arrival.request_id, "read"):
-            beginnings = services.compactors.find_beginnings(journey.arrival.tenant.id)
-            beginnings.keep(request.codec.name, request.beginning, begun)
+    with fail_open(services.recorder, journey.arrival.request_id, "read"):
+        services.compactors.find_beginnings(journey.arrival.tenant.id).keep(dialect, beginning, begun)
 
 
 async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun: Begun | None) -> Request | None:
@@ -149,19 +143,21 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun
     """
     new_bytes = len(body) if begun is None else len(body) - begun.stop
     size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
-    with suppress(UndecodableError), in_bounds():
-        return await services.workers.run_bounded(lane, partial(codec.read, body, begun), size_bytes=size_bytes)
-    return None
+    try:
+        with in_bounds():
+            return await services.workers.run_bounded(lane, partial(codec.read, body, begun), size_bytes=size_bytes)
+    except UndecodableError:
+        return None
 
 
-def _send(services: Services, journey: Journey, route: Route, codec: Codec, received: ReceivedBody) -> Sending:
+def _send(services: Services, journey: Journey, route: Route, url: URL, received: ReceivedBody) -> Sending:
     """Send the request; the answer's body is not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
-    upstream, arrival = route.upstream, journey.arrival
-    url, headers = place(upstream, codec, arrival.target), arrival.forward(upstream)
-    attempt = journey.attempt
-    if attempt.body is not None and attempt.compacted is not None:
+    upstream, attempt = route.upstream, journey.attempt
+    headers = journey.arrival.forward(upstream)
+    if attempt.body is not None and attempt.compacted is not None and attempt.compacted.headers:
         add_to_lists(headers, attempt.compacted.headers)
-    journey.trace.send(headers)
+    if journey.trace.is_on:
+        journey.trace.send(headers)
     outgoing = received.write(attempt.body, headers)
     journey.sending = services.client.prepare("POST", url, headers, outgoing, upstream)
     return journey.sending
@@ -180,25 +176,14 @@ async def _open(
         raise
 
 
-async def _change(services: Services, attempt: Prepared, opening: Opening, route: Route) -> Prepared | None:
-    """The attempt in another form, if the upstream refuses what only trimtab has added or changed; else None."""
-    learn_refused(services, attempt, opening, route)
-    other = drop_refused(attempt, opening)
-    if other is None and (opening.status == 400 or attempt.is_own):
-        other = await undo_refused(services, attempt, opening)
-    return other
-
-
 async def _shorten(
-    services: Services, journey: Journey, attempt: Prepared, received: ReceivedBody, opening: Opening
+    services: Services, journey: Journey, attempt: Prepared, received: ReceivedBody, overflow: Overflow
 ) -> Prepared | None:
     """Plan the next attempt; None if the client gets this answer."""
-    if opening.overflow is None or journey.attempts == MAX_ATTEMPTS:
-        return None
     shorter: Prepared | None = None
     with suppress(OverloadedError):
         async with working(services, journey.reply.request, received):
-            shorter = await recover(services, attempt, opening.overflow, journey.reply)
+            shorter = await recover(services, attempt, overflow, journey.reply)
     journey.is_hopeless = shorter is None
     return shorter
 
@@ -260,20 +245,24 @@ def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: Saf
 
 async def _learn(services: Services, journey: Journey, route: Route, tap: SafeTap) -> None:
     """Count what the model wrote, and note what the answer has cost and shows. The client has its answer already."""
-    attempt, request_id = journey.attempt, journey.arrival.request_id
+    attempt, phases = journey.attempt, Phases("count")
+    guarded = fail_open(services.recorder, journey.arrival.request_id, phases)
     if tap.tap is not None:
-        with fail_open(services.recorder, request_id, "count"):
+        with guarded:
             window_tokens = _find_window(route, attempt)
             journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap, window_tokens)
-    with fail_open(services.recorder, request_id, "observe"):
+    phases.current = "observe"
+    with guarded:
         age_seconds = time.monotonic() - journey.sent_at
         journey.observed = await observe(services, attempt, journey.answered, age_seconds=age_seconds)
-    with fail_open(services.recorder, request_id, "bill"):
+    phases.current = "bill"
+    with guarded:
         kept = journey.observed.prefix_kept
         journey.bill = await draw_bill(services, route, attempt, journey.answered, kept)
-    with fail_open(services.recorder, request_id, "observe"):
-        prepare_cold(services, attempt, journey.answered)
-        if services.cold_cuts.is_kept:
+    phases.current = "observe"
+    if services.cold_cuts.is_kept:
+        with guarded:
+            prepare_cold(services, attempt, journey.answered)
             await remember(services, attempt, journey.answered)  # the last, because it waits for the store
 
 

@@ -5,10 +5,11 @@ summaries are its children.
 """
 
 from multidict import CIMultiDict
+from yarl import URL
 
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.route import Route, place
+from proxy.exchange.route import Route
 from proxy.telemetry.tracing.spans import (
     NO_SPAN,
     Attributes,
@@ -92,12 +93,9 @@ def _name_error(opening: Opening | None) -> str:
     return str(opening.status) if opening.status >= 400 else ""
 
 
-def begin_trace(spans: Spans, arrival: Arrival, route: Route, codec: Codec) -> Trace:
+def begin_trace(spans: Spans, arrival: Arrival, route: Route, url: URL, codec: Codec) -> Trace:
     """Begin the spans of a request that is about to be compacted and sent."""
-    if not spans.is_on:
-        return NO_TRACE
     operation, model = "count_tokens" if codec.is_count else "chat", route.target.shown_model
-    url = place(route.upstream, codec, arrival.target)
     attributes = {
         "gen_ai.operation.name": operation,
         **describe_server(url.host, url.port, codec.name),

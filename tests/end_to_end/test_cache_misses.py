@@ -19,7 +19,7 @@ from upstreams.recording import FakeUpstream
 from upstreams.scripted import Turn
 from upstreams.strict import StrictModel
 
-from proxy.exchange import answer as observe
+from proxy.exchange import answer
 from proxy.server.app import Proxy
 
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -93,7 +93,7 @@ def talk(client, upstream: FakeUpstream, start_proxy, log, monkeypatch):
     """Starts a proxy and a client of it. The upstream counts as hosted, so its cache has a lifetime."""
 
     async def begin(dialect: Dialect, *settings: str, stream: bool = False) -> Talk:
-        monkeypatch.setattr(observe, "find_lifetime", lambda *_: LIFETIME_SECONDS)
+        monkeypatch.setattr(answer, "find_lifetime", lambda *_: LIFETIME_SECONDS)
         model = StrictModel([Turn("I go on.")] * 200)
         upstream.answer = model.answer
         proxy = await start_proxy("defaults.max_tool_result_tokens=2000", *settings)

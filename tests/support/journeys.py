@@ -140,7 +140,7 @@ class Stages:
 
     def route(self, model: str = "m", **headers: str) -> Route:
         """The route of a request for a model."""
-        return choose_route(self.services.config, arrive(**headers), CIMultiDict(headers), model)
+        return choose_route(self.services.config, arrive(**headers), CIMultiDict(headers), model, CHAT)
 
     async def prepare(self, request: Request, **headers: str) -> Call:
         """The call of a request."""

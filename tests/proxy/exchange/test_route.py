@@ -2,19 +2,21 @@
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 from support.builders import IMAGE, assistant, conversation, result, system, user
-from support.journeys import MakeStages, arrive, read_session
+from support.journeys import TENANCY, MakeStages, arrive, read_session
 
 from proxy.config.load import load_config
 from proxy.config.policies.control import MODES
 from proxy.config.schema import Config
-from proxy.exchange.attempt import is_counted, is_text_only, settle_mode
-from proxy.exchange.route import Route, choose_route, find_credentials_for
+from proxy.exchange.arrival import MAX_UPSTREAMS, read_head
+from proxy.exchange.attempt import is_counted, is_text_only, settle
+from proxy.exchange.route import Route, choose_route, find_credentials_for, heed_own_words
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec
@@ -33,7 +35,7 @@ def load(text: str) -> Config:
 
 def choose(config: Config, *headers: tuple[str, str], model: str = "m") -> Route:
     """The route of a request with these headers."""
-    return choose_route(config, arrive(), CIMultiDict(headers), model)
+    return choose_route(config, arrive(), CIMultiDict(headers), model, CHAT)
 
 
 BODY = b'{"model":"claude-sonnet-4-5","max_tokens":9,%b"messages":[{"role":"user","content":"hi"}]%b}'
@@ -45,8 +47,10 @@ def ask(config: Config, body: bytes = BODY % (b"", b""), dialect: Codec = MESSAG
     config_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     arrival = replace(arrive(**config_headers), endpoint=dialect.name)
     request = dialect.read(body)
-    route = choose_route(config, arrival, CIMultiDict(), request.model, request)
-    again = choose_route(config, arrival, CIMultiDict(), request.model, request)
+    route, again = (
+        heed_own_words(choose_route(config, arrival, CIMultiDict(), request.model, dialect), arrival, request)
+        for _ in range(2)
+    )
     assert route.settings is again.settings
     return route.settings.context_window
 
@@ -302,7 +306,26 @@ async def test_a_share_of_sessions_is_observed(make_stages: MakeStages, settings
     request = read_session(3)
     call = await stages.prepare(request)
     whole = call.compactor.plan(request, call.view.policy).original
-    settled = settle_mode(call, replace(whole, continues=continues))
+    settled = settle(call, replace(whole, continues=continues), "a name")
 
     assert settled.route.target.mode == mode
-    assert (settled is call) is (mode == call.route.target.mode)
+    assert settled == replace(call, route=settled.route, session="a name")
+    assert (settled.route is call.route) is (mode == call.route.target.mode)
+
+
+def test_a_route_is_chosen_once_for_each_model_of_a_head_and_configuration() -> None:
+    """Requests of one connection go the same way, until the configuration is loaded again."""
+    request = SimpleNamespace(raw_headers=((b"A", b"b"),), raw_path="/v1/chat/completions", method="POST")
+    arrival = replace(arrive(), head=read_head(request, TENANCY))  # type: ignore[arg-type] - only these are read
+    config, headers = load(f"mode: observe\n{PROFILES}"), CIMultiDict[str]()
+    route = choose_route(config, arrival, headers, "m", CHAT)
+    assert choose_route(config, arrival, headers, "m", CHAT) is route
+    assert choose_route(config, arrival, headers, "other", CHAT).target.model == "other"
+    reloaded = load("mode: enforce")
+    again = choose_route(reloaded, arrival, headers, "m", CHAT)
+    assert (route.target.mode, again.target.mode) == ("observe", "enforce")
+    assert choose_route(reloaded, arrival, headers, "m", CHAT) is again
+    kept = [choose_route(reloaded, arrival, headers, f"m{number}", CHAT) for number in range(9)]
+    assert choose_route(reloaded, arrival, headers, "m8", CHAT) is not kept[-1]
+    assert arrival.head is not None
+    assert len(arrival.head.routes) == MAX_UPSTREAMS

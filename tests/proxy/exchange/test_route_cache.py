@@ -8,7 +8,7 @@ from support.journeys import MakeStages, arrive, read_session
 
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempt import KEY_CHARS, add_key
-from proxy.exchange.route import choose_route, find_help, name_asked
+from proxy.exchange.route import THINKING, choose_route, find_help
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request
 from proxy.wire.content.cache_help import NO_HELP, CacheHelp
@@ -55,8 +55,11 @@ def test_a_session_whose_beginning_is_not_known_has_no_key() -> None:
 )
 async def test_only_a_known_host_gets_something_and_only_if_it_is_wanted(settings, expected, make_stages: MakeStages):
     services, arrival = (await make_stages(*settings)).services, arrive()
-    route = choose_route(services.config, arrival, arrival.forward(services.config.upstream), "gpt-4o")
-    assert find_help(services, arrival, route, CHAT) == expected
-    assert find_help(services, arrival, route, COUNT_TOKENS) == NO_HELP
-    services.refused_additions.keep(name_asked(arrival, route), frozenset({"cache_key"}))
-    assert find_help(services, arrival, route, CHAT) == NO_HELP
+    config, headers, request = services.config, arrival.forward(services.config.upstream), read_session(1)
+    route = choose_route(config, arrival, headers, "gpt-4o", CHAT)
+    assert find_help(route, request, frozenset()).cache == expected
+    counted = choose_route(config, arrival, headers, "gpt-4o", COUNT_TOKENS)
+    assert find_help(counted, request, frozenset()).cache == NO_HELP
+    assert find_help(route, request, frozenset({"cache_key"})).cache == NO_HELP
+    told = find_help(route, request, frozenset({THINKING}))
+    assert (told.cache, told.takes_binding) == (expected, False)

@@ -10,7 +10,7 @@ from proxy.config.load import load_config
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.route import choose_route
 from proxy.exchange.trace import NO_TRACE, begin_trace
-from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, find_current
+from proxy.telemetry.tracing.spans import NO_SPAN, Span, Spans, find_current
 from proxy.wire.chat.codec import CHAT
 
 
@@ -54,12 +54,14 @@ class _Noting(Spans):
 
 def _begin(spans: Spans) -> Any:
     config, arrival = load_config(settings=["upstream.base_url=https://api.x.ai/v1"], environment={}), arrive()
-    return begin_trace(spans, arrival, choose_route(config, arrival, CIMultiDict(), "m"), CHAT)
+    route = choose_route(config, arrival, CIMultiDict(), "m", CHAT)
+    assert route.url is not None
+    return begin_trace(spans, arrival, route, route.url, CHAT)
 
 
 def test_without_tracing_headers_stay() -> None:
     headers = CIMultiDict({"traceparent": "theirs"})
-    trace = _begin(NO_SPANS)
+    trace = NO_TRACE
     trace.send(headers)
     trace.hear(Opening(200))
     trace.end({}, error="", seconds_ago=0.0)
