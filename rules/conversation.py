@@ -283,12 +283,27 @@ class Decision:
         return self.tokens_before - self.tokens_after
 
 
+class Telling(NamedTuple):
+    """The sentence with which a rule tells people what it did. It is filled in when somebody reads it (story.py).
+
+    noun: what it changes. sentence: its gaps are `{what}` (how many, of which tools, and where), `{was}`, `{each}`,
+    `{saved}`, and `{hidden}` (how many of them a cut has removed since).
+    """
+
+    noun: str
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A rule's result. If the rule had nothing to do, `conversation` is the same object that it was given."""
+    """A rule's result. If the rule had nothing to do, `conversation` is the same object that it was given.
+
+    changed: for each decision, the indexes of the messages that it changed, in the transcript that the rule was given.
+    """
 
     conversation: Conversation
     decisions: tuple[Decision, ...] = ()
+    changed: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
 
 
 def replace_messages(conversation: Conversation, new: Mapping[int, Message], rule: str, reason: str) -> Outcome:
@@ -302,7 +317,8 @@ def replace_messages(conversation: Conversation, new: Mapping[int, Message], rul
     for index, message in new.items():
         messages[index] = message
     outcome = conversation.edit(messages)
-    return Outcome(outcome, (Decision(rule, reason, conversation.tokens, outcome.tokens, len(new), min(new)),))
+    decision = Decision(rule, reason, conversation.tokens, outcome.tokens, len(new), min(new))
+    return Outcome(outcome, (decision,), (tuple(new),))
 
 
 def starts_step(message: Message) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from proxy.state.catalogue.costs import Bill
 from proxy.telemetry.ledger import Entry
 from rules.conversation import Decision
-from rules.pipeline.story.values import Change
+from rules.pipeline.changes import Change
 
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 

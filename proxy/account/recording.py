@@ -31,7 +31,7 @@ from proxy.http.credentials import is_credential, plain
 from proxy.memory import KEPT_FACTOR
 from proxy.state.catalogue.costs import price
 from proxy.state.summaries.calls import SummaryCall
-from rules.pipeline.story.tell import tell_story
+from rules.pipeline.story import tell_story
 
 KEPT_HEADERS = frozenset(
     {

@@ -14,8 +14,8 @@ from proxy.account.recorder import Recorder, fail_open
 from proxy.account.redact import Hidden, find_hidden, redact_text
 from proxy.account.served import CarriedOut, Served
 from proxy.memory import KEPT_FACTOR
-from rules.pipeline.story.tell import tell_story
-from rules.pipeline.story.values import Change, Fate
+from rules.pipeline.changes import Change, Fate
+from rules.pipeline.story import tell_story
 
 MAX_MESSAGE_CHARS = 64 * 1024
 """The most that is kept of a message's text before, and after. Chosen: more than a person reads."""

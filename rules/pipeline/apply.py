@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, count_leading
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.pins.rule import pin_results
+from rules.pipeline.exceeded import LimitExceededError, find_remainder
+from rules.pipeline.pins import pin_results
 from rules.pipeline.plan import Plan
-from rules.pipeline.remainder import find_remainder
 from rules.pipeline.transcript_state import StateKey, States, TranscriptState, name_state
 from rules.policy import OnExceeded, Policy
 from rules.results.dedupe import dedupe_tool_results

@@ -5,12 +5,11 @@ Law: pure. Remembered states save time and never change the result.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, takewhile
 
-from rules.conversation import Conversation, CountTokens, Outcome, Role
-from rules.pipeline.client_compaction import is_client_compaction, may_pass, was_edited
+from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, count_asked, count_leading
 from rules.pipeline.exceeded import shorten_newest
-from rules.pipeline.pins.rule import fit_pins
+from rules.pipeline.pins import fit_pins
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
 from rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
@@ -19,6 +18,7 @@ from rules.results.long_messages import may_shorten
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_prefetch, request_summary
+from rules.text.summary_requests import asks_for_summary, instructs_to_summarise
 from rules.window.room import HEAD_STEPS, bound_guesses
 from rules.window.state import ColdCut, Window
 
@@ -132,7 +132,7 @@ def _decide(
         caps, pins = fit_pins(window.caps, pins, paired.conversation.messages)
         whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
         fitted = shorten_newest(limited.conversation, whole, caps, policy=policy, work=work)
-    messages = fitted.conversation.messages
+    messages, steps = fitted.conversation.messages, (replayed.head, paired, short, light, limited, fitted)
     return Plan(
         original=paired.conversation,
         conversation=fitted.conversation,
@@ -141,7 +141,8 @@ def _decide(
         window=window,
         request=request_summary(messages, state.hashes, window),
         prefetch=request_prefetch(messages, state.hashes, window),
-        decisions=tuple(chain(replayed.head, *(one.decisions for one in (paired, short, light, limited, fitted)))),
+        decisions=tuple(chain.from_iterable([one.decisions for one in steps])),
+        changed=tuple(chain.from_iterable([one.changed for one in steps])),
         model_limit=limits.model_limit,
         limit=limits.limit,
         fitting=limits.fitting if replayed.soft_limit is None else min(limits.fitting, replayed.soft_limit),
@@ -151,3 +152,81 @@ def _decide(
         memories=tuple((at, short.conversation.messages[at]) for at in state.memory.bare if at < window.memory_stop),
         long_users=tuple((at, light.conversation.messages[at]) for at in state.users.short if at < window.users_stop),
     )
+
+
+def is_client_compaction(conversation: Conversation) -> bool:
+    """Whether a client asks for a summary of the conversation: in the last message, or by its system prompt.
+
+    Such a request passes unchanged while that is possible: if a summary of ours stood in it, or a tool result were a
+    placeholder, the client would summarise what is summarised already. Nothing that is kept for the session changes.
+    """
+    messages = conversation.messages
+    if not messages or messages[-1].role is not Role.USER:
+        return False
+    leading = takewhile(_is_system, messages)
+    return any(map(asks_for_summary, messages[-1].texts)) or any(
+        instructs_to_summarise(text) for message in leading for text in message.texts
+    )
+
+
+def may_pass(
+    conversation: Conversation, policy: Policy, limits: Limits, request_max_tokens: int | None, work: Work
+) -> bool:
+    """Whether a client's request for a summary can go out unchanged.
+
+    It must fit the window together with the completion that it asks for, and the request before it must have gone out
+    without a cut, a placeholder or a removed image; else the upstream's prompt cache has the shorter prompt. Its calls
+    and results must be paired. A request that does not limit its completion must leave half of the reserve for it.
+    Raises LargeWorkError.
+    """
+    # Without a limit, `fitting` leaves no room for the summary that the client waits for.
+    most = limits.fitting if request_max_tokens else min(limits.fitting, limits.limit + limits.spare)
+    if conversation.tokens > most:
+        return False
+    # A call without a result would be refused by the upstream, and was repaired in the request before.
+    is_paired = conversation.continues or not pair_tool_calls(conversation, count=work.count).decisions
+    return is_paired and not _was_shortened(conversation, policy, limits, work)
+
+
+def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> bool:
+    """Whether the window of the request before this one has a cut or leaves out anything else."""
+    before = _find_before(conversation, work)
+    if before is None:
+        return False
+    replayed = _make_state(before, policy, work).replay(before, policy, limits, work)
+    return bool(replayed.head.decisions) or replayed.window.shortens
+
+
+def was_edited(conversation: Conversation, policy: Policy, work: Work) -> bool:
+    """Whether the request before a request that passes sent a message otherwise: truncated, say, or with a pin.
+
+    Raises LargeWorkError.
+    """
+    before = _find_before(conversation, work)
+    if before is None:
+        return False
+    state = _make_state(before, policy, work)
+    edited = state.edit(before, policy, work)
+    if edited.decisions or state.find_pins(edited.conversation.messages, policy, work):
+        return True
+    leading = count_leading(before.messages)
+    is_compared = any(treatment.dedupe for treatment in policy.treatments())
+    return is_compared and bool(state.dedupe(before, leading, policy, work).decisions)
+
+
+def _find_before(conversation: Conversation, work: Work) -> Conversation | None:
+    """The paired transcript of the request before this one; None if there was none, or if the upstream holds it."""
+    asked = count_asked(conversation.messages)
+    if conversation.continues or not asked:
+        return None
+    before = replace(conversation, messages=conversation.messages[:asked], origins=conversation.origins[:asked])
+    return pair_tool_calls(before, count=work.count).conversation
+
+
+def _make_state(before: Conversation, policy: Policy, work: Work) -> TranscriptState:
+    """A state of its own: this request must not disturb the one that the session goes on from."""
+    return take_state(None, before.messages, policy, work)
+
+
+def _is_system(message: Message) -> bool:
+    return message.role is Role.SYSTEM

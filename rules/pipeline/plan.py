@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rules.conversation import Conversation, Decision, Message, Role, count_asked, count_leading
-from rules.pipeline.pins.fold import Pin
+from rules.pipeline.pins import Pin
 from rules.summary.request import SummaryRequest, request_summary
 from rules.window.images import saving_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
@@ -41,6 +41,7 @@ class Plan:
     was_otherwise: what this plan leaves as it is has been sent otherwise in an earlier request of the session.
     cold: the cuts that were decided at a cold cache, by number of messages.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
+    changed: for each decision, the indexes of the messages that it changed.
     """
 
     original: Conversation
@@ -63,6 +64,7 @@ class Plan:
     memories: tuple[tuple[int, Message], ...] = ()
     long_users: tuple[tuple[int, Message], ...] = ()
     cold: Mapping[int, ColdCut] = field(default_factory=dict)
+    changed: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.
@@ -91,23 +93,28 @@ class Plan:
             TRUNCATE_USERS: sum(message.tokens - messages[at].tokens for at, message in whole.items()),
             MEMORY: sum(message.tokens - whole.get(at, messages[at]).tokens for at, message in filled.items()),
         }
+        left = list(self._save_less(kept_tokens, {TRUNCATE_USERS: whole, MEMORY: filled}))
         return replace(
             self,
             conversation=_replace(self.conversation, back),
             whole=_replace(self.whole, back),
-            decisions=tuple(self._save_less(kept_tokens)),
+            decisions=tuple([decision for decision, _ in left]),
+            changed=tuple([at for _, at in left]),
             memories=tuple(each for each in self.memories if each[0] not in filled),
             long_users=tuple(each for each in self.long_users if each[0] not in whole),
         )
 
-    def _save_less(self, kept_tokens: Mapping[str, int]) -> Iterator[Decision]:
+    def _save_less(
+        self, kept_tokens: Mapping[str, int], kept: Mapping[str, Mapping[int, Message]]
+    ) -> Iterator[tuple[Decision, tuple[int, ...]]]:
         """The decisions, those of these rules with that many more tokens left; without those that then save nothing."""
         leading = count_leading(self.conversation.messages)
-        for one in self.decisions:
+        for one, changed in zip(self.decisions, self.changed, strict=True):
             if one.rule not in kept_tokens or one.first_changed < leading:
-                yield one
+                yield one, changed
             elif one.saved_tokens > kept_tokens[one.rule]:
-                yield replace(one, tokens_after=one.tokens_after + kept_tokens[one.rule])
+                left = tuple([at for at in changed if at not in kept[one.rule]])
+                yield replace(one, tokens_after=one.tokens_after + kept_tokens[one.rule]), left
 
     @property
     def breaks_past(self) -> bool:

@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
-from rules.conversation import Conversation, Decision, Message, Outcome, Role, count_leading
-from rules.pipeline.head import fit_head
-from rules.pipeline.long_users import LongUsers
-from rules.pipeline.memory import Memory
-from rules.pipeline.pins.fold import Pin, Pins
-from rules.pipeline.pins.rule import Pinned
+from rules.conversation import Conversation, Message, Outcome, Role, count_leading
+from rules.pipeline.pins import Pin, Pinned, Pins
 from rules.pipeline.plan import Plan
+from rules.pipeline.shortening import LongUsers, Memory, fit_head
 from rules.policy import Limits, OnExceeded, Policy, name_policy
 from rules.prefix import hash_prefixes
 from rules.results.dedupe import View
@@ -65,7 +62,7 @@ class States(Protocol):
 class Replayed:
     """What the rules decide about a transcript with paired calls.
 
-    head: the decisions about the leading messages.
+    head: the transcript after the rules on the leading messages, and the decisions about these.
     edited: the transcript with its leading messages fitted, its results tidied and truncated, and its long messages
         shortened; the decisions about the head are not among its own.
     pins: by the results' indexes.
@@ -73,7 +70,7 @@ class Replayed:
     cold: the cuts that were decided at a cold cache, by number of messages.
     """
 
-    head: tuple[Decision, ...]
+    head: Outcome
     edited: Outcome
     pins: Mapping[int, Pin]
     window: Window
@@ -148,7 +145,8 @@ class TranscriptState:
         self._long = self._long or LongMessages(count_leading(conversation.messages))
         self._long.extend(conversation.messages, policy, work)
         shortened = self._long.apply(edited.conversation)
-        return Outcome(shortened.conversation, (*edited.decisions, *shortened.decisions))
+        decisions, changed = edited.decisions + shortened.decisions, edited.changed + shortened.changed
+        return Outcome(shortened.conversation, decisions, changed)
 
     def find_pins(self, messages: Sequence[Message], policy: Policy, work: Work) -> Mapping[int, Pin]:
         """The pins of messages that were edited already, by the results' indexes. Raises LargeWorkError."""
@@ -185,8 +183,8 @@ class TranscriptState:
         # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
         at = NOT_COLD if conversation.continues else find_cold(self.hashes, cold)
         window = Window() if conversation.continues else self.find_window(bare, room, policy, pins, at)
-        edited = Outcome(head.conversation, edited.decisions)
-        return Replayed(head.decisions, edited, pins, window, None if room.soft is None else soft_limit, at)
+        edited = Outcome(head.conversation, edited.decisions, edited.changed)
+        return Replayed(head, edited, pins, window, None if room.soft is None else soft_limit, at)
 
     def _measure_task(self, messages: Sequence[Message], leading: int) -> int:
         """What the task statement costs without its memory; 0 if it has not come yet."""

@@ -7,7 +7,16 @@ be shortened. A result never gets longer, and a diff that saves little is not ma
 
 from collections.abc import Sequence
 
-from rules.conversation import Conversation, Message, Outcome, Role, ToolCall, count_leading, replace_messages
+from rules.conversation import (
+    Conversation,
+    Message,
+    Outcome,
+    Role,
+    Telling,
+    ToolCall,
+    count_leading,
+    replace_messages,
+)
 from rules.policy import Policy
 from rules.results.calls import OpenCalls
 from rules.results.edit import Result
@@ -32,6 +41,11 @@ DIFF_CHARS = 8 * 1024
 RESULT_BYTES = 1600
 """Memory of a result without its message: its place, and its sketch in the table of lines. Chosen: a rough estimate."""
 NAME_CHARS = 64  # longest tool name in a pointer; longer than real ones
+TELLING = Telling(
+    "tool result",
+    "{what} {was} like an earlier one that is still there, and became a pointer to it or the difference from it,"
+    " {saved}.",
+)
 ARGUMENTS_CHARS = 80  # beginning of the arguments in a pointer; chosen: enough to recognise a call on one line
 
 

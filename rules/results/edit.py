@@ -7,7 +7,7 @@ changes nothing. Each outcome is computed once and cached, also the outcome "unc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rules.conversation import CountTokens, Message, ToolCall
+from rules.conversation import CountTokens, Message, Telling, ToolCall
 from rules.results.calls import Place
 from rules.results.tools.arguments import has_argument
 from rules.results.tools.exit_status import says_failure
@@ -56,13 +56,14 @@ class Editor:
     rule: name of the rule in decisions.
     wants: cheap filter for the results that this rule may change.
     edit: returns the new texts, or the same tuple if there is nothing to do.
-    describe: returns the decision's reason for the results that were changed.
+    describe: returns the decision's reason, by the number of results that were changed. telling: its sentence.
     """
 
     rule: str
     wants: Callable[[Sequence[Message], Sequence[Place]], list[Place]]
     edit: Callable[[Result, CountTokens], tuple[str, ...]]
-    describe: Callable[[Sequence[Place]], str]
+    describe: Callable[[int], str]
+    telling: Telling
 
 
 def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:

@@ -10,7 +10,7 @@ from sys import getsizeof
 
 from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.policy import Policy
-from rules.results.calls import Place, find_results
+from rules.results.calls import find_results
 from rules.results.edit import Editor, edit_one
 from rules.results.work import Work
 
@@ -21,17 +21,17 @@ CPython (by tracemalloc), for the containers that hold it."""
 
 @dataclass(slots=True, eq=False)
 class _Changes:
-    """The changes of one editor: which results, and their tokens before and after."""
+    """The changes of one editor: the indexes of the results, and their tokens before and after."""
 
     editor: Editor
-    places: list[Place] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
     before_tokens: int = 0
     after_tokens: int = 0
 
     def decide(self) -> Decision:
-        rule, places = self.editor.rule, self.places
-        reason = self.editor.describe(places)
-        return Decision(rule, reason, self.before_tokens, self.after_tokens, len(places), places[0].at)
+        number = len(self.at)
+        reason = self.editor.describe(number)
+        return Decision(self.editor.rule, reason, self.before_tokens, self.after_tokens, number, self.at[0])
 
 
 class Edits:
@@ -66,17 +66,19 @@ class Edits:
                 before = self._edited[place.at]
                 after = self._edited[place.at] = edit_one(before, place, changes.editor, work)
                 if after is not before:
-                    changes.places.append(place)
+                    changes.at.append(place.at)
                     changes.before_tokens += before.tokens
                     changes.after_tokens += after.tokens
                     self.size_bytes += weigh_message(after)
 
     def apply(self, conversation: Conversation) -> Outcome:
         """The conversation with its changed results. It must consist of exactly the messages seen so far."""
-        decisions = tuple(changes.decide() for changes in self._changes if changes.places)
-        if not decisions:
+        acted = [changes for changes in self._changes if changes.at]
+        if not acted:
             return Outcome(conversation)
-        return Outcome(conversation.edit(self._edited), decisions)
+        decisions = tuple([changes.decide() for changes in acted])
+        changed = tuple([tuple(changes.at) for changes in acted])
+        return Outcome(conversation.edit(self._edited), decisions, changed)
 
 
 def weigh_message(message: Message) -> int:

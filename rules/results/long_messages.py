@@ -10,7 +10,7 @@ What is last today is not last tomorrow, so user messages are another matter: pi
 from collections.abc import Sequence
 from functools import partial
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
+from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling
 from rules.policy import Policy, PreserveSystem
 from rules.results.edit import MIN_SAVED_SHARE, UNTOUCHED, shorten_once
 from rules.results.excerpt.rule import MIN_SHARE, share_budget
@@ -20,6 +20,11 @@ from rules.text.head_tail import truncate_text
 from rules.text.markers import ASK_PART
 from rules.text.payloads import hide_payloads
 from rules.treatment import Budget
+
+TELLING = Telling(
+    "message",
+    "{what} over the limit for one message {was} shortened to the beginning and the end, {saved}{hidden}.",
+)
 
 
 class LongMessages:
@@ -59,7 +64,7 @@ class LongMessages:
         number = len(self._short)
         reason = f"{number} messages over the limit"
         decision = Decision("shorten", reason, self._before_tokens, self._after_tokens, number, next(iter(self._short)))
-        return Outcome(conversation.edit(messages), (decision,))
+        return Outcome(conversation.edit(messages), (decision,), (tuple(self._short),))
 
 
 def may_shorten(message: Message, policy: Policy) -> bool:

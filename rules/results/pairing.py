@@ -13,13 +13,16 @@ from itertools import pairwise
 from operator import is_
 from typing import NamedTuple
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, ToolCall
+from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, Telling, ToolCall
 from rules.results.calls import Waiting
 from rules.text.markers import NO_RESULT
 from rules.tokens.messages import finish_message
 
 MAX_NAMED = 10
 """Elements that a description names of each kind. Chosen: enough to find the mistake; a message stays readable."""
+
+TELLING = Telling("result", "Upstreams want exactly one result right after each call: {repairs}.")
+"""`repairs`: what was added, dropped and moved."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +162,7 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     reason += f", {len(misnamed)} results renamed" if misnamed else ""
     touched = answered + len(pairs.orphans) + moved + len(misnamed)
     decision = Decision("pairing", reason, conversation.tokens, outcome.tokens, touched, first)
-    return Outcome(outcome, (decision,))
+    return Outcome(outcome, (decision,), ((),))  # who was moved or dropped, the origins say
 
 
 def _is_paired(messages: Sequence[Message]) -> bool:

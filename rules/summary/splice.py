@@ -20,6 +20,7 @@ from rules.conversation import (
     Outcome,
     Role,
     Shape,
+    Telling,
     count_leading,
     find_beside,
 )
@@ -42,6 +43,11 @@ from rules.tokens.messages import finish_message
 from rules.window.cut_candidates import LOOP_TOKENS
 from rules.window.state import Cut, Window
 
+SUMMARY_TELLING = Telling("message", "A summary{size} that a model wrote stands for {what}, {saved}.")
+DIGEST_TELLING = Telling(
+    "message", "A digest{size}, which trimtab makes without a model, stands for {what}, {saved}.{instead}"
+)
+"""`size`: what it costs. `instead`: whether a model's summary was wanted."""
 JOINT_TOKENS = 4
 """The blank line before a part of the summary. Chosen: more than it costs in any tokenizer."""
 

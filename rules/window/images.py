@@ -8,7 +8,7 @@ more than its marker stays.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from rules.conversation import Conversation, Message, Outcome, Role, replace_messages
+from rules.conversation import Conversation, Message, Outcome, Role, Telling, replace_messages
 
 _SPEAKERS = frozenset({Role.USER, Role.TOOL})
 
@@ -22,6 +22,7 @@ class ImageStop:
 
 
 NONE_REMOVED = ImageStop()
+TELLING = Telling("message", "Old images in {what} gave way to a line about each, {saved}; the newest images stay.")
 
 
 def saving_tokens(message: Message) -> int:

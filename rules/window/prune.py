@@ -9,14 +9,16 @@ short.
 from dataclasses import replace
 from typing import NamedTuple
 
-from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, replace_messages
+from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, Telling, replace_messages
 from rules.text.markers import mark_pruned, mark_pruned_again
 
 PLACEHOLDER_TOKENS = 40
 """The most that a pruned result costs, with its message frame. Results up to this size stay. Chosen: the placeholder's
 text, its largest number and the frame cost some 30 tokens."""
-
-
+TELLING = Telling(
+    "tool result",
+    "{what} became one line{each} that tells the size, {saved}; the calls stay, and the agent can make them again.",
+)
 Pruned = dict[int, tuple[Message, Message]]
 """By message index: the message, and the same message pruned."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from proxy.account.history.event import EventText
-from rules.pipeline.story.values import Change
+from rules.pipeline.changes import Change
 
 MAX_EXPECTED = 1000
 """Texts that are still being written. Chosen: more than the writer's queue holds."""

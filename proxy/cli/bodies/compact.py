@@ -11,7 +11,7 @@ from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.codec import Request, Unsent
 from rules.conversation import Outcome
-from rules.pipeline.story.tell import tell_story
+from rules.pipeline.story import tell_story
 
 
 @click.command()

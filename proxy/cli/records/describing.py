@@ -18,8 +18,8 @@ from proxy.server.admin.dashboard.shapes import shape_event
 from proxy.telemetry.logs import get_log
 from proxy.wire.codec import UndecodableError
 from rules.conversation import Decision, Outcome
-from rules.pipeline.story.tell import tell_story
-from rules.pipeline.story.values import Change
+from rules.pipeline.changes import Change
+from rules.pipeline.story import tell_story
 from rules.tokens.sections import Sections
 
 CONTEXT_LINES = 2

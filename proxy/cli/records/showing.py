@@ -18,7 +18,7 @@ from proxy.account.recordings.format import Recording
 from proxy.cli.records.describing import Changed, diff
 from proxy.cli.store.stats_table import WIDE_CHARS, write_dollars
 from proxy.telemetry.logs import escape
-from rules.pipeline.story.values import Change, Fate
+from rules.pipeline.changes import Change, Fate
 from rules.tokens.sections import Sections
 
 STYLES = {"-": "red", "+": "green", "@": "cyan"}

@@ -8,7 +8,7 @@ marker would cost more tokens than the whole text.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rules.conversation import CountTokens, Message
+from rules.conversation import CountTokens, Message, Telling
 from rules.results.calls import Place
 from rules.results.edit import Editor, Result
 from rules.results.excerpt.text import Asked, excerpt_text
@@ -137,9 +137,14 @@ def _may_exceed(message: Message, budget: Budget) -> bool:
     return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
 
 
-def _describe(changed: Sequence[Place]) -> str:
+def _describe(number: int) -> str:
     """Does not name the limits: those of errors are larger, and the model's tokens differ from the counted ones."""
-    return f"{len(changed)} tool results over their limits"
+    return f"{number} tool results over their limits"
 
 
-TRUNCATE = Editor("truncate", _wants, _truncate, _describe)
+_TELLING = Telling(
+    "tool result",
+    "{what} {was} longer than its tool may fill, and {was} shortened, {saved}: the lines that matter most stay, and a"
+    " marker says how much is missing{hidden}.",
+)
+TRUNCATE = Editor("truncate", _wants, _truncate, _describe, _TELLING)

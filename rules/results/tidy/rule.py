@@ -6,7 +6,7 @@ change.
 
 from collections.abc import Sequence
 
-from rules.conversation import CountTokens, Message
+from rules.conversation import CountTokens, Message, Telling
 from rules.results.calls import Place
 from rules.results.edit import Editor, Result
 from rules.results.tidy.text import tidy_text
@@ -51,8 +51,13 @@ def _wants(messages: Sequence[Message], places: Sequence[Place]) -> list[Place]:
     ]
 
 
-def _describe(changed: Sequence[Place]) -> str:
-    return f"{len(changed)} tool results tidied"
+def _describe(number: int) -> str:
+    return f"{number} tool results tidied"
 
 
-TIDY = Editor("tidy", _wants, _tidy, _describe)
+_TELLING = Telling(
+    "tool result",
+    "{what} {was} tidied, {saved}: colours, old states of progress bars, and blanks and repeated keys in JSON"
+    " went{hidden}.",
+)
+TIDY = Editor("tidy", _wants, _tidy, _describe, _TELLING)

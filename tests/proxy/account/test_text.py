@@ -8,7 +8,7 @@ from support.sessions import make_session
 from proxy.account import text as text_module
 from proxy.account.history.texts import unpack_text
 from proxy.account.text import MAX_MESSAGE_CHARS, clean, crop
-from rules.pipeline.story.values import Change, Fate
+from rules.pipeline.changes import Change, Fate
 
 PLANTED = "PLANTED-TEXT"
 KEY = "sk-planted-0123456789abcdef"

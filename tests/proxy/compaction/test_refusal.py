@@ -16,9 +16,8 @@ from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.overflow.classify import read_overflow
 from rules.conversation import Conversation, Decision
 from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError, Remainder
 from rules.pipeline.make_plan import plan
-from rules.pipeline.remainder import Remainder
 from rules.policy import MEMORY_TAGS, OnExceeded
 from rules.tokens.sections import count_sections, find_marks
 from rules.treatment import Budget

@@ -40,7 +40,7 @@ LIMIT = 64
 @contextmanager
 def pinning(long_tokens: int = 40) -> Iterator[None]:
     """Within the block, shorter tool output than usual gets a pin."""
-    with mock.patch("rules.pipeline.pins.fold.LONG_TOKENS", long_tokens):
+    with mock.patch("rules.pipeline.pins.LONG_TOKENS", long_tokens):
         yield
 
 

@@ -30,11 +30,11 @@ from support.policies import with_any_waters
 
 from rules.conversation import Conversation, Message, Outcome, Shape
 from rules.pipeline.apply import apply
+from rules.pipeline.changes import Fate
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
-from rules.pipeline.story.tell import tell_story
-from rules.pipeline.story.values import Fate, Story
+from rules.pipeline.story import Story, tell_story
 from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole
 from rules.summary.request import Summary
 from rules.treatment import Budget, Tidying

@@ -20,7 +20,7 @@ from proxy.server.admin.dashboard.merge import join_minutes
 from proxy.server.admin.dashboard.shapes import Json, shape_bucket, shape_session, shape_turn
 from proxy.server.admin.models import MAX_SHOWN
 from proxy.state.models.model_policy import ModelView
-from rules.pipeline.story.values import Change
+from rules.pipeline.changes import Change
 
 Query = dict[str, Any]
 CHANGING_STEPS = 2

@@ -15,7 +15,7 @@ from proxy.account.history.timeline import Bucket, Share
 from proxy.account.history.turn import Turn
 from proxy.account.outcome import keep
 from proxy.state.catalogue.costs import to_dollars
-from proxy.telemetry.ledger import Entry
+from rules.pipeline.story import tell_decision
 from rules.tokens.sections import Sections
 
 Json = dict[str, Any]
@@ -108,22 +108,9 @@ def shape_event(event: Event) -> Json:
 
 
 def tell_briefly(event: Event) -> list[str]:
-    """What was done, in sentences: from the decisions, so without the names of tools."""
-    if not event.decisions:
-        return []
-    return [_tell(decision) for decision in event.decisions]
-
-
-def _tell(one: Entry) -> str:
-    again = " (second attempt)" if one.attempt > 1 else ""
-    sentence = f"{one.rule}{again}: {one.reason}."
-    if one.messages:
-        noun = "message" if one.messages == 1 else "messages"
-        sentence += f" {one.messages} {noun} changed, the first is message {one.first_changed}."
-    if one.saved_tokens:
-        done = "saved" if one.saved_tokens > 0 else "added"
-        sentence += f" {abs(one.saved_tokens):,} tokens {done}."
-    return sentence
+    """What was done, in sentences: from the decisions, so without the names of tools and without places."""
+    again = "In the second attempt: "
+    return [f"{again if one.attempt > 1 else ''}{tell_decision(one)}" for one in event.decisions]
 
 
 def shape_session(name: str, session: SessionSums, *, has_text: bool) -> Json:

@@ -3,7 +3,7 @@
 from proxy.account.history import texts
 from proxy.account.history.event import EventText
 from proxy.account.history.texts import Texts, pack_text, unpack_text
-from rules.pipeline.story.values import Change, Fate
+from rules.pipeline.changes import Change, Fate
 
 TEXT = EventText(("told",), (Change(3, "tool", "read", Fate.PRUNED, ("prune",), 9, 2, "before é", "after"),), "sum")
 

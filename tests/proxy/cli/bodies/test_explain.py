@@ -18,7 +18,7 @@ from proxy.cli.bodies import explain
 from proxy.compaction.compactor import Compactor
 from proxy.wire.dialects import read_request
 from rules.conversation import Outcome
-from rules.pipeline.story.tell import tell_story
+from rules.pipeline.story import tell_story
 from rules.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")

@@ -8,7 +8,7 @@ from msgspec import structs
 from support.recordings import make_recording
 
 from proxy.cli.records.describing import Changed, describe, diff, find_changes
-from rules.pipeline.story.values import Change, Fate
+from rules.pipeline.changes import Change, Fate
 from rules.policy import OnExceeded, Policy
 
 

@@ -12,7 +12,7 @@ from proxy.account.recordings.format import RecordedSummary
 from proxy.cli.records.describing import Changed
 from proxy.cli.records.showing import safe, show, show_list
 from proxy.telemetry.ledger import Entry
-from rules.pipeline.story.values import Change, Fate
+from rules.pipeline.changes import Change, Fate
 
 EVIL = "\x1b]0;title\x07\x1b[2Jred \x9b31m \u202e [bold]x[/bold]"
 REMOVED = [Change(at, "tool", "bash", Fate.REMOVED, ("digest",), 100, 0, "before") for at in range(2, 9)]

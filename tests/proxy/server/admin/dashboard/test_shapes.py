@@ -39,11 +39,11 @@ def test_without_kept_text_the_story_comes_from_the_decisions():
         Entry("cold_cache", "cut early", 5, 5, 0, 0, 1, 90),
     )
     assert tell_briefly(make_event(decisions=decisions)) == [
-        "prune: at high water. 3 messages changed, the first is message 4. 10,000 tokens saved.",
         (
-            "pairing (second attempt): a call without its result. 1 message changed, the first is message 0."
-            " 2 tokens added."
+            "3 tool results (from message 4 on) became one line each that tells the size, which saved 10,000 tokens;"
+            " the calls stay, and the agent can make them again."
         ),
+        ("In the second attempt: Upstreams want exactly one result right after each call: a call without its result."),
         "cold_cache: cut early.",
     ]
     assert shape_turn(Turn(make_event()), 1, ("told",))["story"] == ["told"]

@@ -11,10 +11,10 @@ from support.told_sessions import told_sessions
 
 from rules.conversation import Message
 from rules.pipeline.apply import apply
+from rules.pipeline.changes import Fate
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
-from rules.pipeline.story.tell import tell_story
-from rules.pipeline.story.values import Fate
+from rules.pipeline.story import tell_story
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.treatment import Budget, Tidying
 

@@ -10,8 +10,7 @@ from support.policies import POLICY
 from rules.conversation import Message
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
-from rules.pipeline.story.tell import tell_story
-from rules.pipeline.story.values import Sentence
+from rules.pipeline.story import Sentence, tell_story
 from rules.policy import Policy
 from rules.summary.request import Summary
 

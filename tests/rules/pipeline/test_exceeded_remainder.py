@@ -10,9 +10,8 @@ from support.policies import POLICY
 
 from rules.conversation import Conversation, Message, Role
 from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError, Remainder, find_remainder
 from rules.pipeline.make_plan import plan
-from rules.pipeline.remainder import Remainder, find_remainder
 from rules.policy import MEMORY_TAGS, OnExceeded, OverflowStrategy, Policy
 from rules.tokens.sections import find_marks
 from rules.tokens.shrink import (

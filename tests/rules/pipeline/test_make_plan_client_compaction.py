@@ -26,8 +26,7 @@ from support.policies import POLICY
 from rules.conversation import Conversation, Message, Outcome, Role
 from rules.pipeline import make_plan
 from rules.pipeline.apply import apply
-from rules.pipeline.client_compaction import is_client_compaction, may_pass
-from rules.pipeline.make_plan import plan
+from rules.pipeline.make_plan import is_client_compaction, may_pass, plan
 from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, find_limits
 from rules.results.work import LargeWorkError, Work

@@ -8,8 +8,8 @@ from support.append_law import check_append_law
 from support.builders import assistant, conversation, count, fill, session, system, user
 
 from rules.conversation import Outcome
-from rules.pipeline.head import LEAST_SHARE, LEAST_TEXT_TOKENS, fit_head, share_evenly
 from rules.pipeline.make_plan import plan
+from rules.pipeline.shortening import LEAST_SHARE, LEAST_TEXT_TOKENS, fit_head, share_evenly
 from rules.policy import OverflowStrategy, Policy, SectionShares
 from rules.results.work import Work
 

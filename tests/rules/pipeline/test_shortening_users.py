@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from support.builders import assistant, conversation, count, fill, result, system, user
 
-from rules.pipeline.long_users import LongUsers
+from rules.pipeline.shortening import LongUsers
 from rules.policy import Policy
 from rules.results.work import Work
 from rules.text.markers import ASK_PART

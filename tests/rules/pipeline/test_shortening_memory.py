@@ -2,7 +2,7 @@
 
 from support.builders import assistant, conversation, count, fill, result, system, user
 
-from rules.pipeline.memory import Memory
+from rules.pipeline.shortening import Memory
 from rules.policy import Policy
 from rules.results.work import Work
 
