@@ -1,8 +1,7 @@
 """Messages that lose text: retrieved memory, long user messages of earlier turns, and system messages at the beginning.
 
 Law: what is left of a message is a function of the message, the policy and, for a leading one, the head and the limit.
-Where it is forwarded so, the fold says (window/cut_decision.py); it never depends on what comes after. Without a reason
-to act, nothing changes.
+The fold (window/cut_decision.py) says from when on it is forwarded so. Without a reason to act, nothing changes.
 """
 
 from collections.abc import Sequence
