@@ -17,7 +17,7 @@ from urllib.parse import quote
 import orjson
 
 from proxy.account.recordings.format import HIDDEN
-from proxy.config.policies.overlay import Same
+from proxy.config.policies.policy import Same
 from proxy.config.schema import Config
 from proxy.config.secrets import list_secrets
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_address
 from proxy.config.values import own_host, site_url, split_address
 

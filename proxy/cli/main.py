@@ -28,7 +28,7 @@ from proxy.cli.setup.init import init
 from proxy.cli.store.forget import forget
 from proxy.cli.store.stats import stats
 from proxy.cli.store.summary import summary
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config

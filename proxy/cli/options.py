@@ -10,9 +10,9 @@ from typing import IO, Any, NoReturn
 
 import click
 
-from proxy.compaction.refusal import RefusedError, describe_excess
-from proxy.config.errors import ConfigError
-from proxy.config.network.providers import OPENAI_HOST, read_host
+from proxy.compaction.compactor import RefusedError, describe_excess
+from proxy.config.document import ConfigError
+from proxy.config.network.urls import OPENAI_HOST, read_host
 from proxy.config.schema import Config
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError

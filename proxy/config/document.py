@@ -10,7 +10,10 @@ from typing import Any
 
 import yaml
 
-from proxy.config.errors import ConfigError
+
+class ConfigError(Exception):
+    """The configuration is wrong. The message has one line for each problem."""
+
 
 Path = tuple[str | int, ...]
 Place = tuple[int, int]

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from proxy.config.assembly.draft import Draft
 from proxy.config.assembly.environment import find_similar, is_unknown, read_variables
-from proxy.config.document import Document, Problem
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError, Document, Problem
 from proxy.config.network.forward_proxies import UnusableProxyError
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config

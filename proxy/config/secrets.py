@@ -6,8 +6,8 @@ Law: values to hide, never values to use.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from proxy.config.network.passwords import find_passwords
-from proxy.config.policies.overlay import Same
+from proxy.config.network.urls import find_passwords
+from proxy.config.policies.policy import Same
 from proxy.config.schema import Config
 
 MIN_NAMED_CHARS = 12

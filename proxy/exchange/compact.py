@@ -11,10 +11,9 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.account.recorder import fail_open
-from proxy.compaction.compactor import Planned, describe_refused
+from proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from proxy.compaction.compactor import help_cache as add_help
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
-from proxy.compaction.refusal import RefusedError, describe_excess, write_cost
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempt import (
     Attempt,

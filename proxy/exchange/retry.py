@@ -16,9 +16,8 @@ from functools import partial
 from urllib.parse import unquote
 
 from proxy.account.recorder import fail_open
-from proxy.compaction.compactor import Compacted
+from proxy.compaction.compactor import Compacted, RefusedError
 from proxy.compaction.offload import BusyError, weigh_known
-from proxy.compaction.refusal import RefusedError
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
 from proxy.exchange.changed_sessions import heed_changed, note_changed, tell_changed

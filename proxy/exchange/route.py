@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxy.config.policies.control import MODES
-from proxy.config.policies.overlay import with_window
-from proxy.config.policies.policy import ModelConfig, PolicyConfig
+from proxy.config.policies.policy import ModelConfig, PolicyConfig, with_window
+from proxy.config.policies.sections import MODES
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.secrets import find_in_name
 from proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream

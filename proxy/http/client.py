@@ -18,7 +18,7 @@ from yarl import URL
 
 from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
-from proxy.http.aiohttp_fixes import Connector, Request, Way, send_plainly
+from proxy.http.aiohttp_fixes import Connector, Request, SendSettings, send_plainly
 from proxy.http.content_coding import read_along
 from proxy.http.credentials import drop_query_keys
 from proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError
@@ -115,7 +115,7 @@ class _Known(NamedTuple):
     """What is computed once for an upstream."""
 
     upstream: UpstreamConfig
-    way: Way
+    settings: SendSettings
     proxy: ForwardProxy | None
 
 
@@ -134,20 +134,20 @@ class UpstreamClient:
             max_field_size=MAX_HEAD_BYTES,
             max_headers=MAX_HEADER_FIELDS,
         )
-        self._ways: dict[int, _Known] = {}
+        self._upstreams: dict[int, _Known] = {}
 
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
 
-    def _find_way(self, upstream: UpstreamConfig) -> _Known:
+    def _prepare_upstream(self, upstream: UpstreamConfig) -> _Known:
         timeout = aiohttp.ClientTimeout(
             total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
         )
-        if len(self._ways) >= MAX_UPSTREAMS:  # some are left from configurations before a reload
-            self._ways.clear()
-        known = _Known(upstream, Way(timeout, upstream.tls or True), upstream.route.proxy)
-        self._ways[id(upstream)] = known
+        if len(self._upstreams) >= MAX_UPSTREAMS:  # some are left from configurations before a reload
+            self._upstreams.clear()
+        known = _Known(upstream, SendSettings(timeout, upstream.tls or True), upstream.route.proxy)
+        self._upstreams[id(upstream)] = known
         return known
 
     def send(
@@ -165,9 +165,9 @@ class UpstreamClient:
         self, method: str, url: URL, headers: CIMultiDict[str], body: Body | None, upstream: UpstreamConfig
     ) -> "Sending":
         """As `send`, and tells how far the request has come."""
-        known = self._ways.get(id(upstream))
+        known = self._upstreams.get(id(upstream))
         if known is None or known.upstream is not upstream:
-            known = self._find_way(upstream)
+            known = self._prepare_upstream(upstream)
         sending = Sending(self._session, known, method, url, headers)
         sending.body = pieces = (body,) if isinstance(body, bytes) else body
         if isinstance(pieces, tuple):
@@ -206,16 +206,16 @@ class Sending:
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
         """Send the request and wait for the head of the response."""
-        upstream, way, proxy = self._known
+        upstream, settings, proxy = self._known
         url, headers, body = self._url, self._headers, self.body
         self.body = None  # frees the memory as soon as aiohttp has sent the body
         asks_upgrade = "Upgrade" in headers
         is_tunnelled = False
         try:
             if proxy is None and isinstance(body, tuple) and self._method == "POST" and not asks_upgrade:
-                response = await send_plainly(self._session, url, headers, body, way, self.sent.set)
+                response = await send_plainly(self._session, url, headers, body, settings, self.sent.set)
             else:
-                how = _choose_way(url, headers, way, proxy)
+                how = _choose_arguments(url, headers, settings, proxy)
                 is_tunnelled = "server_hostname" in how
                 is_absolute = "proxy" in how and url.scheme == "http" and not is_tunnelled
                 target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
@@ -242,12 +242,14 @@ class Sending:
             response.close() if not response.content.at_eof() else response.release()
 
 
-def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardProxy | None) -> dict[str, Any]:
+def _choose_arguments(
+    url: URL, headers: CIMultiDict[str], settings: SendSettings, proxy: ForwardProxy | None
+) -> dict[str, Any]:
     """Arguments for aiohttp: headers, timeouts, TLS, and the forward proxy with its password.
 
     Through a forward proxy, a plain HTTP request is sent in absolute form, and a WebSocket goes through a tunnel.
     """
-    how: dict[str, Any] = {"headers": headers, "timeout": way.timeout, "ssl": way.tls}
+    how: dict[str, Any] = {"headers": headers, "timeout": settings.timeout, "ssl": settings.tls}
     if proxy is None:
         return how
     shown = {} if proxy.authorization is None else {"Proxy-Authorization": proxy.authorization}

@@ -138,7 +138,7 @@ class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
     """No rule could make the request fit the context window. Status and code make clients compact by themselves.
 
     tokens, limit_tokens: of the prompt after compaction, and the most that it may have.
-    context_cost: what the prompt consists of, what was decided, and what would have to shrink (compaction/refusal.py).
+    context_cost: what the prompt consists of, what was decided, what would have to shrink (compaction/compactor.py).
     """
 
     type = "invalid_request_error"

@@ -1,11 +1,20 @@
-"""Which headers are forwarded in each direction, and which the proxy adds.
+"""Headers: which are forwarded in each direction, which the proxy adds, and what those of keys and waiting times say.
 
 Law: the client's credential goes only to upstreams that are configured to get it. Hop-by-hop headers are never
-forwarded; everything else passes unchanged.
+forwarded; everything else passes unchanged. Every configured key is compared, in constant time, and none is ever
+written anywhere. A waiting time that cannot be read counts as absent.
 """
 
+import binascii
+import hmac
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from hashlib import sha256
+from itertools import islice
+from math import isfinite
 
 from multidict import CIMultiDict
 
@@ -239,3 +248,86 @@ def write_ledger_headers(prompt: Prompt) -> Headers:
 def _write_entry(entry: Entry) -> str:
     tokens = f"saved={entry.saved_tokens};before={entry.tokens_before};after={entry.tokens_after}"
     return f"{entry.rule};{tokens};limit={entry.limit_tokens};attempt={entry.attempt}"
+
+
+MAX_SHOWN = 8
+"""Credentials of one request that are compared. Chosen: real clients send one or two; bounds the work."""
+ADMITTING_HEADERS = frozenset({KEY_HEADER, "api-key", "x-api-key", "x-goog-api-key"})
+"""Headers for a key other than `Authorization`: trimtab's own, Azure's, Anthropic's and Google's."""
+_BEARER, _BASIC = "bearer ", "basic "
+
+
+def find_key(keys: tuple[str, ...], headers: Headers, *, takes_basic: bool = False) -> str | None:
+    """The first of the configured keys that the request holds; None if it holds none of them.
+
+    takes_basic: the key may be the password of basic authentication, which browsers ask people for.
+
+    The time taken does not depend on which key matches, nor on how much of a wrong key is right.
+    """
+    shown = [_hash(value) for value in islice(_find_shown(headers, takes_basic=takes_basic), MAX_SHOWN)]
+    matches = [sum(hmac.compare_digest(known, value) for value in shown) > 0 for known in _hash_all(keys)]
+    return next((key for key, is_shown in zip(keys, matches, strict=True) if is_shown), None)
+
+
+def _find_shown(headers: Headers, *, takes_basic: bool) -> Iterable[str]:
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "authorization":
+            if value[: len(_BEARER)].lower() == _BEARER:
+                yield value[len(_BEARER) :].strip(" \t")
+            elif takes_basic and value[: len(_BASIC)].lower() == _BASIC:
+                yield from _read_password(value[len(_BASIC) :].strip(" \t"))
+        elif lower in ADMITTING_HEADERS:
+            yield value
+
+
+def _read_password(encoded: str) -> Iterable[str]:
+    """The password of basic authentication, in UTF-8 (RFC 7617); nothing if there is none."""
+    try:
+        _, colon, password = b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return
+    if colon:
+        yield password
+
+
+@lru_cache(maxsize=4)
+def _hash_all(keys: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(map(_hash, keys))
+
+
+def _hash(key: str) -> bytes:
+    # Hashes have one length, so the time of a comparison does not reveal the length of a key.
+    return sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+BUSY = frozenset({429, 503, 529})
+"""Statuses after which a later attempt may succeed. Source: RFC 6585, RFC 9110; 529 is Anthropic's for overload."""
+_MILLISECONDS = "retry-after-ms"
+"""Source: Azure OpenAI, which OpenAI's SDKs read first."""
+
+
+def read_retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds from `now`, which are seconds since 1970; None if no valid time is named.
+
+    Source: RFC 9110 section 10.2.3 (seconds, or a date).
+    """
+    milliseconds = _read_number(headers.get(_MILLISECONDS))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _read_number(value)
+    if seconds is not None or value is None:
+        return seconds
+    try:
+        return max(parsedate_to_datetime(value).timestamp() - now, 0.0)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read_number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if isfinite(number) and number >= 0 else None

@@ -1,12 +1,25 @@
-"""Access: `client_keys` admit clients, `admin_token` admits readers of our own pages.
+"""Access: `client_keys` admit clients, `admin_token` admits readers of our own pages; pages of other sites are refused.
 
-Law: the decision uses the request's headers only and is made before the body is read.
+A browser sends requests of web pages from this machine, whoever wrote the page.
+
+Law: the decision uses the request's headers only and is made before the body is read. If no key is required, a page of
+another site is refused, unless the configuration names its origin. On a loopback listener, a page that reaches us
+through DNS rebinding is refused too.
 """
 
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from ipaddress import ip_address
+
+from aiohttp import web
+
+from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.schema import Config
-from proxy.http.errors import EraseNotAllowedError, PageUnauthorizedError, UnauthorizedError
-from proxy.http.headers import KEY_HEADER, Headers
-from proxy.http.keys import find_key
+from proxy.config.values import split_address
+from proxy.http.errors import EraseNotAllowedError, PageUnauthorizedError, SiteNotAllowedError, UnauthorizedError
+from proxy.http.headers import KEY_HEADER, Headers, find_key
 
 
 def admit_client(config: Config, headers: Headers) -> None:
@@ -41,3 +54,96 @@ def admit_eraser(config: Config, *, of_pages: bool) -> None:
     if config.client_keys is not None and config.admin_token is None and not of_pages:
         message = "only the operator may delete a session: set admin_token, or use metrics_listen"
         raise EraseNotAllowedError(message)
+
+
+CONTAINER_HOSTS = frozenset({"host.docker.internal", "host.containers.internal"})
+"""Names by which containers reach a listener on their host's loopback, forwarded by Docker Desktop and Podman.
+
+Safe for DNS rebinding: no public name can exist under `.internal`. Source: ICANN, board resolution of 2024-07-29.
+"""
+APP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
+"""Origin schemes of pages that belong to installed programs; no web page can have such an origin.
+
+Source: the list that Ollama allows, without `file`, which a downloaded page may have. Cursor sends `vscode-file`.
+"""
+MAX_HOST_CHARS = 300
+"""Longest `Host`. Source: names have at most 253 characters (RFC 1035); a port is added."""
+_OWN_SITES = frozenset({"same-origin", "none"})
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@?#%\s]*)(?::[0-9]*)?")
+_PLAIN_ORIGIN = re.compile(r"[A-Za-z0-9:/.\[\]-]{1,100}")
+
+
+def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool, is_page: bool = False) -> None:
+    """Refuse a request that a web page of another site has sent, as far as its head shows that.
+
+    of_pages: the request came in at `metrics_listen`.
+    is_page: it is for one of our own pages that need a key, if any is set. A browser that knows the key as a password
+        sends it with requests of other sites, too.
+
+    Raises SiteNotAllowedError.
+    """
+    has_own_address = of_pages and config.metrics_listen is not None
+    has_key = (config.admin_token if has_own_address else config.client_keys) is not None
+    if has_key and not is_page:
+        return  # a page would have to know the key
+    headers = request.headers
+    hosts = headers.getall("Host", ())
+    origins, sites = headers.getall("Origin", ()), headers.getall("Sec-Fetch-Site", ())
+    if origins or sites:
+        _check_origin(config, origins, sites, hosts)
+    if has_key:
+        return  # a browser knows no password for the name that was bound to our address
+    listen = config.metrics_listen if has_own_address and config.metrics_listen else config.listen
+    if not all(_is_own_host(host, listen, config.allowed_hosts) for host in hosts):
+        message = (
+            "the Host of this request is not a known name of this machine; use localhost or an IP address,"
+            " or list the name in allowed_hosts"
+        )
+        raise SiteNotAllowedError(message)
+
+
+def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], hosts: Sequence[str]) -> None:
+    """Raises SiteNotAllowedError if an origin is neither ours nor allowed, or `Sec-Fetch-Site` says cross-site."""
+    strange = [origin for origin in origins if not _is_allowed_origin(origin, config.allowed_origins)]
+    if origins and not strange:
+        return
+    own = {f"{scheme}://{host}".lower() for scheme in ("http", "https") for host in hosts}
+    is_own = all(origin.lower() in own for origin in strange)
+    if not is_own or not all(site.strip().lower() in _OWN_SITES for site in sites):
+        origin = next((origin for origin in strange if _PLAIN_ORIGIN.fullmatch(origin)), None)
+        example = "" if origin is None else f' (["{origin}"])'
+        message = f"a page of another site sent this request; to allow it, list its Origin in allowed_origins{example}"
+        raise SiteNotAllowedError(message)
+
+
+def _is_allowed_origin(origin: str, globs: Sequence[str]) -> bool:
+    scheme = origin.partition("://")[0].lower()
+    return scheme in APP_SCHEMES or any(fnmatchcase(origin.lower(), glob.lower()) for glob in globs)
+
+
+def _is_own_host(host: str, listen: str, globs: tuple[str, ...]) -> bool:
+    return len(host) <= MAX_HOST_CHARS and _is_name_of(host, listen, globs)
+
+
+@lru_cache(maxsize=256)
+def _is_name_of(host: str, listen: str, globs: tuple[str, ...]) -> bool:
+    """Whether a `Host` is safe from DNS rebinding: an IP address, or a known name of the listener.
+
+    If the listener is not on loopback, every name is accepted, because we do not know its names in the network.
+    """
+    own = split_address(listen)[0].lower()
+    if not is_loopback(own):
+        return True
+    matched = _HOST.fullmatch(host.strip().lower())
+    if matched is None:
+        return False
+    name = matched[1].removesuffix(".")
+    if not name or is_loopback(name) or name == own or name in CONTAINER_HOSTS:
+        return True
+    if any(fnmatchcase(name, glob.lower()) for glob in globs):
+        return True
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxy.account.recordings.writing import measure_recordings
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import find_unknown_variables
 from proxy.config.schema import Config
 from proxy.server.admin.dashboard.serving import adopt_dashboard, measure_dashboard

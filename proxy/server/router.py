@@ -25,7 +25,7 @@ from proxy.http.errors import ClientLimitError, MethodNotAllowedError, Overloade
 from proxy.http.headers import read_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import check_framing
-from proxy.server.access import admit_client
+from proxy.server.access import admit_client, admit_site
 from proxy.server.admin.pages import (
     API,
     OPEN_PAGES,
@@ -37,8 +37,7 @@ from proxy.server.admin.pages import (
     is_own,
 )
 from proxy.server.admin.sending import send_page
-from proxy.server.passing.pass_through import pass_through
-from proxy.server.web_pages import admit_site
+from proxy.server.pass_through import pass_through
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import DEFAULT, find_codec, find_dialect
 

@@ -6,6 +6,7 @@ import re
 from support.reference_pages import find_all, find_code, read_literal, read_page, read_rows, read_section
 
 from proxy.http.headers import (
+    ADMITTING_HEADERS,
     HOP_BY_HOP,
     KEY_HEADER,
     MAX_HEAD_BYTES,
@@ -16,7 +17,6 @@ from proxy.http.headers import (
     write_ledger_headers,
     write_own_headers,
 )
-from proxy.http.keys import ADMITTING_HEADERS
 from proxy.http.request_body import ENTITY_HEADERS
 from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
 from rules.conversation import Decision

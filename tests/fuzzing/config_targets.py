@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 from fuzzing.choices import Choices, dump
 
-from proxy.config.document import Document, name_path
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError, Document, name_path
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.config.values import split_address

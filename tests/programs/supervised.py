@@ -19,9 +19,8 @@ from pathlib import Path
 
 from proxy.config.load import load_config
 from proxy.server.workers import supervisor
-from proxy.server.workers.ground import Ground
 from proxy.server.workers.supervisor import Program, Supervisor
-from proxy.server.workers.worker import LEAVING, READY, Worker
+from proxy.server.workers.worker import LEAVING, READY, Ground, Worker
 from proxy.telemetry.logs import configure_log, get_log
 
 EXIT = 3

@@ -1,6 +1,6 @@
 """The error messages of an invalid configuration."""
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 
 

@@ -25,7 +25,7 @@ from proxy.config.values import split_address
 from proxy.http.client import UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_key
-from proxy.server.workers.cores import count_cores, count_workers
+from proxy.server.workers.supervisor import count_cores, count_workers
 from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_list
 from proxy.state.stores import FILE_NAME, SummaryStore, data_directory
 

@@ -19,8 +19,7 @@ from proxy.cli.evaluate.price import Tokens
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import Body, UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
-from proxy.http.headers import Headers, request_headers
-from proxy.http.retry_after import BUSY, read_retry_after
+from proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
 from proxy.http.unreachable import name_host
 from proxy.state.summaries.summariser import REASONING_SIGN
 from proxy.wire.codec import Completion, Question, Request, UndecodableError

@@ -11,7 +11,7 @@ import orjson
 
 from proxy.cli.records.place import usual_folder
 from proxy.cli.serving.serve import serve
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_file
 
 

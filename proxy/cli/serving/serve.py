@@ -32,8 +32,7 @@ from proxy.server.reload import (
     warn_of_recording,
     warn_of_unknown_variables,
 )
-from proxy.server.workers.cores import count_workers
-from proxy.server.workers.supervisor import END_AT_ONCE
+from proxy.server.workers.supervisor import END_AT_ONCE, count_workers
 from proxy.server.workers.worker import LEAVING, READY
 from proxy.tasks import Tasks
 from proxy.telemetry.live_line import LiveLine

@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.cli.serving.greeting import Screen
 from proxy.compaction.pool import CACHES_BYTES, Compactors
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.schema import Config
 from proxy.memory import bound_caches
 from proxy.server.reload import (
@@ -23,9 +23,8 @@ from proxy.server.reload import (
     warn_of_recording,
     warn_of_unknown_variables,
 )
-from proxy.server.workers.ground import Ground
 from proxy.server.workers.supervisor import Program, Supervisor
-from proxy.server.workers.worker import Worker
+from proxy.server.workers.worker import Ground, Worker
 from proxy.telemetry.shared import Reloads
 
 Load = Callable[[], Config]

@@ -9,7 +9,7 @@ from enum import Enum
 
 import orjson
 
-from proxy.config.network.providers import OPENAI_HOST, read_host
+from proxy.config.network.urls import OPENAI_HOST, read_host
 from proxy.config.schema import Config
 
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")

@@ -15,7 +15,7 @@ import uvloop
 
 from proxy.cli.options import list_exports, wrong_use
 from proxy.config.load import load_config
-from proxy.config.network.providers import OPENAI_HOST
+from proxy.config.network.urls import OPENAI_HOST
 from proxy.config.schema import Config
 from proxy.state.catalogue.providers import is_local
 

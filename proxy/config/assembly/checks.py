@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from proxy.config.assembly.validation import show
 from proxy.config.document import Path, Problem, is_within, name_path
-from proxy.config.globs import covers
 from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
-from proxy.config.values import split_address
+from proxy.config.values import covers, split_address
 
 WHOLE = 1.0
 """The share that is the whole room."""

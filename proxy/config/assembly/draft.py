@@ -11,8 +11,7 @@ from typing import Any
 from proxy.config.assembly.checks import find_conflicts
 from proxy.config.assembly.environment import Variable, read_variables
 from proxy.config.assembly.validation import validate
-from proxy.config.document import Document, Path, Place, Problem, has_half_characters
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError, Document, Path, Place, Problem, has_half_characters
 from proxy.config.schema import Config
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError
 
-from proxy.config.policies.tools import Section
+from proxy.config.policies.sections import Section
 from proxy.config.values import OptionalName, OwnKey, refused, require
 from proxy.config.words import LACKING, Wanted
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from proxy.config.policies.tools import Section
+from proxy.config.policies.sections import Section
 from proxy.config.values import Url
 from proxy.config.words import Wanted
 

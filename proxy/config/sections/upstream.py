@@ -12,10 +12,8 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
-from proxy.config.network.passwords import list_passwords
-from proxy.config.network.providers import OPENAI_HOST, Provider, find_provider, read_host
-from proxy.config.policies.prices import AutoPrices
-from proxy.config.policies.tools import Section
+from proxy.config.network.urls import OPENAI_HOST, Provider, find_provider, list_passwords, read_host
+from proxy.config.policies.sections import AutoPrices, Section
 from proxy.config.values import (
     AuthoritiesFile,
     CertificateFile,

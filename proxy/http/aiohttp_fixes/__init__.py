@@ -7,9 +7,9 @@ package and server/connections.py use private parts of aiohttp.
 from proxy.http.aiohttp_fixes.client import (
     Connector,
     Request,
+    SendSettings,
     TunnelError,
     TunnelTimeoutError,
-    Way,
     send_plainly,
 )
 from proxy.http.aiohttp_fixes.following import follow
@@ -26,9 +26,9 @@ __all__ = [
     "OwnRequest",
     "PlainResponse",
     "Request",
+    "SendSettings",
     "TunnelError",
     "TunnelTimeoutError",
-    "Way",
     "follow",
     "keep_header_bytes",
     "loses_what_follows",

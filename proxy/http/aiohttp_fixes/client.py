@@ -206,7 +206,7 @@ class Connector(aiohttp.TCPConnector):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SendSettings:
     """How requests to one upstream are sent: timeouts, and TLS in the form of aiohttp's `ssl` argument."""
 
     timeout: aiohttp.ClientTimeout
@@ -218,21 +218,21 @@ async def send_plainly(
     url: URL,
     headers: CIMultiDict[str],
     body: tuple[bytes, ...],
-    way: Way,
+    settings: SendSettings,
     on_sent: Callable[[], object] = lambda: None,
 ) -> aiohttp.ClientResponse:
     """Send a POST; returns the response, its body not read yet. `headers` must have the Content-Length of `body`.
 
-    on_sent: called when the whole request is on its way. Raises the same errors as aiohttp's session.
+    on_sent: called when the whole request is on its settings. Raises the same errors as aiohttp's session.
     """
-    connection = await _connect(session, url, way)
+    connection = await _connect(session, url, settings)
     protocol: Any = connection.protocol
     try:
         protocol.set_response_params(
             timer=_NO_TIMER,
             read_until_eof=True,
             auto_decompress=False,
-            read_timeout=way.timeout.sock_read,
+            read_timeout=settings.timeout.sock_read,
             read_bufsize=session._read_bufsize,  # noqa: SLF001 - the session has no public way to read these
             max_line_size=session._max_line_size,  # noqa: SLF001
             max_field_size=session._max_field_size,  # noqa: SLF001
@@ -254,21 +254,21 @@ async def send_plainly(
         raise
 
 
-async def _connect(session: aiohttp.ClientSession, url: URL, way: Way) -> Connection:
+async def _connect(session: aiohttp.ClientSession, url: URL, settings: SendSettings) -> Connection:
     """An idle connection, else a new one."""
     connector: Any = session.connector
     if connector is None or connector.closed:
         message = "Session is closed"
         raise RuntimeError(message)
     is_tls = url.scheme in _TLS_SCHEMES
-    key = ConnectionKey(url.raw_host or "", url.port, is_tls, way.tls, None, None, None, None)
+    key = ConnectionKey(url.raw_host or "", url.port, is_tls, settings.tls, None, None, None, None)
     kept: Connection | None = await connector._get(key, [])  # noqa: SLF001
     if kept is not None:
         return kept
     request_class: type[ClientRequest] = session._request_class  # noqa: SLF001
-    asked = request_class("POST", url, ssl=way.tls, loop=session._loop, session=session)  # noqa: SLF001
+    asked = request_class("POST", url, ssl=settings.tls, loop=session._loop, session=session)  # noqa: SLF001
     try:
-        made: Connection = await connector.connect(asked, traces=[], timeout=way.timeout)
+        made: Connection = await connector.connect(asked, traces=[], timeout=settings.timeout)
     except TimeoutError as error:
         message = f"Connection timeout to host {url}"
         raise aiohttp.ConnectionTimeoutError(message) from error

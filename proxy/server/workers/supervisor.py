@@ -1,8 +1,9 @@
-"""The supervisor: starts the workers, restarts dead ones, and passes signals on.
+"""The supervisor: counts and starts the workers, restarts dead ones, and passes signals on.
 
 Law: it has no event loop, no thread and no request, so it may fork at any time, and no request can break it. It waits
 only for signals and for its workers. If the first worker cannot start, the configuration or the machine is at fault:
 that is logged once, and the supervisor ends. Later deaths lead to restarts.
+A worker that dies once comes back at once; one that keeps dying does not keep the machine busy.
 """
 
 import os
@@ -13,11 +14,58 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
 from typing import Any
 
-from proxy.server.workers.ground import Ground
-from proxy.server.workers.restarts import Restarts
-from proxy.server.workers.worker import LEAVING, READY, Worker
+from proxy.config.schema import MIN_MEMORY_BYTES, Config
+from proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""A container's quota and period, in microseconds. Source: Linux, Control Group v2, cpu.max."""
+
+
+def count_workers(config: Config, quota_file: Path = CPU_QUOTA) -> int:
+    """The configured number; for `auto`, one for each core, but no more than the memory allows."""
+    if config.workers != "auto":
+        return config.workers
+    return max(1, min(count_cores(quota_file), config.limits.max_memory_bytes // MIN_MEMORY_BYTES))
+
+
+def count_cores(quota_file: Path = CPU_QUOTA) -> int:
+    """Cores that this process may run on, within its processor quota; a fraction counts as a whole core."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        cores = os.cpu_count() or 1
+    with suppress(OSError, ValueError, ZeroDivisionError):  # no such file, or the word `max`
+        quota, period = map(int, quota_file.read_text("ascii").split())
+        cores = min(cores, ceil(quota / period))
+    return max(cores, 1)
+
+
+HEALTHY_SECONDS = 10.0
+"""A worker that ran this long counts as healthy: its end is the first in a row. Chosen: several times its start."""
+# Chosen: a pause doubles from the first to the longest, which still brings service back within a minute.
+FIRST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Restarts:
+    """The deaths of one worker: `total`, and how many came soon after a start, `in_a_row`."""
+
+    total: int = 0
+    in_a_row: int = 0
+
+    def note(self, lived_seconds: float) -> float:
+        """Note a death; return the seconds to wait before the worker is started again."""
+        self.total += 1
+        self.in_a_row = 1 if lived_seconds >= HEALTHY_SECONDS else self.in_a_row + 1
+        if self.in_a_row == 1:
+            return 0.0
+        return min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.in_a_row - 2, 10), MAX_PAUSE_SECONDS)
+
 
 END_AT_ONCE = signal.SIGQUIT
 """Tells a worker to reset its connections and end. Not SIGTERM, which may arrive twice: from systemd and from us."""

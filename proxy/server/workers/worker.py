@@ -1,13 +1,19 @@
-"""What a worker gets from its supervisor, and the line between them.
+"""What all workers share (sockets, metrics, a key), what each gets of it, and its line to the supervisor.
 
-Law: a worker whose supervisor is gone drains and ends.
+Law: the supervisor makes what is shared once, before the first worker, and only the supervisor knows all workers. A
+worker whose supervisor is gone drains and ends.
 """
 
+import secrets
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
+from proxy.config.document import ConfigError
+from proxy.config.schema import Config
+from proxy.server.workers.listeners import Listeners
+from proxy.state.summaries.sealing import KEY_BYTES
 from proxy.telemetry.shared import SharedMetrics
 
 READY = b"r"
@@ -49,3 +55,73 @@ class Worker:
                 is_gone = True
             if is_gone:
                 end()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Shared by `count` workers. `pages`: the listeners at `metrics_listen`; None if it is not set."""
+
+    count: int
+    requests: Listeners
+    pages: Listeners | None
+    metrics: SharedMetrics
+    spare_key: bytes
+
+    @classmethod
+    def open(cls, config: Config, workers: int) -> "Ground":
+        """Open sockets and metrics for a configuration.
+
+        Raises OSError if it cannot listen at an address, ConfigError if there is no folder for the metrics.
+        """
+        with ExitStack() as stack:
+            requests = Listeners(config.listen, workers)
+            stack.callback(requests.close)
+            pages = Listeners(config.metrics_listen, workers) if config.metrics_listen is not None else None
+            if pages is not None:
+                stack.callback(pages.close)
+            metrics = _open_metrics(workers)
+            stack.pop_all()
+        return cls(workers, requests, pages, metrics, secrets.token_bytes(KEY_BYTES))
+
+    @property
+    def listeners(self) -> tuple[Listeners, ...]:
+        """The listeners of all addresses."""
+        return (self.requests,) if self.pages is None else (self.requests, self.pages)
+
+    def become(self, number: int, line: socket.socket) -> Worker:
+        """In a forked process: become this worker, and close what belongs to the others."""
+        for listeners in self.listeners:
+            listeners.keep(number)
+        self.metrics.write_as(number)
+        return Worker(
+            number=number,
+            count=self.count,
+            sockets=self.requests.of(number),
+            page_sockets=() if self.pages is None else self.pages.of(number),
+            url=self.requests.url,
+            pages_url=None if self.pages is None else self.pages.url,
+            spare_key=self.spare_key,
+            metrics=self.metrics,
+            line=line,
+        )
+
+    def renew(self, number: int) -> None:
+        """Send new connections to the other workers until this one listens again. Raises OSError."""
+        for listeners in self.listeners:
+            listeners.renew(number)
+
+    def stop_listening(self) -> None:
+        """Close the supervisor's sockets; an address closes with the last worker that listens."""
+        for listeners in self.listeners:
+            listeners.close()
+
+
+def _open_metrics(workers: int) -> SharedMetrics:
+    try:
+        return SharedMetrics.open(workers)
+    except OSError as error:
+        message = (
+            f"workers: {error.strerror or 'no folder'}: the metrics of several workers need a writable folder for"
+            " temporary files; name one with TMPDIR, or set workers: 1"
+        )
+        raise ConfigError(message) from error

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.config.network.providers import read_host
+from proxy.config.network.urls import read_host
 from proxy.lru import BytesLRU
 from proxy.state.catalogue.providers import MAX_NAME_CHARS, is_local
 

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from proxy.config.network.providers import read_host
+from proxy.config.network.urls import read_host
 from proxy.state.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
 from proxy.wire.content.cache_help import Addition
 from proxy.wire.routing import MESSAGES

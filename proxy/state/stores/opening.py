@@ -9,7 +9,7 @@ from typing import Any
 
 import platformdirs
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.schema import Config
 from proxy.state.stores.layered import LayeredStore
 from proxy.state.stores.memory import MemoryStore

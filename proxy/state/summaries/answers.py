@@ -8,7 +8,7 @@ import time
 import aiohttp
 
 from proxy.http.client import read_bounded
-from proxy.http.retry_after import BUSY, read_retry_after
+from proxy.http.headers import BUSY, read_retry_after
 from proxy.state.summaries.calls import BusyError, NoSummaryError, Result
 from proxy.wire.answers.sse import is_stream
 from proxy.wire.codec import Codec, Completion, Question, UndecodableError

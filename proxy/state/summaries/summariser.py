@@ -15,7 +15,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config.policies.summaries import SummaryConfig
+from proxy.config.policies.sections import SummaryConfig
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.errors import ProxyError

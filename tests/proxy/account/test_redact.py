@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.account.redact import Hidden, read_own, redact, redact_body, redact_text
 from proxy.config.load import load_config
-from proxy.config.policies.overlay import Same
+from proxy.config.policies.policy import Same
 
 KEY = "sk-PLANTED/key+0123"
 

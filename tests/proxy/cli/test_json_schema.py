@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from proxy.cli.json_schema import DIALECT, make_schema
-from proxy.config.document import Document
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError, Document
 from proxy.config.load import load_config
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from proxy.cli.options import WRONG_USE, Requests, for_each_request, wrong_use
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from rules.pipeline.exceeded import LimitExceededError
 
 GOOD = b'{"model":"m","messages":[]}'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import find_unknown_variables, load_config, load_file
 from proxy.config.schema import Config, UpstreamConfig
 

@@ -4,15 +4,22 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
-from proxy.config.document import Document, name_path
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError, Document, name_path
 from proxy.config.load import load_config
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
-from proxy.config.policies.summaries import SummaryConfig
-from proxy.config.policies.tools import ToolConfig
-from proxy.config.schema import MAX_MODEL_CHARS, Config, UpstreamConfig
+from proxy.config.policies.sections import SummaryConfig, ToolConfig
+from proxy.config.schema import (
+    MAX_MODEL_CHARS,
+    MIN_MEMORY_BYTES,
+    CompactionConfig,
+    Config,
+    LimitsConfig,
+    UpstreamConfig,
+)
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
@@ -218,3 +225,39 @@ def test_the_modes_are_told_with_those_that_differ() -> None:
     told = "gpt-*: enforce; profile half: enforce, 0.5 of sessions observed; profile rest: off"
     assert config.tell_modes() == f"observe; {told}"
     assert load_config(environment={}).tell_modes() == "enforce"
+
+
+@given(
+    workers=st.integers(1, 256),
+    requests=st.integers(1, 10_000),
+    memory_bytes=st.integers(MIN_MEMORY_BYTES, 2**40),
+    held_bytes=st.none() | st.integers(1024, 2**40),
+)
+def test_workers_together_take_on_what_the_configuration_says(workers, requests, memory_bytes, held_bytes) -> None:
+    """Numbers of requests are rounded up, and are never less than a process needs. A single process gets everything."""
+    limits = LimitsConfig(
+        max_concurrent_requests=requests, max_memory_bytes=memory_bytes, max_held_bytes=held_bytes
+    ).divide(workers)
+    assert requests <= workers * limits.max_concurrent_requests < requests + workers
+    assert MIN_MEMORY_BYTES <= limits.max_memory_bytes <= max(memory_bytes / workers, MIN_MEMORY_BYTES)
+    assert (limits.max_held_bytes is None) is (held_bytes is None)
+    assert held_bytes is None or 1024 <= (limits.max_held_bytes or 0) <= max(held_bytes / workers, 1024)
+    if workers == 1:
+        assert limits == LimitsConfig(
+            max_concurrent_requests=requests, max_memory_bytes=memory_bytes, max_held_bytes=held_bytes
+        )
+
+
+def test_a_path_stands_with_and_without_a_slash_at_its_end() -> None:
+    """Requests are looked up without it."""
+    assert CompactionConfig(paths={"/llm/generate/": "chat", "/ask": "messages"}).paths == {
+        "/llm/generate": "chat",
+        "/ask": "messages",
+    }
+
+
+@pytest.mark.parametrize("path", ["/", "/llm/*", "llm", "/a/../b", "/a?b"])
+def test_a_path_is_whole_and_plain(path: str) -> None:
+    """A pattern, a query or dot segments would claim other paths than it seems."""
+    with pytest.raises(ValidationError):
+        CompactionConfig(paths={path: "chat"})

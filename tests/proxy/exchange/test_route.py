@@ -12,7 +12,7 @@ from support.builders import IMAGE, assistant, conversation, result, system, use
 from support.journeys import TENANCY, MakeStages, arrive, read_session
 
 from proxy.config.load import load_config
-from proxy.config.policies.control import MODES
+from proxy.config.policies.sections import MODES
 from proxy.config.schema import Config
 from proxy.exchange.arrival import MAX_UPSTREAMS, read_head
 from proxy.exchange.attempt import is_counted, is_text_only, settle

@@ -1,14 +1,21 @@
 """Which headers are forwarded."""
 
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
 import pytest
+from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.headers import (
+    MAX_SHOWN,
     MAX_TOLD_ENTRIES,
     answer_headers,
     drop_hop_by_hop,
+    find_key,
     keep_for_session,
     read_headers,
+    read_retry_after,
     request_headers,
     write_key,
     write_ledger_headers,
@@ -176,3 +183,55 @@ def test_the_headers_of_the_ledger_tell_sections_decisions_and_the_summary(
     ledger.note(1, 2000, [Decision("truncate", f"{number}", 900, 400, 2, 3) for number in range(MAX_TOLD_ENTRIES + 1)])
     headers = dict(write_ledger_headers(Prompt(1000, 508, 2000, (), first, second, ledger.entries, summary)))
     assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES
+
+
+KEYS = ("key-one", "key-two")
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [
+        ([("Authorization", "Bearer key-two")], "key-two"),
+        ([("AUTHORIZATION", "bearer  key-one")], "key-one"),
+        ([("api-key", "key-one"), ("x-api-key", "key-two")], "key-one"),
+        ([("x-trimtab-key", "key-two"), ("Authorization", "Bearer another")], "key-two"),
+        ([("X-Goog-Api-Key", "key-two")], "key-two"),
+        ([("Authorization", "key-one")], None),
+        ([("x-auth-token", "key-one"), ("Cookie", "key-one")], None),
+        ([("api-key", "key-on")], None),
+        ([], None),
+    ],
+)
+def test_a_key_is_found_wherever_a_client_may_show_it(headers: list[tuple[str, str]], key: str | None) -> None:
+    """Only whole keys, only there. Of several, the first in the configuration counts."""
+    assert find_key(KEYS, headers) == key
+
+
+def test_only_the_first_credentials_are_looked_at() -> None:
+    """Real clients do not send more."""
+    shown = [("api-key", f"wrong-{number}") for number in range(MAX_SHOWN)]
+
+    assert find_key(KEYS, [*shown, ("api-key", "key-one")]) is None
+
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "20"}, 20.0),
+        ({"Retry-After": "0.5"}, 0.5),
+        ({"Retry-After": format_datetime(datetime.fromtimestamp(NOW + 90, UTC), usegmt=True)}, 90.0),
+        ({"Retry-After": format_datetime(datetime.fromtimestamp(NOW - 90, UTC), usegmt=True)}, 0.0),
+        ({"Retry-After": "20", "retry-after-ms": "1500"}, 1.5),
+        *(
+            ({"Retry-After": value}, None)
+            for value in ("", "-1", "nan", "inf", "soon", "Fri, 99 Nov 2023 99:99:99 GMT")
+        ),
+        ({}, None),
+    ],
+)
+def test_the_time_is_in_seconds_from_now(headers: dict[str, str], seconds: float | None) -> None:
+    """A date that has passed is no wait; an invalid value is none."""
+    assert read_retry_after(CIMultiDict(headers), NOW) == seconds

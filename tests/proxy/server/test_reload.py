@@ -10,7 +10,7 @@ import pytest
 from support.client import CHAT, post
 from support.model_learning import ListLog
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.server.app import Proxy

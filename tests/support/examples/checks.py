@@ -11,7 +11,7 @@ from support.authority import Authority
 from support.examples.blocks import Block
 from support.examples.shell import find_commands, find_fault
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 
 CONFIGURATION = re.compile(r"# trimtab(-[\w-]+)?\.yaml\b")

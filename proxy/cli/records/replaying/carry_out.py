@@ -7,9 +7,8 @@ about the summary is used; else a digest stands in, as in `trimtab compact`.
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
-from proxy.compaction.compactor import Compacted, Compactor, Planned, describe_refused, help_cache
+from proxy.compaction.compactor import Compacted, Compactor, Planned, RefusedError, describe_refused, help_cache
 from proxy.compaction.pool import Compactors
-from proxy.compaction.refusal import RefusedError
 from proxy.lru import BytesLRU
 from proxy.wire.codec import Request, Unsent
 from proxy.wire.content.cache_help import NO_HELP, CacheHelp

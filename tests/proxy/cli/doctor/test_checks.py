@@ -28,7 +28,7 @@ from proxy.cli.doctor.checks import (
 from proxy.config.load import load_config
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.server.workers import cores
+from proxy.server.workers import supervisor
 from proxy.state.models.discovery import Windows
 from proxy.state.stores import open_store
 
@@ -310,7 +310,7 @@ def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allow
 def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers, allowed, expected) -> None:
     """It must suffice for its share of the requests: 25 of 100 for each of four, 34 for each of three."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
-    monkeypatch.setattr(cores, "count_cores", lambda *_: 3)
+    monkeypatch.setattr(supervisor, "count_cores", lambda *_: 3)
     settings = (f"workers={workers}", "limits.max_concurrent_requests=100")
     finding = check_open_files(load_config(settings=settings, environment={}))
 
@@ -335,7 +335,7 @@ def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers,
 )
 def test_it_is_said_how_many_processes_there_would_be(monkeypatch, settings, level, found) -> None:
     """So is the number that `auto` gives here, by cores and memory. Several processes need a store that they share."""
-    for module in (cores, checks):
+    for module in (supervisor, checks):
         monkeypatch.setattr(module, "count_cores", lambda *_: 3)
     finding = check_workers(load_config(settings=settings, environment={}))
 

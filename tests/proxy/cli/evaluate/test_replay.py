@@ -15,7 +15,7 @@ from proxy.cli.evaluate.asking import PatientClient
 from proxy.cli.evaluate.replay import Rehearsal, Written, rehearse, write_summaries
 from proxy.cli.evaluate.session import read_session
 from proxy.compaction import load_compactor
-from proxy.config.policies.summaries import SummaryConfig
+from proxy.config.policies.sections import SummaryConfig
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import target_url
 from proxy.state.models.model_policy import ModelView

@@ -9,7 +9,7 @@ from support.model_learning import ListLog
 
 from proxy.cli.serving.greeting import Screen
 from proxy.cli.serving.supervise import WorkerLog, _Told
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.telemetry.logs import LEVELS

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 from proxy.config.network.forward_proxies import UnusableProxyError, find_route, is_exempt, read_proxy
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 from proxy.config.network.store_servers import StoreServers, read_servers
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.load import load_config
-from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
+from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, overlay
 from proxy.config.schema import Config
 from rules.economy import Economy, find_budgets
 from rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
@@ -165,3 +165,25 @@ def test_numbers_of_the_rules_are_in_our_tokens() -> None:
     assert policy.summary_max_tokens == round(find_budgets(Economy.BALANCED, 64_000).summary_tokens / 2)
     assert policy.keep_user_tokens == settings.keep_user_tokens / 2
     assert (policy.context_window, policy.completion_reserve) == (64_000, settings.completion_reserve)
+
+
+def test_a_key_stands_for_one_object() -> None:
+    """Equal objects have different keys, and a key does not equal its object."""
+    one, other = [1], [1]
+    cache = {Same(one): "one", Same(other): "other"}
+
+    assert (cache[Same(one)], cache[Same(other)], Same([1]) in cache, Same(one) == one) == (
+        "one",
+        "other",
+        False,
+        False,
+    )
+
+
+def test_what_is_written_counts_although_it_is_the_default() -> None:
+    """The same two policies give the same object."""
+    under = PolicyConfig(high_water=0.9, dedupe=False)
+    over = PolicyConfig(dedupe=True)
+    joined = overlay(under, over)
+    assert (joined.high_water, joined.dedupe) == (0.9, True)
+    assert overlay(under, over) is joined

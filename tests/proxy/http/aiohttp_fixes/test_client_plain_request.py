@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.http.aiohttp_fixes import Connector, Request, Way, keep_header_bytes, send_plainly
+from proxy.http.aiohttp_fixes import Connector, Request, SendSettings, keep_header_bytes, send_plainly
 
 SKIPPED = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: 1\r\nX-a: 2\r\n\r\nok"
-WAY = Way(aiohttp.ClientTimeout(total=None, connect=5, sock_read=5), tls=True)
+WAY = SendSettings(aiohttp.ClientTimeout(total=None, connect=5, sock_read=5), tls=True)
 TOKEN = st.text("abcdefghijklmnopqrstuvwxyzXYZ-_", min_size=1, max_size=12).map(lambda name: f"X{name}")
 VALUE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=20)
 

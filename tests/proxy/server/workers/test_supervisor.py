@@ -11,6 +11,11 @@ from typing import IO
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.config.load import load_config
+from proxy.server.workers.supervisor import HEALTHY_SECONDS, MAX_PAUSE_SECONDS, Restarts, count_cores, count_workers
 
 PROGRAM = Path(__file__).parents[3] / "programs" / "supervised.py"
 
@@ -162,3 +167,69 @@ def test_a_second_signal_ends_all_at_once(second: signal.Signals) -> None:
         assert {what for _, what in running.read_both().values()} == {"SIGTERM"}
         assert running.end(second) == 128 + second
         assert {what for _, what in running.read_both().values()} == {"SIGQUIT"}
+
+
+@pytest.fixture
+def sixteen_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which this process may use sixteen cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+
+
+def make_quota(directory: Path, text: str) -> Path:
+    """The file with a container's processor quota."""
+    file = directory / "cpu.max"
+    file.write_text(text, encoding="ascii")
+    return file
+
+
+@pytest.mark.usefixtures("sixteen_cores")
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("max 100000\n", 16), ("200000 100000\n", 2), ("150000 100000\n", 2), ("5000 100000", 1), ("", 16), ("1 0", 16)],
+)
+def test_a_container_counts_what_it_may_use(quota: str, expected: int, tmp_path: Path) -> None:
+    """The machine's cores do not count. A part of a core counts as one, and an invalid file does not count."""
+    assert count_cores(make_quota(tmp_path, quota)) == expected
+
+
+@pytest.mark.usefixtures("sixteen_cores")
+def test_without_a_file_the_cores_count(tmp_path: Path) -> None:
+    """Outside of containers, there is no such file."""
+    assert count_cores(tmp_path / "none") == 16
+
+
+def test_where_a_process_cannot_be_bound_to_cores_all_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """MacOS is such a system."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert count_cores(tmp_path / "none") == os.cpu_count()
+
+
+@pytest.mark.usefixtures("sixteen_cores")
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["workers=3"], 3),
+        (["workers=auto"], 4),
+        (["workers=auto", "limits.max_memory_bytes=17179869184"], 16),
+        (["workers=auto", "limits.max_memory_bytes=536870912"], 1),
+        ([], 1),
+    ],
+)
+def test_auto_takes_no_more_than_there_is_memory_for(settings: list[str], expected: int, tmp_path: Path) -> None:
+    """A configured number is used as it is."""
+    assert count_workers(load_config(settings=settings, environment={}), tmp_path / "none") == expected
+
+
+def test_pauses_grow_with_ends_that_come_soon() -> None:
+    """The pause after the first end is zero."""
+    restarts = Restarts()
+    assert [restarts.note(0.1) for _ in range(9)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+@given(st.lists(st.floats(0, 100), max_size=30))
+def test_one_that_has_worked_is_back_at_once(lives: list[float]) -> None:
+    """Earlier ends do not count. No pause is longer than the maximum."""
+    restarts = Restarts()
+    assert all(0 <= restarts.note(seconds) <= MAX_PAUSE_SECONDS for seconds in lives)
+    assert restarts.note(HEALTHY_SECONDS) == 0
+    assert restarts.total == len(lives) + 1

@@ -4,8 +4,11 @@ import socket
 from pathlib import Path
 
 import pytest
+from prometheus_client import values
 
-from proxy.server.workers.worker import LEAVING, READY, Worker
+from proxy.config.document import ConfigError
+from proxy.config.load import load_config
+from proxy.server.workers.worker import LEAVING, READY, Ground, Worker
 from proxy.telemetry.shared import Roster, SharedMetrics
 
 
@@ -54,3 +57,67 @@ def test_a_worker_hears_that_the_supervisor_is_gone(line) -> None:
     worker.hear_end(lambda: ended.append(1))
     assert ended == [1]
     worker.tell(LEAVING)
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo whatever a worker does to the metrics of its process."""
+    monkeypatch.setattr(values, "ValueClass", values.ValueClass)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+
+
+def open_ground(*settings: str) -> Ground:
+    """The ground of two workers."""
+    return Ground.open(load_config(settings=("listen=127.0.0.1:0", *settings), environment={}), 2)
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("settings", [(), ("metrics_listen=127.0.0.1:0",)])
+def test_workers_have_the_same_key_and_addresses(settings) -> None:
+    """A client without a credential finds what another worker has kept for it."""
+    ground = open_ground(*settings)
+    first, second = (ground.become(number, socket.socket()) for number in (1, 2))
+    assert first.spare_key == second.spare_key
+    assert len(first.spare_key) == 32
+    assert (first.number, second.number, first.count) == (1, 2, 2)
+    assert first.url == second.url
+    assert bool(first.page_sockets) is bool(first.pages_url) is bool(settings)
+    ground.stop_listening()
+    ground.metrics.close()
+    for worker in (first, second):
+        worker.line.close()
+
+
+def test_what_stops_listening_refuses_connections() -> None:
+    """All addresses refuse them, as soon as no worker listens there either."""
+    ground = open_ground("metrics_listen=127.0.0.1:0")
+    places = [listeners.of(number)[0].getsockname() for listeners in ground.listeners for number in (1, 2)]
+    for listeners in ground.listeners:
+        listeners.of(2)[0].listen()
+    ground.renew(1)
+    socket.create_connection(places[0], timeout=30).close()
+    ground.stop_listening()
+    for place in places:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(place, timeout=30)
+    ground.metrics.close()
+
+
+def test_an_address_that_is_taken_is_an_error_at_once() -> None:
+    """It is reported before there is any worker."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="in use"):
+            open_ground(f"metrics_listen=127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_metrics_without_a_folder_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The addresses are free again afterwards."""
+
+    def fail(_workers: int) -> SharedMetrics:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(SharedMetrics, "open", fail)
+    with pytest.raises(ConfigError, match="name one with TMPDIR"):
+        open_ground()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.schema import Config
 from proxy.state.stores import open_store
 from proxy.state.stores.opening import data_directory

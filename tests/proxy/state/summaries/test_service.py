@@ -9,7 +9,7 @@ from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
-from proxy.config.policies.summaries import SummaryConfig
+from proxy.config.policies.sections import SummaryConfig
 from proxy.state.summaries import service
 from proxy.state.summaries.summariser import Summariser
 

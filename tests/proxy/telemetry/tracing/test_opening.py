@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 from proxy.telemetry.tracing.opening import open_spans
 from proxy.telemetry.tracing.spans import NO_SPANS

@@ -24,13 +24,12 @@ WIRE_NAMES = frozenset(
 """Names of members in a chat completion's request and answer."""
 _PATH = re.compile(r"chat/completions")
 ALLOWED = {
-    ("proxy/config/sections/compaction.py", "chat/completions"): "paths that a user need not name",
-    ("proxy/config/sections/compaction.py", "messages"): "the name of a dialect",
+    ("proxy/config/schema.py", "chat/completions"): "paths that a user need not name, and that our own pages keep off",
+    ("proxy/config/schema.py", "messages"): "the name of a dialect",
     ("proxy/config/assembly/checks.py", "tools"): "a key of the configuration",
     ("proxy/config/sections/upstream.py", "chat/completions"): "the end of a URL that users must not write",
-    ("proxy/config/schema.py", "chat/completions"): "a path that our own pages must keep off",
     ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",
-    ("proxy/config/policies/windows.py", "messages"): "the name of a dialect",
+    ("proxy/config/policies/sections.py", "messages"): "the name of a dialect",
     ("proxy/state/summaries/summariser.py", "max_tokens"): "the refused name by which a model that thinks is known",
     ("proxy/cli/evaluate/session.py", "messages"): "the file that a user has recorded is a request of this dialect",
     ("proxy/cli/evaluate/session.py", "response_format"): "the same",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.config.errors import ConfigError
+from proxy.config.document import ConfigError
 from proxy.config.load import load_config
-from proxy.config.policies.tools import TidyConfig
+from proxy.config.policies.sections import TidyConfig
 from rules.policy import Policy, Prices
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 

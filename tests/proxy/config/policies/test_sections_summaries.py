@@ -4,7 +4,7 @@ import pytest
 from support.config import find_problems
 
 from proxy.config.load import load_config
-from proxy.config.policies.summaries import SummaryConfig
+from proxy.config.policies.sections import SummaryConfig
 from rules.economy import Economy, find_budgets
 from rules.policy import Prices
 

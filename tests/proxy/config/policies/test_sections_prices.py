@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.config import find_problems
 
 from proxy.config.load import load_config
-from proxy.config.policies.prices import PricesConfig
+from proxy.config.policies.sections import PricesConfig
 from proxy.config.schema import Config
 
 

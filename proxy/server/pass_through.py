@@ -1,26 +1,34 @@
-"""Chooses the upstream of a request that no codec claims, by the model that it names.
+"""Streams a request that no codec claims to the upstream of the model that it names, and the answer back.
 
-Law: if no policy names another upstream, nothing of the body is read or held. A request without a model goes to the
-main upstream.
+Law: nothing of the answer is held or changed, and an answer of a known API says that the request was passed. If no
+policy names another upstream, nothing of the body is read or held. A request without a model goes to the main upstream.
 """
 
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from aiohttp import web
+
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.admission import hold
 from proxy.exchange.arrival import Arrival, tell_upstream
+from proxy.exchange.attempt import Passed
 from proxy.exchange.journey import Journey
 from proxy.exchange.route import Target, describe_target
 from proxy.exchange.services import Services
+from proxy.http.client import Body, target_url
+from proxy.http.headers import OUTCOME_HEADER, Headers, request_headers
+from proxy.http.relay import relay_answer
 from proxy.http.request_body import ReceivedBody, receive_beginning
+from proxy.http.websocket import is_upgrade, relay_websocket
+from proxy.server.models_list import list_models, wants_all
 from proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Destination:
     """Where a request goes.
 
     received: what was read of the body; None if nothing was.
@@ -31,7 +39,7 @@ class Way:
     received: ReceivedBody | None = None
 
 
-async def find_way(services: Services, journey: Journey) -> Way:
+async def find_destination(services: Services, journey: Journey) -> Destination:
     """Choose the upstream; read as much of the body as that needs. Raises SlowRequestError and OverloadedError."""
     config, arrival, request = services.config, journey.arrival, journey.reply.request
     if not config.routes_by_model:
@@ -58,12 +66,12 @@ def _may_be_json(content_type: str) -> bool:
     return "json" in media_type or media_type in {"", "text/plain", "application/x-www-form-urlencoded"}
 
 
-def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedBody | None = None) -> Way:
+def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedBody | None = None) -> Destination:
     """The way of a request for a model; to the main upstream if it names none."""
     name = config.policy_for(model).upstream if model else None
     upstream = config.upstream_for(name)
     matched = config.match_for(model) if model else None
-    return Way(
+    return Destination(
         upstream, describe_target(config, arrival, model, matched, tell_upstream(name, upstream.base_url)), received
     )
 
@@ -76,3 +84,31 @@ async def _read_model(services: Services, arrival: Arrival, received: ReceivedBo
             work = partial(read_model, body)
             return await services.workers.run(services.lane(arrival.tenant), work, size_bytes=size_bytes)
     return peek_model(received.beginning)
+
+
+PASSED = "passed"
+
+
+async def pass_through(services: Services, journey: Journey) -> web.StreamResponse:
+    """Answer a request that no codec claims. Raises ProxyError."""
+    arrival, reply = journey.arrival, journey.reply
+    request = reply.request
+    journey.attempt = Passed(PASSED)
+    is_known = arrival.passed is not None and arrival.passed.is_inference
+    added: Headers = [(OUTCOME_HEADER, PASSED)] if is_known else ()
+    if wants_all(services.config, request):
+        return await list_models(services, journey, added)
+    to_open = is_upgrade(request)
+    goal = go_to(services.config, arrival) if to_open else await find_destination(services, journey)
+    upstream, journey.target = goal.upstream, goal.target
+    url = target_url(upstream, arrival.target)
+    headers = request_headers(arrival.end_to_end, upstream, identity=False, is_messages=arrival.is_messages)
+    if to_open:
+        journey.begin_attempt()
+        return await relay_websocket(reply, services.client, url, headers, upstream, added)
+    body: Body | None = services.uploads.read(request) if request.body_exists else None
+    if goal.received is not None:
+        body = goal.received.write(None, headers)
+    journey.begin_attempt()
+    async with services.client.send(request.method, url, headers, body, upstream) as answer:
+        return await relay_answer(reply, answer, added)
