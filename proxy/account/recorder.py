@@ -39,7 +39,7 @@ class Recorder:
 
     def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
         """Count and log a fault of ours. The request goes on without the part that failed."""
-        self.metrics.fail_open.labels(phase).inc()
+        self.metrics.fail_open[phase] += 1
         self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
 
     def record_arrival(self, request_id: str, method: str, path: str) -> None:
@@ -57,13 +57,12 @@ class Recorder:
     def record(self, outcome: Outcome) -> None:
         """Record a request that was served or given up."""
         metrics, label = self.metrics, outcome.label
-        metrics.requests.labels(label, outcome.endpoint, str(outcome.status), outcome.outcome).inc()
+        metrics.requests[label, outcome.endpoint, str(outcome.status), outcome.outcome] += 1
         if outcome.client:
             self._record_client(outcome)
-        for phase, seconds in outcome.phase_seconds:
-            metrics.overhead.labels(phase).observe(seconds)
+        metrics.overhead.observe_all(outcome.phase_seconds)
         if outcome.retry:
-            metrics.overflow_retries.labels(label, outcome.retry).inc()
+            metrics.overflow_retries[label, outcome.retry] += 1
         if outcome.has_prompt:
             self._record_prompt(outcome)
         self._record_answer(outcome)
@@ -75,7 +74,7 @@ class Recorder:
             self._tell_not_compacted(outcome)
 
     def _record_client(self, outcome: Outcome) -> None:
-        self.metrics.client_requests.labels(outcome.client, outcome.outcome).inc()
+        self.metrics.client_requests[outcome.client, outcome.outcome] += 1
         stages = (
             ("completion", outcome.completion_tokens),
             ("original", outcome.original_tokens),
@@ -83,35 +82,35 @@ class Recorder:
         )
         for stage, tokens in stages:
             if tokens:
-                self.metrics.client_tokens.labels(outcome.client, stage).inc(tokens)
+                self.metrics.client_tokens[outcome.client, stage] += tokens
 
     def _record_prompt(self, outcome: Outcome) -> None:
         metrics, label, sent = self.metrics, outcome.label, outcome.sent_tokens
-        metrics.prompt_tokens.labels(label, "original").inc(outcome.original_tokens)
+        metrics.prompt_tokens[label, "original"] += outcome.original_tokens
         metrics.record_sections(label, "original", outcome.original_sections)
         if not sent:
             return
-        metrics.prompt_tokens.labels(label, "sent").inc(sent)
+        metrics.prompt_tokens[label, "sent"] += sent
         metrics.record_sections(label, "sent", outcome.sent_sections)
-        metrics.context_used.labels(label).observe(sent / max(outcome.limit_tokens, 1))
+        metrics.context_used.observe(label, sent / max(outcome.limit_tokens, 1))
         metrics.record_decisions(label, outcome.counted_decisions)
         if outcome.prefix_kept is not None:
-            metrics.prefix_kept.labels(label).observe(outcome.prefix_kept)
+            metrics.prefix_kept.observe(label, outcome.prefix_kept)
         if outcome.prompt_tokens:
-            metrics.estimate_error.labels(label).observe(min(outcome.prompt_tokens / sent, MAX_ERROR_RATIO))
+            metrics.estimate_error.observe(label, min(outcome.prompt_tokens / sent, MAX_ERROR_RATIO))
 
     def _record_answer(self, outcome: Outcome) -> None:
         metrics, label = self.metrics, outcome.label
         if outcome.completion_tokens is not None:
             source = "estimated" if outcome.is_estimated else "upstream"
-            metrics.completion_tokens.labels(label, source).inc(outcome.completion_tokens)
+            metrics.completion_tokens[label, source] += outcome.completion_tokens
         if outcome.cached_tokens is not None and outcome.prompt_tokens:
-            metrics.cache_reported_tokens.labels(label).inc(outcome.prompt_tokens)
+            metrics.cache_reported_tokens[label] += outcome.prompt_tokens
         metrics.record_cache(label, outcome.cached_tokens, outcome.written_tokens, outcome.cache_miss)
         for name, histogram in _HISTOGRAMS:
             value = getattr(outcome, name)
             if value is not None:
-                getattr(metrics, histogram).labels(label).observe(value)
+                getattr(metrics, histogram).observe(label, value)
 
     def _tell_not_compacted(self, outcome: Outcome) -> None:
         """Warn, once for each path, that prompts pass there whatever their length."""

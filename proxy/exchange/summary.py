@@ -120,7 +120,7 @@ class _Choice:
         summaries, sliding, client_id = self.services.summaries, self.services.sliding, self.summariser.client_id
         text = await summaries.find(wanted, self.summariser)
         if text is not None:
-            self.services.recorder.metrics.summaries.labels(self.summariser.payer.label, "hit").inc()
+            self.services.recorder.metrics.summaries[self.summariser.payer.label, "hit"] += 1
             sliding.use(client_id, wanted)
             return Chosen(planned, text, planned.plan.prefetch, self.summariser)
         slides = sliding.slides(client_id, planned.plan)

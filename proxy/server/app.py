@@ -115,7 +115,7 @@ async def _open_services(
     worker: Worker | None,
 ) -> AsyncIterator[Services]:
     """Open the services of requests; close them at the end. Raises ConfigError if the store cannot be opened."""
-    metrics = Metrics(worker.metrics if worker is not None else None)
+    metrics = Metrics() if worker is None else Metrics(worker.metrics, worker.number)
     spare_key = secrets.token_bytes(KEY_BYTES) if worker is None else worker.spare_key
     store, tenancy = _open_store(config, metrics, log, spare_key)
     books = Books(open_statistics(config, log), on_error=partial(_count_fault, metrics), log=log)
@@ -240,7 +240,7 @@ def _record_fault(recorder: Recorder, error: BaseException) -> None:
 
 
 def _count_fault(metrics: Metrics, store: str) -> None:
-    metrics.store_errors.labels(store).inc()
+    metrics.store_errors[store] += 1
 
 
 def _make_tenancy(config: Config, key: bytes) -> Tenancy:

@@ -72,7 +72,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
     arrival = journey.arrival
     services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
-    show, client = services.recorder.metrics.in_flight.set, journey.arrival.tenant.client_name
+    show, client = services.recorder.metrics.show_in_flight, journey.arrival.tenant.client_name
     with services.lifecycle.serving(show, journey.reply, client):
         return await _serve(services, journey, codec)
 

@@ -41,7 +41,7 @@ class Savings:
     @classmethod
     def read(cls, metrics: Metrics) -> "Savings":
         """The sums now. With several workers it reads files, so not on the event loop."""
-        samples = Samples.of(metrics.collect())
+        samples = Samples.of(metrics.collect_all())
         count, without_usd = samples.count, samples.sum("cost_without_usd_total")
         return cls(
             requests=count("requests_total") - count("requests_total", outcome=_PASSED),

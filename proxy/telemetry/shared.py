@@ -1,6 +1,7 @@
-"""Metrics of several processes at one address. Each process writes its values to files that all of them read.
+"""Metrics of several processes at one address. Each process keeps its numbers in files that all of them read.
 
-The files are prometheus_client's own format for several processes, in a folder in memory.
+The files are in a folder in memory. Of each worker there are two: `.values` is an array of numbers that its process has
+mapped, and each line of `.names` says which of them are those of a label set.
 
 Law: a file belongs to the number of a worker, not to its process, so the successor of a dead worker continues its
 counters. Gauges of a dead process are dropped. A folder is never read by another run, and the last process removes it.
@@ -12,20 +13,20 @@ import os
 import shutil
 import struct
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Metric, ProcessCollector, values
+import orjson
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
-FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable in which prometheus_client looks for the folder."""
+from proxy.telemetry.families import AnyFamily, Labels
+
 FOLDER_PREFIX = "trimtab-metrics-"
 DRAFT_PREFIX = "trimtab-new-metrics-"
 LOCK_NAME = "lock"
@@ -34,6 +35,8 @@ MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - our folder in it is readable by
 SUPERVISOR = "supervisor"
 _OF_ONE_PROCESS = ("process_", "python_gc_")
 """Prefixes of metrics that describe a single process."""
+_BLOCK_CELLS = 8192
+"""A file of values grows by so many. In bytes, it is a multiple of the page size of every system."""
 _ROW = struct.Struct("qq")
 _READING = struct.Struct("dd")
 
@@ -114,19 +117,68 @@ class SharedMetrics:
         draft.rename(path)  # from now on `_sweep` of other runs finds it, and finds it locked
         return cls(path, Roster(workers), lock)
 
-    def write_as(self, number: int) -> None:
-        """Write all later values of this process as those of this worker."""
-        os.environ[FOLDER_VARIABLE] = str(self.path)
-        values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
+    def open_numbers(self, number: int) -> "Numbers":
+        """The numbers of a worker, for the process that is this worker from now on."""
+        return Numbers(self.path / f"{number}.names", self.path / f"{number}.values")
 
-    def forget(self, number: int) -> None:
-        """Drop the gauges of a worker that died; its counters stay."""
-        mark_process_dead(number, str(self.path))  # type: ignore[no-untyped-call]
+    def read_numbers(self, number: int) -> Iterator[tuple[str, Labels, Sequence[float]]]:
+        """The family, the labels and the cells of all that a worker has counted."""
+        names, values = self.path / f"{number}.names", self.path / f"{number}.values"
+        lines = list(_read_lines(names))  # before the values, which are longer by then
+        cells = memoryview(values.read_bytes()).cast("d") if lines else ()
+        return ((name, labels, cells[place : place + size]) for name, labels, place, size in lines)
 
     def close(self) -> None:
         """Remove the folder. To be called by the last process."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
+
+
+class Numbers:
+    """The numbers of a worker, of which its process changes any by writing to memory."""
+
+    def __init__(self, names: Path, values: Path) -> None:
+        self._names, self._values = names, values
+        self._blocks: list[memoryview[float]] = []
+        self._end = 0
+        self._lock = threading.Lock()
+        self._found: dict[str, dict[Labels, memoryview[float]]] = {}
+        for name, labels, place, size in _read_lines(names):
+            self._found.setdefault(name, {})[labels] = self._map(place, size)
+
+    def find(self, name: str) -> "dict[Labels, memoryview[float]]":
+        """The cells of a family that an earlier process of the worker has opened."""
+        return self._found.get(name, {})
+
+    def open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
+        """New cells, all zero."""
+        with self._lock:
+            left = -self._end % _BLOCK_CELLS
+            place = self._end + (left if left < size else 0)
+            cells = self._map(place, size)
+            with self._names.open("ab") as file:
+                file.write(orjson.dumps((name, labels, place, size)) + b"\n")
+        return cells
+
+    def _map(self, place: int, size: int) -> "memoryview[float]":
+        """Cells of the file, which grows if it must."""
+        self._end = place + size
+        block, first = divmod(place, _BLOCK_CELLS)
+        with self._values.open("ab+") as file:
+            while block >= len(self._blocks):
+                start, length = len(self._blocks) * _BLOCK_CELLS * 8, _BLOCK_CELLS * 8
+                if file.seek(0, os.SEEK_END) <= start:
+                    file.truncate(start + length)
+                self._blocks.append(memoryview(mmap.mmap(file.fileno(), length, offset=start)).cast("d"))
+        return self._blocks[block][first : first + size]
+
+
+def _read_lines(names: Path) -> Iterator[tuple[str, Labels, int, int]]:
+    """The family and labels of each series of a worker, and place and number of its cells."""
+    with suppress(FileNotFoundError):
+        for line in names.read_bytes().splitlines():
+            name, labels, place, size = orjson.loads(line)
+            yield name, labels if isinstance(labels, str) else tuple(labels), place, size
 
 
 def _sweep(place: Path) -> None:
@@ -141,36 +193,29 @@ def _sweep(place: Path) -> None:
                 os.close(lock)
 
 
-def _name_series(sample: Sample) -> list[tuple[str, str]]:
-    """The labels of a sample, without those of a bucket."""
-    return sorted((name, value) for name, value in sample.labels.items() if name != "le")
-
-
 class AllWorkers(Collector):
     """The metrics of all workers together, and the process metrics of each.
 
-    own: the registry of this process, which knows the kind and help of each metric.
-    of_reloads: the names of the two metrics of `shared.reloads`: whether the last one succeeded, and when one did.
+    own: the registry of this process, for what is not counted.
+    table: the families as declared.
     """
 
-    def __init__(self, own: CollectorRegistry, shared: SharedMetrics, of_reloads: tuple[str, str]) -> None:
+    def __init__(self, own: CollectorRegistry, shared: SharedMetrics, table: Sequence[AnyFamily]) -> None:
         self._own = own
         self._shared = shared
-        self._of_reloads = of_reloads
+        self._table = table
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric. Reads files, which takes some milliseconds for a thousand series."""
-        counted = MultiProcessCollector(None, str(self._shared.path)).collect()  # type: ignore[no-untyped-call]
-        merged: dict[str, Metric] = {family.name: family for family in counted}
-        for name, value in zip(self._of_reloads, self._shared.reloads.read(), strict=True):
-            merged[name] = GaugeMetricFamily(name, "", float(value))
-        for family in self._own.collect():
-            if family.name.startswith(_OF_ONE_PROCESS):
-                continue
-            if family.name in merged:
-                # OpenMetrics wants the samples of a histogram side by side; the library mixes them in some versions.
-                family.samples = sorted(merged[family.name].samples, key=_name_series)
-            yield family
+        """Every metric. Reads files."""
+        totals = {family.name: family.begin() for family in self._table if family.is_shared}
+        for number, pid, _ in self._shared.roster.read():
+            for name, labels, cells in self._shared.read_numbers(number):
+                if pid or totals[name].kind != "gauge":
+                    totals[name].add_cells(labels, cells)
+        for metric in self._own.collect():
+            if not metric.name.startswith(_OF_ONE_PROCESS):
+                total = totals.get(metric.name)
+                yield metric if total is None else total.read(is_sorted=True)
         yield from self._collect_roster()
         yield from self._collect_processes()
 

@@ -12,8 +12,8 @@ from monitoring.alerts import ALERTS
 from monitoring.dashboard import COLUMNS, OF_WORKERS, find_names
 from monitoring.files import DASHBOARD, FOLDER, RULES, annotate, write_files
 from monitoring.panels import NOT_SHOWN, ROWS
-from prometheus_client.metrics import MetricWrapperBase
 
+from proxy.telemetry.families import Counter, Histogram
 from proxy.telemetry.metrics import Metrics
 
 FILES = Path(__file__).parents[2] / "docs" / FOLDER
@@ -26,11 +26,10 @@ QUERIES = [query for panel in PANELS for query in panel.queries.values()] + [ale
 
 def read_table() -> dict[str, set[str]]:
     """The labels of each metric."""
-    found: dict[str, set[str]] = {}
-    for collector in Metrics().registry._collector_to_names:
-        if isinstance(collector, MetricWrapperBase):
-            labels = {"version", "python"} if collector._type == "info" else set(collector._labelnames)
-            found[collector._name] = labels | ({"le"} if collector._type == "histogram" else set())
+    own = vars(Metrics()).values()
+    found = {one.name: {*one.labels} for one in own if isinstance(one, Counter)}
+    found |= {one.name: {*one.labels, "le"} for one in own if isinstance(one, Histogram)}
+    found["trimtab_build"] = {"version", "python"}
     return found | {name: {"worker"} for name in OF_WORKERS}
 
 

@@ -88,7 +88,7 @@ class Process:
     @property
     def changes(self) -> dict[str, float]:
         """The number of changes of the policy by cause."""
-        samples = [sample for metric in self.metrics.policy_changes.collect() for sample in metric.samples]
+        samples = self.metrics.policy_changes.read().samples
         return {one.labels["cause"]: one.value for one in samples if one.name.endswith("_total")}
 
 

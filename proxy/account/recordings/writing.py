@@ -62,7 +62,7 @@ class Recordings:
         self._results = metrics.recordings
         self._log = log
         self._is_failing = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting = 0
         self._waiting_bytes = 0
         self._queue: SimpleQueue[Draft | threading.Event] = SimpleQueue()
@@ -157,4 +157,5 @@ class Recordings:
         self._log.warning("recordings_fail", dir=str(self._folder.path), reason=reason, meaning=meaning)
 
     def _count(self, result: Result) -> None:
-        self._results.labels(result).inc()
+        with self._lock:  # requests and the thread count
+            self._results[result] += 1

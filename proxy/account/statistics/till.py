@@ -30,7 +30,7 @@ class Till:
             parts = {"fresh": cost.fresh, "cached": cost.cached, "written": cost.written, "completion": cost.completion}
             for part, nanodollars in parts.items():
                 self._count(model, part, nanodollars)
-            self._metrics.cost_without_usd.labels(model).inc(bill.without_cost.total / NANODOLLARS)
+            self._metrics.cost_without_usd[model] += bill.without_cost.total / NANODOLLARS
 
     def charge_summary(
         self, model: str, client: str, tokens: Tokens, prices: PriceList | None, session: str = ""
@@ -48,4 +48,4 @@ class Till:
 
     def _count(self, model: str, part: str, nanodollars: int) -> None:
         if nanodollars:
-            self._metrics.cost_usd.labels(model, part).inc(nanodollars / NANODOLLARS)
+            self._metrics.cost_usd[model, part] += nanodollars / NANODOLLARS

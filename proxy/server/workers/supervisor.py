@@ -238,7 +238,6 @@ class Supervisor:
         if place.line is not None:
             place.line.close()
         place.pid, place.line, place.is_ready = 0, None, False
-        self._ground.metrics.forget(place.number)
         self._ground.metrics.roster.write(place.number, 0, place.restarts.total)
         how = {"status": code} if code >= 0 else {"signal": signal.Signals(-code).name}
         if self._stop_signal is not None:

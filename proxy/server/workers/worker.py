@@ -92,7 +92,6 @@ class Ground:
         """In a forked process: become this worker, and close what belongs to the others."""
         for listeners in self.listeners:
             listeners.keep(number)
-        self.metrics.write_as(number)
         return Worker(
             number=number,
             count=self.count,

@@ -171,5 +171,5 @@ class Kept:
     def _adopt(self, model: Entry, generation: int, record: Record) -> None:
         for cause, before, after in model.adopt(generation, record):
             if model.read_at is not None:  # else no request was planned with the value before, so nothing changes
-                self._metrics.policy_changes.labels(model.label, cause).inc()
+                self._metrics.policy_changes[model.label, cause] += 1
                 self._log.info("policy_changed", model=model.label, cause=cause, before=before, after=after)

@@ -170,7 +170,7 @@ class Models:
     def _watch_cuts(self, name: ModelName, model: Entry, report: Report) -> None:
         """Learn the window if the upstream silently cuts prompts short."""
         if model.calibration.cuts_short:
-            self._metrics.silent_truncations.labels(model.label).inc()
+            self._metrics.silent_truncations[model.label] += 1
         window_tokens = model.calibration.find_window()
         if window_tokens is None or window_tokens < MIN_WINDOW_TOKENS or not report.believed_tokens:
             return

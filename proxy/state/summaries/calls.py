@@ -94,9 +94,9 @@ class SummaryCalls:
     def end(self, call: "SummaryCall") -> None:
         """Record a finished call."""
         seconds = time.monotonic() - call.started
-        self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
+        self.metrics.summary_seconds.observe((call.model, call.result), seconds)
         if call.result == "rejected":
-            self.metrics.summaries.labels(call.model, "rejected").inc()
+            self.metrics.summaries[call.model, "rejected"] += 1
         self._log.info(
             "summary",
             model=call.model,
@@ -121,7 +121,7 @@ class SummaryCalls:
 
     def note_fallen(self, session: str, model: str, reason: str) -> None:
         """Note that a session has a digest although a model's summary was wanted."""
-        self.metrics.sessions_without_summaries.labels(model, reason).inc()
+        self.metrics.sessions_without_summaries[model, reason] += 1
         self._log.warning("session_without_summaries", session=session, model=model, reason=reason)
 
     def note_success(self, model: str) -> None:

@@ -82,7 +82,7 @@ class Summaries:
         summary_id, results = task.summariser.name_summary(task.request.key), self._metrics.summaries
         if task.may_ask and task.request.asks_model and (summary := await self._wait(summary_id, task)) is not None:
             return summary
-        results.labels(task.summariser.payer.label, "digest").inc()
+        results[task.summariser.payer.label, "digest"] += 1
         return await self._keep(summary_id, task.summariser, await self._digest(task))
 
     async def write(self, task: Task, most_seconds: float = inf) -> Summary | None:
@@ -131,7 +131,7 @@ class Summaries:
     async def _wait(self, summary_id: str, task: Task, most_seconds: float = inf) -> Summary | None:
         """The summary, if it is written within `most_seconds` and the time that a request may wait."""
         if summary_id in self._under_way:
-            self._metrics.summaries.labels(task.summariser.payer.label, "joined").inc()
+            self._metrics.summaries[task.summariser.payer.label, "joined"] += 1
         running = self._start(summary_id, task, "made")
         done, _ = await asyncio.wait({running}, timeout=min(task.summariser.patience_seconds, most_seconds))
         return running.result() if done else None
@@ -156,7 +156,7 @@ class Summaries:
             await asyncio.sleep(POLL_SECONDS)
             summary = await self._read(summary_id, task.summariser)
             if summary is not None:
-                self._metrics.summaries.labels(task.summariser.payer.label, "joined").inc()
+                self._metrics.summaries[task.summariser.payer.label, "joined"] += 1
         return summary
 
     async def _write_claimed(self, summary_id: str, task: Task, result: str, lease: int) -> Summary | None:
@@ -184,10 +184,10 @@ class Summaries:
                 text = await self._ask_one(_hand_over(task, one, has_others=left > 0), base_text, seconds)
             except NoSummaryError as error:
                 if left == 0:
-                    self._metrics.summaries.labels(payer.label, "failed").inc()
+                    self._metrics.summaries[payer.label, "failed"] += 1
                     self._calls.note_failure(payer.label, str(error))
             else:
-                self._metrics.summaries.labels(payer.label, result).inc()
+                self._metrics.summaries[payer.label, result] += 1
                 self._calls.note_success(payer.label)
                 return Summary(text, by_model=True)
         return None

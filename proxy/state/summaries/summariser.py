@@ -394,8 +394,8 @@ class _Asking:
             call.prompt_tokens = usage.prompt_tokens
         call.charge(usage.cached_tokens, usage.written_tokens, payer)
         tokens = self._calls.metrics.summary_tokens
-        tokens.labels(call.model, "prompt").inc(call.prompt_tokens)
-        tokens.labels(call.model, "completion").inc(call.completion_tokens)
+        tokens[call.model, "prompt"] += call.prompt_tokens
+        tokens[call.model, "completion"] += call.completion_tokens
 
 
 def has_time(left_seconds: float, slowest_seconds: float) -> bool:

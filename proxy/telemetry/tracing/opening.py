@@ -4,7 +4,7 @@ from typing import Any
 
 from proxy.config.document import ConfigError
 from proxy.config.schema import Config
-from proxy.telemetry.rows import read_version
+from proxy.telemetry.metrics import read_version
 from proxy.telemetry.tracing.spans import NO_SPANS, Spans
 
 

@@ -10,19 +10,19 @@ from rules.conversation import Decision
 def fill_metrics() -> Metrics:
     metrics = Metrics()
     for model, original, sent in (("a", 1000, 400), ("b", 500, 500)):
-        metrics.requests.labels(model, "chat", "200", "compacted").inc(2)
-        metrics.prompt_tokens.labels(model, "original").inc(original)
-        metrics.prompt_tokens.labels(model, "sent").inc(sent)
-    metrics.requests.labels("a", "other", "200", "passed").inc(7)
+        metrics.requests[model, "chat", "200", "compacted"] += 2
+        metrics.prompt_tokens[model, "original"] += original
+        metrics.prompt_tokens[model, "sent"] += sent
+    metrics.requests["a", "other", "200", "passed"] += 7
     metrics.record_decisions("a", [Decision("prune", "old", 10, 5, 1, 1), Decision("truncate", "long", 10, 5, 1, 1)])
-    metrics.overflow_retries.labels("a", "recovered").inc()
-    metrics.overflow_retries.labels("a", "refused").inc()
-    metrics.fail_open.labels("plan").inc()
-    metrics.summary_tokens.labels("a", "prompt").inc(90)
-    metrics.summary_tokens.labels("a", "completion").inc(9)
-    metrics.cost_usd.labels("a", "fresh").inc(0.25)
-    metrics.cost_usd.labels("a", "summary").inc(0.5)
-    metrics.cost_without_usd.labels("a").inc(2)
+    metrics.overflow_retries["a", "recovered"] += 1
+    metrics.overflow_retries["a", "refused"] += 1
+    metrics.fail_open["plan"] += 1
+    metrics.summary_tokens["a", "prompt"] += 90
+    metrics.summary_tokens["a", "completion"] += 9
+    metrics.cost_usd["a", "fresh"] += 0.25
+    metrics.cost_usd["a", "summary"] += 0.5
+    metrics.cost_without_usd["a"] += 2
     return metrics
 
 
@@ -72,7 +72,7 @@ def test_a_loss_is_told_like_a_gain(savings: Savings, told: str) -> None:
 def test_answers_that_broke_off_or_failed_are_not_answers() -> None:
     metrics = Metrics()
     for status, outcome in (("200", "compacted"), ("200", "broken"), ("502", "compacted"), ("200", "passed")):
-        metrics.requests.labels("m", "chat", status, outcome).inc()
+        metrics.requests["m", "chat", status, outcome] += 1
     savings = Savings.read(metrics)
     assert (savings.answered, savings.requests) == (1, 3)
 

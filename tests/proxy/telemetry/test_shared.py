@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prometheus_client import values
 from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,13 +18,6 @@ from proxy.telemetry.shared import FOLDER_PREFIX, Roster, SharedMetrics
 WORKERS = 3
 
 steps = st.lists(st.tuples(st.integers(1, WORKERS), st.sampled_from(["count", "time", "begin", "die"])), max_size=40)
-
-
-@pytest.fixture(autouse=True)
-def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that are made in this process leave no trace."""
-    monkeypatch.setattr(values, "ValueClass", values.ValueClass)
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
 
 
 @pytest.fixture
@@ -38,8 +30,8 @@ def shared(tmp_path: Path) -> Iterator[SharedMetrics]:
 
 def make_worker(shared: SharedMetrics, number: int) -> Metrics:
     """The metrics of a worker that begins."""
-    shared.write_as(number)
-    return Metrics(shared)
+    shared.roster.write(number, os.getpid(), 0)
+    return Metrics(shared, number)
 
 
 def read(metrics: Metrics) -> dict[str, float]:
@@ -61,18 +53,18 @@ def test_every_worker_tells_what_all_have_counted(steps, tmp_path_factory) -> No
     counted, observed, begun = 0, 0, dict.fromkeys(living, 0)
     for number, step in steps:
         metrics = living[number]
-        shared.write_as(number)  # here all workers are one process: what is made from now on is this worker's
         if step == "count":
-            metrics.requests.labels("m", "chat", "200", "unchanged").inc()
+            metrics.requests["m", "chat", "200", "unchanged"] += 1
             counted += 1
         elif step == "time":
-            metrics.overhead.labels("plan").observe(0.003)
+            metrics.overhead.observe("plan", 0.003)
             observed += 1
         elif step == "begin":
             begun[number] += 1
-            metrics.in_flight.set(begun[number])
+            metrics.show_in_flight(begun[number])
         else:
-            shared.forget(number)
+            shared.roster.write(number, 0, 1)
+            assert read(metrics)["trimtab_requests_in_flight"] == sum(begun.values()) - begun[number]
             living[number], begun[number] = make_worker(shared, number), 0
     for metrics in living.values():
         page = read(metrics)
@@ -86,8 +78,9 @@ def test_every_worker_tells_what_all_have_counted(steps, tmp_path_factory) -> No
 
 def test_each_process_is_told_apart(shared: SharedMetrics) -> None:
     """The metrics of a process are its worker's own. A worker that is away is shown as down, and has none."""
+    worker = make_worker(shared, 1)
     shared.roster.write(1, os.getpid(), 2)
-    page = read(make_worker(shared, 1))
+    page = read(worker)
     assert [page[f"trimtab_worker_up{number}"] for number in (1, 2, 3)] == [1, 0, 0]
     assert page["trimtab_worker_restarts_total1"] == 2
     assert page["process_resident_memory_bytes1"] > 0
@@ -111,13 +104,12 @@ def test_open_metrics_of_all_workers_are_valid(shared: SharedMetrics) -> None:
     """Its own parser accepts the page, and the sums are those of the other form."""
     first, second = make_worker(shared, 1), make_worker(shared, 2)
     for number, metrics in enumerate((first, second), 1):
-        shared.write_as(number)
-        metrics.requests.labels("m", "chat", "200", "unchanged").inc(number)
-        metrics.cost_usd.labels("m", "fresh").inc(0.5)
-        metrics.overhead.labels("plan").observe(0.003)
-        metrics.overhead.labels("apply").observe(5)
-        metrics.in_flight.set(number)
-        metrics.estimate_error.labels("m").observe(1.0)
+        metrics.requests["m", "chat", "200", "unchanged"] += number
+        metrics.cost_usd["m", "fresh"] += 0.5
+        metrics.overhead.observe("plan", 0.003)
+        metrics.overhead.observe("apply", 5)
+        metrics.show_in_flight(number)
+        metrics.estimate_error.observe("m", 1.0)
     shared.roster.write(1, os.getpid(), 3)
     text = second.render(as_open_metrics=True).decode()
     families = {family.name: family for family in open_metrics.text_string_to_metric_families(text)}

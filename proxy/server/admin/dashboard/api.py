@@ -38,7 +38,7 @@ from proxy.server.admin.dashboard.stream import read_samples, stream_events
 from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
 from proxy.state.catalogue.costs import NANODOLLARS
 from proxy.state.stores.store import StoreError
-from proxy.telemetry.rows import read_version
+from proxy.telemetry.metrics import read_version
 from proxy.telemetry.samples import Samples
 
 MAX_LISTED = 500

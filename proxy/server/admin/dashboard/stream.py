@@ -104,7 +104,7 @@ async def read_recent_totals(services: Services) -> Json:
 async def read_samples(services: Services) -> Samples:
     """The metrics of all workers, in a thread: those of several processes are read from files."""
     metrics = services.recorder.metrics
-    return await asyncio.to_thread(lambda: Samples.of(metrics.collect()))
+    return await asyncio.to_thread(lambda: Samples.of(metrics.collect_all()))
 
 
 async def _shape(services: Services, items: Iterable[Item]) -> list[Json]:

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from handbook.reference.queries import LABELS, QUERIES
 from handbook.tables import code, plain, write_table
+from proxy.telemetry.families import Counter, Histogram
 from proxy.telemetry.metrics import Metrics
 
 INTRODUCTION = """\
@@ -58,16 +57,9 @@ class Collector:
 
 def list_collectors(metrics: Metrics) -> list[Collector]:
     """Trimtab's own metrics, in the order of their table."""
-    found = (
-        value for name in vars(Metrics) if isinstance(value := getattr(metrics, name), Counter | Gauge | Histogram)
-    )
-    return [_read(collector) for collector in found]
-
-
-def _read(collector: Counter | Gauge | Histogram) -> Collector:
-    (family,) = collector.describe()
-    end = "_total" if family.type == "counter" else ""
-    return Collector(f"{family.name}{end}", family.type, tuple(collector._labelnames), family.documentation)  # noqa: SLF001 - the library has no public way to read them
+    found = [one for one in vars(metrics).values() if isinstance(one, Counter | Histogram)]
+    ends = {"counter": "_total"}
+    return [Collector(f"{one.name}{ends.get(one.kind, '')}", one.kind, one.labels, one.meaning) for one in found]
 
 
 def write() -> str:

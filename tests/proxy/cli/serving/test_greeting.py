@@ -71,7 +71,7 @@ async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixtu
     screen = Screen()
     screen.greet(load_config(environment={}), "http://p", "http://pages")
     metrics = Metrics()
-    metrics.requests.labels("m", "chat", "200", "unchanged").inc()
+    metrics.requests["m", "chat", "200", "unchanged"] += 1
     async with screen.showing(metrics, ListLog()):
         pass
 
@@ -102,7 +102,7 @@ class _Counting(LiveLine):
 async def _show(line: _Counting, requests: int) -> AsyncIterator[None]:
     metrics = Metrics()
     if requests:
-        metrics.requests.labels("m", "chat", "200", "unchanged").inc(requests)
+        metrics.requests["m", "chat", "200", "unchanged"] += requests
     async with Screen(is_read=True, line=line).showing(metrics, ListLog()):
         yield
 

@@ -4,7 +4,6 @@ import socket
 from pathlib import Path
 
 import pytest
-from prometheus_client import values
 
 from proxy.config.document import ConfigError
 from proxy.config.load import load_config
@@ -59,19 +58,11 @@ def test_a_worker_hears_that_the_supervisor_is_gone(line) -> None:
     worker.tell(LEAVING)
 
 
-@pytest.fixture
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo whatever a worker does to the metrics of its process."""
-    monkeypatch.setattr(values, "ValueClass", values.ValueClass)
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
-
-
 def open_ground(*settings: str) -> Ground:
     """The ground of two workers."""
     return Ground.open(load_config(settings=("listen=127.0.0.1:0", *settings), environment={}), 2)
 
 
-@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("settings", [(), ("metrics_listen=127.0.0.1:0",)])
 def test_workers_have_the_same_key_and_addresses(settings) -> None:
     """A client without a credential finds what another worker has kept for it."""

@@ -40,7 +40,7 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
         assert raised is error  # noqa: PT017 - which of them it is, is the parameter's business
     (line,) = log.lines
     assert (line["result"], line["reason"], line["prompt_tokens"], line["status"]) == (result, reason, 12, None)
-    (metric,) = calls.metrics.summary_seconds.collect()
+    metric = calls.metrics.summary_seconds.read()
     counts = [sample.labels["result"] for sample in metric.samples if sample.name.endswith("_count")]
     assert counts == [result]
 
@@ -64,7 +64,7 @@ def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: L
     """The line and the metric have the same value, to a thousandth of a second."""
     with SummaryCall(calls, "m", "inline", 12) as call:
         call.started -= 5
-    (metric,) = calls.metrics.summary_seconds.collect()
+    metric = calls.metrics.summary_seconds.read()
     (total,) = [sample.value for sample in metric.samples if sample.name.endswith("_sum")]
     assert total >= 5
     assert log.lines[0]["seconds"] == round(total, 3)

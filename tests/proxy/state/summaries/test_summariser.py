@@ -428,7 +428,7 @@ async def ask_session(client, proxy, **members: Any) -> None:
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
         await settle(proxy)
-        if proxy.services.recorder.metrics.summaries.labels("m", "prefetched")._value.get():
+        if proxy.services.recorder.metrics.summaries["m", "prefetched"]:
             return
 
 

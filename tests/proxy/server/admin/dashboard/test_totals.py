@@ -8,24 +8,24 @@ from proxy.telemetry.samples import Samples
 def make_samples() -> Samples:
     metrics = Metrics()
     for model, status, outcome in (("a", "200", "compacted"), ("a", "200", "broken"), ("b", "400", "refused")):
-        metrics.requests.labels(model, "chat", status, outcome).inc()
+        metrics.requests[model, "chat", status, outcome] += 1
     for result in ("recovered", "refused", "hopeless"):
-        metrics.overflow_retries.labels("a", result).inc()
+        metrics.overflow_retries["a", result] += 1
     results = ("made", "prefetched", "hit", "hit", "hit", "joined", "rejected", "failed", "failed", "digest")
     for result in results:
-        metrics.summaries.labels("a", result).inc()
+        metrics.summaries["a", result] += 1
     for kind in ("prune", "prune", "summarise"):
-        metrics.cuts.labels("a", kind).inc()
-    metrics.prefix_kept.labels("a").observe(0.5)
-    metrics.prefix_kept.labels("b").observe(1.0)
-    metrics.cost_usd.labels("a", "fresh").inc(2)
-    metrics.cost_usd.labels("a", "summary").inc(1)
-    metrics.cost_without_usd.labels("a").inc(7)
-    metrics.fail_open.labels("plan").inc(3)
-    metrics.in_flight.inc(2)
-    metrics.client_tokens.labels("alice", "sent").inc(5)
-    metrics.client_requests.labels("alice", "compacted").inc()
-    return Samples.of(metrics.collect())
+        metrics.cuts["a", kind] += 1
+    metrics.prefix_kept.observe("a", 0.5)
+    metrics.prefix_kept.observe("b", 1.0)
+    metrics.cost_usd["a", "fresh"] += 2
+    metrics.cost_usd["a", "summary"] += 1
+    metrics.cost_without_usd["a"] += 7
+    metrics.fail_open["plan"] += 3
+    metrics.show_in_flight(2)
+    metrics.client_tokens["alice", "sent"] += 5
+    metrics.client_requests["alice", "compacted"] += 1
+    return Samples.of(metrics.collect_all())
 
 
 def test_totals_add_up_all_models():

@@ -1,0 +1,176 @@
+"""Families of metrics: numbers by labels. To count is to add to a plain number; samples are made at the scrape.
+
+    metrics.cuts[model, kind] += 1
+    metrics.overhead.observe(phase, seconds)
+
+Labels are in the order of their names: a string for a single one, else a tuple.
+
+Law: it names no metric. It takes no lock, so threads beside the event loop exclude each other.
+"""
+
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from copy import copy
+from itertools import accumulate
+from typing import Protocol, TypeAlias, TypeVar
+
+from prometheus_client import Metric
+from prometheus_client.utils import floatToGoString
+
+Labels = str | tuple[str, ...]
+Cells: TypeAlias = "list[float] | memoryview[float]"
+V = TypeVar("V")
+
+_UNITS = ("seconds", "ratio", "usd", "tokens")
+"""Units that OpenMetrics names: that with which a metric's name ends."""
+
+
+class Storage(Protocol):
+    """Where a worker's numbers lie, so that other processes can read them."""
+
+    def find(self, name: str) -> "dict[Labels, memoryview[float]]":
+        """The cells of a family that an earlier process of the worker has opened."""
+
+    def open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
+        """New cells, all zero."""
+
+
+class Family(dict[Labels, V]):
+    """The series of a metric. A family in the table of metrics only declares it; each registry has one of its own.
+
+    name: without the prefix; that of the attribute in the table if it is not given.
+    is_shared: whether several workers show the sum of what each of them has.
+    """
+
+    def __init__(self, kind: str, meaning: str, labels: str = "", *, name: str = "") -> None:
+        super().__init__()
+        self.kind, self.name, self.meaning, self.labels = kind, name, meaning, tuple(labels.split())
+        self.is_shared = True
+
+    def __set_name__(self, _: type, attribute: str) -> None:
+        self.name = f"trimtab_{self.name or attribute}"
+
+    @abstractmethod
+    def begin(self, storage: Storage | None = None) -> "Family[V]":
+        """A family as declared. Its series lie in the storage, if there is one, and go on from what is there."""
+
+    @abstractmethod
+    def add_cells(self, labels: Labels, cells: Sequence[float]) -> None:
+        """Add what a process has stored."""
+
+    @abstractmethod
+    def _add_samples(self, metric: Metric, labels: dict[str, str], value: V) -> None: ...
+
+    def read(self, *, is_sorted: bool = False) -> Metric:
+        """The series as Prometheus' library has them, in the order in which they were first counted, or of labels."""
+        unit = next((unit for unit in _UNITS if self.name.endswith(f"_{unit}")), "")
+        metric = Metric(self.name, self.meaning, self.kind, unit)
+        series = [(self._name(labels), value) for labels, value in self.copy().items()]  # a thread makes the page
+        for labels, value in sorted(series, key=lambda one: sorted(one[0].items())) if is_sorted else series:
+            self._add_samples(metric, labels, value)
+        return metric
+
+    def _name(self, labels: Labels) -> dict[str, str]:
+        return dict(zip(self.labels, (labels,) if isinstance(labels, str) else labels, strict=True))
+
+
+class Counter(Family[float]):
+    """Sums. One that was never added to is 0, and has no series."""
+
+    def __init__(self, meaning: str, labels: str = "", *, name: str = "") -> None:
+        super().__init__("counter", meaning, labels, name=name)
+
+    def __missing__(self, labels: Labels) -> float:
+        return 0
+
+    def begin(self, storage: Storage | None = None) -> "Counter":
+        """A family as declared."""
+        return copy(self) if storage is None or not self.is_shared else _StoredCounter(self, storage)
+
+    def add_cells(self, labels: Labels, cells: Sequence[float]) -> None:
+        """Add what a process has stored."""
+        self[labels] += cells[0]
+
+    def _add_samples(self, metric: Metric, labels: dict[str, str], value: float) -> None:
+        metric.add_sample(f"{self.name}_total" if self.kind == "counter" else self.name, labels, float(value))
+
+
+class Gauge(Counter):
+    """A value without labels, at `[()]`. If it is not shared, each of several workers shows its own."""
+
+    def __init__(self, meaning: str, *, name: str = "", is_shared: bool = False) -> None:
+        super().__init__(meaning, name=name)
+        self.kind, self.is_shared, self[()] = "gauge", is_shared, 0
+
+
+class _StoredCounter(Counter):
+    """Sums, each of them stored as well."""
+
+    def __init__(self, declared: Counter, storage: Storage) -> None:
+        vars(self).update(vars(declared))
+        self._storage, self._cells = storage, storage.find(declared.name)
+        for labels, cells in self._cells.items():
+            super().__setitem__(labels, cells[0])
+        for labels in declared:
+            self[labels] = 0  # a gauge of a process that ended
+
+    def __setitem__(self, labels: Labels, value: float) -> None:
+        super().__setitem__(labels, value)
+        cells = self._cells.get(labels)
+        if cells is None:
+            cells = self._cells[labels] = self._storage.open(self.name, labels, 1)
+        cells[0] = value
+
+
+class Histogram(Family[Cells]):
+    """Observed values, counted by buckets. A series is those counts, and then the sum of the values.
+
+    buckets: the highest value of each, in ascending order. There is one more without an end.
+    """
+
+    def __init__(self, meaning: str, labels: str = "", *, name: str = "", buckets: tuple[float, ...]) -> None:
+        super().__init__("histogram", meaning, labels, name=name)
+        self._buckets = buckets
+        self._storage: Storage | None = None
+
+    def __missing__(self, labels: Labels) -> Cells:
+        size = len(self._buckets) + 2
+        cells = self[labels] = self._storage.open(self.name, labels, size) if self._storage else [0.0] * size
+        return cells
+
+    def begin(self, storage: Storage | None = None) -> "Histogram":
+        """A family as declared."""
+        begun = copy(self)
+        if storage is not None:
+            begun._storage = storage  # noqa: SLF001 - of its own class
+            begun.update(storage.find(self.name))
+        return begun
+
+    def observe(self, labels: Labels, value: float) -> None:
+        """Count a value."""
+        self.observe_all(((labels, value),))
+
+    def observe_all(self, values: Iterable[tuple[Labels, float]]) -> None:
+        """Count values with their labels."""
+        for labels, value in values:
+            cells = self[labels]
+            cells[bisect_left(self._buckets, value)] += 1
+            cells[-1] += value
+
+    def add_cells(self, labels: Labels, cells: Sequence[float]) -> None:
+        """Add what a process has stored."""
+        own = self[labels]
+        for place, number in enumerate(cells):
+            own[place] += number
+
+    def _add_samples(self, metric: Metric, labels: dict[str, str], value: Cells) -> None:
+        *counts, total = value
+        sums = list(accumulate(counts))
+        for bound, number in zip((*self._buckets, float("inf")), sums, strict=True):
+            metric.add_sample(f"{self.name}_bucket", {**labels, "le": floatToGoString(bound)}, float(number))  # type: ignore[no-untyped-call]
+        metric.add_sample(f"{self.name}_count", labels, float(sums[-1]))
+        metric.add_sample(f"{self.name}_sum", labels, float(total))
+
+
+AnyFamily = Counter | Histogram
