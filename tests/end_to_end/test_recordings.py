@@ -22,7 +22,7 @@ from support.sessions import make_session
 
 from proxy.account.recordings.format import CALL_ENDING, Recording
 from proxy.account.recordings.reading import list_files, read_all
-from proxy.cli.records.replaying.compare import find_difference
+from proxy.cli.records.run import find_difference
 
 CLIENTS = 12
 """This many clients, each on its own connections, reach both workers, except once in two thousand runs."""

@@ -14,8 +14,8 @@ from proxy.account.recordings.format import (
     Recording,
     encode,
 )
-from proxy.cli.records.replaying.carry_out import Carried
-from proxy.cli.records.replaying.ways import RecordedWays
+from proxy.cli.records.variants import RecordedVariants
+from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
 from proxy.state.catalogue.prices import find_listed
 from rules.policy import Policy
@@ -36,8 +36,8 @@ def keep(folder: Path, recording: Recording) -> Path:
     return path
 
 
-def plan_again(compactors: Compactors, recording: Recording) -> Carried | None:
+def plan_again(compactors: Compactors, recording: Recording) -> Compaction | None:
     """A recorded request, planned again as it was planned; None if it was not."""
-    ways = RecordedWays(compactors)
+    ways = RecordedVariants(compactors)
     found = ways.read(recording)
-    return None if found is None else ways.carry_out(recording, *found)[1]
+    return None if found is None else ways.compact(recording, *found)[1]

@@ -1,4 +1,4 @@
-"""Reads the recordings' messages for the measure of needed identifiers (proxy/cli/records/replaying/needed.py).
+"""Reads the recordings' messages for the measure of needed identifiers (proxy/cli/records/needed.py).
 
 Law: pure, except that messages that were read are remembered.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from proxy.cli.records.replaying.needed import Known, Named, find_identifiers
+from proxy.cli.records.needed import Known, Named, find_identifiers
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from bench.retention.needed.cases import RULES, Case, Sent, run_case
 from bench.retention.needed.identifiers import Transcript, Worded, read_worded
 from bench.sessions.baselines import MASK
 from bench.sessions.ledger import Call, SessionLedger
-from proxy.cli.records.replaying.needed import Tally
+from proxy.cli.records.needed import Tally
 from rules.text.markers import mark_pruned
 
 _PRUNED = mark_pruned(0).partition(" 0 ")[0]

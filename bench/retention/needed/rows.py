@@ -14,7 +14,7 @@ from bench.retention.needed.measure import Measured
 from bench.sessions.ledger import turns
 from bench.sessions.replaying.replay import Replayed
 from bench.sessions.report import Run, summarise
-from proxy.cli.records.replaying.needed import CLASSES, sum_tallies
+from proxy.cli.records.needed import CLASSES, sum_tallies
 
 
 @dataclass(frozen=True, slots=True)

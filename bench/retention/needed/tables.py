@@ -14,7 +14,7 @@ from rich.table import Table
 from bench.retention.needed.planted import DEPTHS, MOST_CUTS, ChatFound, PlantedGoals, Survival
 from bench.retention.needed.rows import Row, find_economy, judge
 from bench.sessions.report import Window
-from proxy.cli.records.replaying.needed import CLASSES
+from proxy.cli.records.needed import CLASSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
+from proxy.compaction import engine
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
+from proxy.config.schema import Config
 from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.codec import Request, Unsent
-from rules.conversation import Outcome
-from rules.pipeline.story import tell_story
 
 
 @click.command()
@@ -51,14 +51,18 @@ def compact(
 
     def work(request: Request, place: str) -> None:
         view = ModelView.of_unmet(config, request.model)
-        compactor = compactors.choose(view.settings, request.model)
-        nonces = config.upstream_for(view.settings.upstream).strips_nonces
-        unsent = Unsent(view.settings.local_items, view.settings.drop_tools, nonces=nonces)
-        planned = compactor.plan(compactor.clean(request, unsent), view.policy)
-        compacted = compactor.apply(planned, None)
-        click.echo(compacted.body, nl=requests.jsonl)
+        compaction = engine.compact(request, _choose_variant(config, view, compactors))
+        if compaction.refusal is not None:
+            raise compaction.refusal
+        click.echo(compaction.compacted.body, nl=requests.jsonl)
         if shown:
-            outcome = Outcome(compacted.forwarded, compacted.decisions)
-            show(tell_story(planned.plan, outcome, ratio=view.policy.token_ratio), compacted, shown, place, view)
+            show(compaction, shown, place, view)
 
     for_each_request(requests, work, bytes)
+
+
+def _choose_variant(config: Config, view: ModelView, compactors: Compactors) -> engine.Variant:
+    settings = view.settings
+    nonces = config.upstream_for(settings.upstream).strips_nonces
+    unsent = Unsent(settings.local_items, settings.drop_tools, nonces=nonces)
+    return engine.Variant(compactors.choose(settings, view.name.model), view.policy, unsent)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy.compaction.compactor import Compacted
+from proxy.compaction.engine import Compaction
 from proxy.state.models.model_policy import ModelView
 from rules.pipeline.changes import OUTSIDE, Change, Fate
 from rules.pipeline.story import Sentence, Story
@@ -35,16 +36,17 @@ class Shown(NamedTuple):
         return any(self[:])
 
 
-def show(story: Story, compacted: Compacted, shown: Shown, place: str, view: ModelView) -> None:
-    """Print a story, and which rule of cuts holds.
+def show(compaction: Compaction, shown: Shown, place: str, view: ModelView) -> None:
+    """Print the story of a request, and which rule of cuts holds.
 
     `place`: begins each line of text, so that the request can be told from others.
     """
+    story = compaction.tell()
     if shown.sentences:
         _print_sentences(story, place)
         click.echo(f"{place}{view.settings.describe_cut()}", err=True)
     if shown.json:
-        click.echo(_write_json(story, compacted), err=True)
+        click.echo(_write_json(story, compaction.compacted), err=True)
     if shown.diff:
         for change in story.changes:
             _print_lines(_diff(change), place)

@@ -11,7 +11,8 @@ import orjson
 from proxy.account.recordings.format import HIDDEN, BadRecordingError, Recording
 from proxy.account.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
 from proxy.cli.options import config_option, set_option, wrong_use
-from proxy.cli.records.place import dir_option, find_folder
+from proxy.config.load import load_file
+from proxy.state.stores.opening import data_directory
 from proxy.telemetry.logs import configure_log, escape
 
 NOT_RECORDED = (
@@ -28,7 +29,12 @@ NOT_RECORDED = (
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of requests in the table."
 )
-@dir_option
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the recordings. Default: record.dir of the configuration, else the one of `trimtab record`.",
+)
 @config_option
 @set_option
 def inspect(  # noqa: PLR0913 - the options of a command
@@ -69,32 +75,41 @@ def inspect(  # noqa: PLR0913 - the options of a command
         _print(recording, with_diff=with_diff, as_json=as_json)
 
 
+def usual_folder() -> Path:
+    """Where `trimtab record` writes if no folder is named."""
+    return data_directory() / "recordings"
+
+
+def find_folder(folder: Path | None, config_path: Path | None, settings: tuple[str, ...]) -> Path:
+    """The folder to read from: the named one, the configured one, or the usual one. Raises ConfigError."""
+    if folder is not None:
+        return folder.expanduser()
+    config = load_file(config_path, settings, is_online=False)
+    return usual_folder() if config.record is None else Path(config.record.dir).expanduser()
+
+
 def _list(folder: Path, limit: int, *, as_json: bool) -> None:
+    from proxy.cli.records.showing import describe_event, show_list  # noqa: PLC0415 - `serve` does not need it
+
     every = read_all(folder, _tell_broken, newest_first=True) if folder.is_dir() else iter(())
     events = [one.event for one in islice((one for one in every if one.call is None), limit)]
     if not events:
         _give_up(NOT_RECORDED.format(folder=folder))
     if as_json:
-        from proxy.cli.records.describing import describe_event  # noqa: PLC0415 - `serve` does not need it
-
         click.echo(orjson.dumps([describe_event(event) for event in events], option=orjson.OPT_INDENT_2))
-        return
-    from proxy.cli.records.showing import make_console, show_list  # noqa: PLC0415 - `serve` does not need rich
-
-    show_list(events, make_console())
+    else:
+        show_list(events)
 
 
 def _print(recording: Recording, *, with_diff: bool, as_json: bool) -> None:
-    from proxy.cli.records.describing import describe, find_changes  # noqa: PLC0415 - `serve` does not need it
+    from proxy.cli.records.showing import describe, find_changes, show  # noqa: PLC0415 - `serve` does not need it
 
     configure_log("error")
     changed = find_changes(recording)
     if as_json:
         click.echo(orjson.dumps(describe(recording, changed, with_texts=with_diff), option=orjson.OPT_INDENT_2))
-        return
-    from proxy.cli.records.showing import make_console, show  # noqa: PLC0415 - `serve` does not need rich
-
-    show(recording, changed, make_console(), with_diff=with_diff)
+    else:
+        show(recording, changed, with_diff=with_diff)
 
 
 def _print_body(recording: Recording, *, is_sent: bool) -> None:

@@ -13,10 +13,11 @@ import orjson
 from proxy.cli.options import WRONG_USE, dialect_option, table_option, wrong_use
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
+from proxy.config.schema import Config
 from proxy.telemetry.logs import configure_log, get_log
 
 if TYPE_CHECKING:
-    from proxy.cli.records.replaying.run import Advance, Replay
+    from proxy.cli.records.run import Advance, Replay
 
 RECORDINGS, LOG, BODIES = "recordings", "log", "bodies"
 INTERRUPTED = 130
@@ -110,15 +111,12 @@ def replay(path: Path, **given: Any) -> None:
         click.echo(f"trimtab: stopped after {number} requests; nothing was changed", err=True)
         sys.exit(INTERRUPTED)
     if options.as_table if options.as_table is not None else sys.stdout.isatty():
-        from proxy.cli.records.replaying.showing.table import (  # noqa: PLC0415 - `serve` does not need rich
-            print_curve,
-            print_report,
-        )
+        from proxy.cli.records.table import print_curve, print_report  # noqa: PLC0415 - `serve` does not need rich
 
         (print_curve if options.curve else print_report)(report)
     else:
         click.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
-    if not report["input"]["requests"] + sum(model["summaries"] for model in done[0].sides[0].describe()["models"]):
+    if not report["input"]["requests"] + sum(model["summaries"] for model in done[0].variants[0].describe()["models"]):
         click.echo(f"trimtab: {path} holds nothing to replay; {_EXPECTED[report['input']['kind']]}", err=True)
         sys.exit(1)
     sys.exit(1 if options.check and (report["unreadable"]["number"] or report["differing"]["number"]) else 0)
@@ -126,7 +124,7 @@ def replay(path: Path, **given: Any) -> None:
 
 def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
     """Replay, and describe the result. `done` gets the replay as soon as it begins."""
-    from proxy.cli.records.replaying.showing.report import describe, list_points  # noqa: PLC0415 - the same
+    from proxy.cli.records.report import describe, list_points  # noqa: PLC0415 - the same
 
     kind = find_kind(path)
     with wrong_use():
@@ -134,7 +132,7 @@ def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
     done.append(replaying)
     _read(replaying, kind, path, options)
     if options.plot is not None:
-        from proxy.cli.records.replaying.showing.plot import NoPlotError, draw  # noqa: PLC0415 - an extra
+        from proxy.cli.records.picture import NoPlotError, draw  # noqa: PLC0415 - an extra
 
         try:
             draw(replaying.series, options.plot)
@@ -146,7 +144,7 @@ def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
 
 def find_kind(path: Path) -> str:
     """What is at a path: recordings, a log, or bodies."""
-    from proxy.cli.records.replaying.inputs.log_lines import is_log  # noqa: PLC0415 - `serve` does not need it
+    from proxy.cli.records.inputs import is_log  # noqa: PLC0415 - `serve` does not need it
 
     if path.is_dir():
         return RECORDINGS
@@ -160,43 +158,41 @@ def find_kind(path: Path) -> str:
 
 def _prepare(kind: str, options: Options) -> "Replay":
     """The replay before its first request. Raises ConfigError."""
-    from proxy.cli.records.replaying.run import Replay  # noqa: PLC0415 - `serve` does not need it
-    from proxy.cli.records.replaying.side import Side  # noqa: PLC0415 - the same
-    from proxy.cli.records.replaying.ways import ConfiguredWays  # noqa: PLC0415 - the same
+    from proxy.cli.records.needed import Needed  # noqa: PLC0415 - `serve` does not need it
+    from proxy.cli.records.run import Replay  # noqa: PLC0415 - the same
+    from proxy.cli.records.sums import VariantSums  # noqa: PLC0415 - the same
+    from proxy.cli.records.variants import ConfiguredVariants  # noqa: PLC0415 - the same
 
-    is_configured = options.config_path is not None or bool(options.settings)
-    if kind == LOG and (is_configured or options.curve):
+    if kind == LOG and (options.config_path is not None or options.settings or options.curve):
         message = "a log holds no messages, so another configuration cannot be replayed from it; record requests"
         click.echo(f"trimtab: {message} (key record)", err=True)
         sys.exit(WRONG_USE)
     configure_log("error")
     compactors = Compactors(get_log())
-    configured: dict[str, ConfiguredWays] = {}
-    if options.curve:
-        return _prepare_curve(kind, options, compactors)
-    if options.against is not None:
-        config = load_file(options.against, (), is_online=False)
-        configured[str(options.against)] = ConfiguredWays(compactors, config)
-    if is_configured or kind == BODIES:
-        name = ", ".join((*([str(options.config_path)] if options.config_path else []), *options.settings))
-        config = load_file(options.config_path, options.settings, is_online=False)
-        configured[name or "defaults"] = ConfiguredWays(compactors, config)
+    configs = _load_settings(options) if options.curve else _load_configs(kind, options)
+    configured = {name: ConfiguredVariants(compactors, config) for name, config in configs.items()}
     first = {RECORDINGS: ["recorded"], LOG: ["log"]}.get(kind, []) if options.against is None else []
-    return Replay(compactors, [Side(name) for name in (*first, *configured)], configured)
+    needed = Needed() if options.curve else None
+    return Replay(compactors, [VariantSums(name) for name in (*first, *configured)], configured, needed=needed)
 
 
-def _prepare_curve(kind: str, options: Options, compactors: Compactors) -> "Replay":
-    """The replay with all settings that are compared. Raises ConfigError."""
-    from proxy.cli.records.replaying.curve import list_settings  # noqa: PLC0415 - `serve` does not need it
-    from proxy.cli.records.replaying.needed import Needed  # noqa: PLC0415 - the same
-    from proxy.cli.records.replaying.run import Replay  # noqa: PLC0415 - the same
-    from proxy.cli.records.replaying.side import Side  # noqa: PLC0415 - the same
-    from proxy.cli.records.replaying.ways import ConfiguredWays  # noqa: PLC0415 - the same
+def _load_configs(kind: str, options: Options) -> dict[str, Config]:
+    """The configurations to replay with, by their names."""
+    configs: dict[str, Config] = {}
+    if options.against is not None:
+        configs[str(options.against)] = load_file(options.against, (), is_online=False)
+    if options.config_path is not None or options.settings or kind == BODIES:
+        name = ", ".join((*([str(options.config_path)] if options.config_path else []), *options.settings))
+        configs[name or "defaults"] = load_file(options.config_path, options.settings, is_online=False)
+    return configs
+
+
+def _load_settings(options: Options) -> dict[str, Config]:
+    """The configuration with each of the settings that are compared, by their names."""
+    from proxy.cli.records.report import list_settings  # noqa: PLC0415 - `serve` does not need it
 
     config = load_file(options.config_path, options.settings, is_online=False)
-    configured = {one.name: ConfiguredWays(compactors, one.lay_over(config)) for one in list_settings()}
-    first = ["recorded"] if kind == RECORDINGS else []
-    return Replay(compactors, [Side(name) for name in (*first, *configured)], configured, needed=Needed())
+    return {one.name: one.lay_over(config) for one in list_settings()}
 
 
 def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:

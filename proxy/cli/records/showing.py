@@ -1,12 +1,16 @@
-"""What `trimtab inspect` prints for people.
+"""What `trimtab inspect` shows of a recording: as values for JSON, and for people.
 
-Law: it is imported only if it is needed, because it needs rich. Text of a conversation cannot control the terminal.
+Law: the recording says what happened; only the changed messages are found out by planning it again. Text of a
+conversation cannot control the terminal.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from difflib import unified_diff
 from itertools import groupby
+from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -15,31 +19,109 @@ from rich.text import Text
 
 from proxy.account.history.event import Event
 from proxy.account.recordings.format import Recording
-from proxy.cli.records.describing import Changed, diff
-from proxy.cli.store.stats_table import WIDE_CHARS, write_dollars
-from proxy.telemetry.logs import escape
+from proxy.cli.records.run import find_difference
+from proxy.cli.records.variants import RecordedVariants
+from proxy.cli.tables import add_figures, make_console, safe, write_dollars
+from proxy.compaction.engine import Compaction
+from proxy.compaction.pool import Compactors
+from proxy.server.admin.dashboard.shapes import shape_event
+from proxy.state.catalogue.costs import NANODOLLARS
+from proxy.telemetry.logs import escape, get_log
+from proxy.wire.codec import UndecodableError
+from rules.conversation import Decision
 from rules.pipeline.changes import Change, Fate
 from rules.tokens.sections import Sections
 
 STYLES = {"-": "red", "+": "green", "@": "cyan"}
 """Colours of the lines of a diff, by their first character."""
+CONTEXT_LINES = 2
+"""Lines around a difference that are shown. Chosen: enough to find the place."""
+OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "
 
 
-def make_console() -> Console:
-    """The console to print to; wide if it is no terminal."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, WIDE_CHARS)
-    return console
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The messages that are forwarded differently. doubt: why they may not be those of that time; empty if they are."""
+
+    changes: tuple[Change, ...] = ()
+    doubt: str = ""
 
 
-def show_list(events: Iterable[Event], console: Console) -> None:
+def find_changes(recording: Recording) -> Changed:
+    """Plan the request again, and compare it message by message."""
+    variants = RecordedVariants(Compactors(get_log()))
+    try:
+        found = variants.read(recording)
+        compaction = None if found is None else variants.compact(recording, *found)[1]
+    except (UndecodableError, ValueError):  # values that no trimtab has written
+        return Changed(
+            doubt="the changed messages are not known: the recorded body, or what it was planned with, cannot be read"
+        )
+    if compaction is None or not compaction.compacted.forwarded.messages:  # the policy refuses it
+        return Changed()
+    return Changed(compaction.tell().changes, _find_doubt(recording, compaction))
+
+
+def _find_doubt(recording: Recording, compaction: Compaction) -> str:
+    """Why the plan may not be that of the recording. A replaced credential may change tokens.
+
+    Then only the rules are compared, and the messages that they have changed.
+    """
+    difference = find_difference(recording, compaction)
+    if recording.is_redacted:
+        was, now = _place(recording.counted.decisions), _place(compaction.compacted.decisions)
+        return "" if not was or was == now else OTHERWISE + difference
+    return OTHERWISE + difference if difference else ""
+
+
+def _place(decisions: Sequence[Decision]) -> list[tuple[str, int, int]]:
+    return [(one.rule, one.messages, one.first_changed) for one in decisions]
+
+
+def diff(change: Change) -> Iterator[str]:
+    """The lines of a change: each begins with `-`, `+`, a space, or `@@` where lines are left out."""
+    before, after = change.before.splitlines(), change.after.splitlines()
+    lines = unified_diff(before, after, n=CONTEXT_LINES, lineterm="")
+    return (line for line in lines if not line.startswith(("---", "+++")) or line[3:].strip())
+
+
+def describe(recording: Recording, changed: Changed, *, with_texts: bool = False) -> dict[str, Any]:
+    """A recording as JSON, without the bodies. with_texts: also the texts of changed messages."""
+    event, request = recording.event, recording.request
+    described: dict[str, Any] = {
+        "event": describe_event(event),
+        "request": None
+        if request is None
+        else {
+            "dialect": request.dialect,
+            "path": request.path,
+            "model": request.model,
+            "headers": dict(request.headers),
+            "is_redacted": request.is_redacted,
+        },
+        "story": list(recording.story),
+        "changes": [change.describe(with_texts=with_texts) for change in changed.changes],
+        "summary": None if recording.summary is None else asdict(recording.summary),
+    }
+    if changed.doubt:
+        described["doubt"] = changed.doubt
+    if recording.call is not None:
+        described["call"] = asdict(recording.call)
+    return described
+
+
+def describe_event(event: Event) -> dict[str, Any]:
+    """An event as JSON, as at /trimtab/api/requests, but with all sections also if the prompt was not counted."""
+    shaped, none = shape_event(event), dict.fromkeys(Sections._fields, 0)
+    return shaped | {name: none | shaped[name] for name in ("original_sections", "sent_sections")}
+
+
+def show_list(events: Iterable[Event], console: Console | None = None) -> None:
     """Print a line for each request, the newest first."""
     table = Table(box=None, pad_edge=False)
     for name in ("id", "time (UTC)", "model", "session", "outcome"):
         table.add_column(name, no_wrap=name != "model")
-    for name in ("status", "original", "sent", "cost"):
-        table.add_column(name, justify="right", no_wrap=True)
+    add_figures(table, ("status", "original", "sent", "cost"))
     for event in events:
         table.add_row(
             safe(event.request_id[:12]),
@@ -50,14 +132,14 @@ def show_list(events: Iterable[Event], console: Console) -> None:
             str(event.status),
             f"{event.original_tokens:,}" if event.original_tokens else "-",
             f"{event.sent_tokens:,}" if event.sent_tokens else "-",
-            "-" if event.cost is None else write_dollars(event.cost),
+            "-" if event.cost is None else _write_cost(event.cost),
         )
-    console.print(table)
+    (console or make_console()).print(table)
 
 
-def show(recording: Recording, changed: Changed, console: Console, *, with_diff: bool) -> None:
+def show(recording: Recording, changed: Changed, console: Console | None = None, *, with_diff: bool) -> None:
     """Print everything about one request."""
-    event = recording.event
+    console, event = console or make_console(), recording.event
     for line in _tell_request(event):
         console.print(safe(line))
     if event.original_tokens:
@@ -82,13 +164,6 @@ def show(recording: Recording, changed: Changed, console: Console, *, with_diff:
         )
 
 
-def safe(text: str, *, lines: bool = False) -> Text:
-    """The text without what could control a terminal. lines: it may have several."""
-    if not lines:
-        return Text(escape(text))
-    return Text("\n".join(escape(line.expandtabs(4)) for line in text.split("\n")))
-
-
 def _tell_request(event: Event) -> list[str]:
     where = f"{event.method} {event.path}"
     lines = [f"request {event.request_id} at {_write_time(event.at)} UTC, {where}"]
@@ -109,8 +184,7 @@ def _tell_request(event: Event) -> list[str]:
 def _make_sections(event: Event) -> Table:
     table = Table(box=None, pad_edge=False, title=f"Tokens (limit {event.limit_tokens:,})", title_justify="left")
     table.add_column("section")
-    for name in ("original", "sent"):
-        table.add_column(name, justify="right", no_wrap=True)
+    add_figures(table, ("original", "sent"))
     for name, original, sent in zip(Sections._fields, event.original_sections, event.sent_sections, strict=True):
         table.add_row(name, f"{original:,}", f"{sent:,}")
     table.add_row("total", f"{event.original_tokens:,}", f"{event.sent_tokens:,}", style="bold")
@@ -122,8 +196,7 @@ def _show_decisions(event: Event, console: Console) -> None:
         return
     table = Table(box=None, pad_edge=False, title="Decisions", title_justify="left")
     table.add_column("rule", no_wrap=True)
-    for name in ("attempt", "before", "after", "saved", "messages", "from"):
-        table.add_column(name, justify="right", no_wrap=True)
+    add_figures(table, ("attempt", "before", "after", "saved", "messages", "from"))
     table.add_column("reason")
     for one in event.decisions:
         saved = one.tokens_before - one.tokens_after
@@ -185,9 +258,13 @@ def _tell_answer(event: Event) -> list[str]:
     if event.prefix_kept is not None:
         lines.append(f"prefix kept from the previous request: {event.prefix_kept:.1%}")
     if event.cost is not None and event.without_cost is not None:
-        lines.append(f"cost {write_dollars(event.cost)}; without trimtab {write_dollars(event.without_cost)}")
+        lines.append(f"cost {_write_cost(event.cost)}; without trimtab {_write_cost(event.without_cost)}")
     return lines
 
 
 def _write_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _write_cost(nanodollars: int) -> str:
+    return write_dollars(nanodollars / NANODOLLARS)

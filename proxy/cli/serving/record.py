@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from proxy.cli.records.place import usual_folder
+from proxy.cli.records.inspect import usual_folder
 from proxy.cli.serving.serve import serve
 from proxy.config.document import ConfigError
 from proxy.config.load import load_file

@@ -12,7 +12,7 @@ from support.command_line import SMALL, run_trimtab
 from support.recordings import keep, make_recording
 from support.sessions import make_session, requests_of
 
-from proxy.cli.records.replaying.run import Replay
+from proxy.cli.records.run import Replay
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 

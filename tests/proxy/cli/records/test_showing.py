@@ -9,8 +9,7 @@ from rich.console import Console
 from support.recordings import make_recording
 
 from proxy.account.recordings.format import RecordedSummary
-from proxy.cli.records.describing import Changed
-from proxy.cli.records.showing import safe, show, show_list
+from proxy.cli.records.showing import Changed, safe, show, show_list
 from proxy.telemetry.ledger import Entry
 from rules.pipeline.changes import Change, Fate
 

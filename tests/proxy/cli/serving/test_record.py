@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.command_line import run_trimtab
 
-from proxy.cli.records.place import usual_folder
+from proxy.cli.records.inspect import usual_folder
 from proxy.cli.serving import serve as serving
 from proxy.cli.serving.record import record
 

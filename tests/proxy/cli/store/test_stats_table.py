@@ -2,12 +2,11 @@
 
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
 from proxy.account.statistics.sums import Place, Sums
 from proxy.cli.store.figures import gather
-from proxy.cli.store.stats_table import print_table, write_dollars
+from proxy.cli.store.stats_table import print_table
 
 LOSS = Sums(
     requests=3,
@@ -49,14 +48,6 @@ def test_what_has_no_price_is_not_free() -> None:
     assert "$" not in row
     assert "- means that no request has a known price" in unknown
     assert "0 of 0" not in unknown
-
-
-@pytest.mark.parametrize(
-    ("nanodollars", "text"),
-    [(0, "$0.00"), (1_234_567_890_123, "$1,234.57"), (12_345_678, "$0.0123"), (-2 * 10**9, "-$2.00")],
-)
-def test_amounts_below_a_dollar_have_four_decimals(nanodollars, text) -> None:
-    assert write_dollars(nanodollars) == text
 
 
 def test_a_name_cannot_control_the_terminal() -> None:

@@ -46,7 +46,7 @@ ALLOWED = {
     ("proxy/server/admin/dashboard/shapes.py", "messages"): "the same field",
     ("proxy/cli/records/showing.py", "messages"): "a word of our own table",
     ("proxy/cli/options.py", "messages"): "what to do about a body that cannot be read, in a message",
-    ("proxy/cli/records/replaying/inputs/bodies.py", "function_call"): "a file of requests of any dialect",
+    ("proxy/cli/records/inputs.py", "function_call"): "a file of requests of any dialect",
 }
 """What may be named elsewhere, and why."""
 

@@ -1,0 +1,236 @@
+"""Reads the inputs of a replay that are no recordings: the lines of a log, and request bodies.
+
+Law: no I/O. A log of `trimtab serve`, in the format `json`, holds no text, so nothing is planned again: the figures are
+those that were logged. A model's name becomes a label of the metrics only after an upstream has answered for it. Each
+worker decides that for itself, so the lines of each worker are followed separately. A body that continues an earlier
+one belongs to its session.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from proxy.account.statistics.counterfactual import count_cached
+from proxy.cli.records.sums import SUCCESS_STATUS, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
+from proxy.lru import BytesLRU
+from proxy.state.catalogue.costs import Tokens
+from proxy.telemetry.metrics import Metrics
+from proxy.wire.codec import UndecodableError
+from proxy.wire.dialects import guess_dialect, name_codec
+from proxy.wire.json.decode import DECODE_ERRORS
+from rules.conversation import Decision
+from rules.tokens.sections import Sections
+
+NO_RULES = frozenset({"refused", "lesson_test", "cold_cache", "cache_refused"})
+"""Entries of a ledger that no rule made: they say what happened between two plans."""
+MAX_HASHES_BYTES = 16 * 1024 * 1024
+"""Chosen: the newest requests of some hundred thousand sessions."""
+HASH_BYTES = 160
+"""What is kept of a request. An estimate for CPython."""
+MAX_NEW_MESSAGES = 1000
+"""Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
+_BY_MODEL = frozenset({"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
+"""Types of items of the Responses API that a model writes, beside the messages of an assistant."""
+
+
+class _Section(msgspec.Struct):
+    original: int = 0
+    sent: int = 0
+
+
+class _Entry(msgspec.Struct):
+    rule: str
+    attempt: int
+    limit_tokens: int
+    before_tokens: int
+    after_tokens: int
+    saved_tokens: int
+    first_changed: int = 0
+
+
+class Line(msgspec.Struct):
+    """A line of the log: those members that a replay needs."""
+
+    event: str
+    timestamp: str = ""
+    worker: int = 0
+    endpoint: str = ""
+    status: int | None = None
+    outcome: str = ""
+    upstream: str = ""
+    model: str = ""
+    match: str | None = None
+    mode: str = "enforce"
+    retry: str = ""
+    error: str = ""
+    original_tokens: int | None = None
+    sent_tokens: int = 0
+    limit_tokens: int = 0
+    sections: dict[str, _Section] = msgspec.field(default_factory=dict)
+    decisions: list[_Entry] = msgspec.field(default_factory=list)
+    prefix_kept: float | None = None
+    cached_tokens: int | None = None
+    written_tokens: int | None = None
+    fresh_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens: int = 0
+    result: str = ""
+
+
+class _Element(msgspec.Struct):
+    role: str = ""
+    type: str = ""
+
+
+_decode = msgspec.json.Decoder(Line).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_element = msgspec.json.Decoder(_Element).decode
+
+
+@dataclass(slots=True)
+class LogReader:
+    """Reads lines in their order. `sent_to`: the upstream and the model of the last request of each label."""
+
+    sent_to: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _names: dict[int, Metrics] = field(default_factory=dict)
+
+    def read(self, text: bytes) -> RequestFigures | SummaryFigures | None:
+        """What a line tells; None for an event that tells no figures. Raises ValueError if it is no line of a log."""
+        line = _read_line(text)
+        if line.event == "listening":
+            self._names.clear()
+        elif line.event == "worker_died":
+            self._names.pop(line.worker, None)
+        elif line.event == "summary":
+            tokens = line.prompt_tokens, line.completion_tokens or 0
+            charged = Tokens.of(tokens[0], line.cached_tokens, line.written_tokens, tokens[1])
+            return SummaryFigures(line.model, line.result, *tokens, charged=charged)
+        elif line.event == "request":
+            return self._read_request(line)
+        return None
+
+    def _read_request(self, line: Line) -> RequestFigures:
+        is_refused = line.retry in UPSTREAM_REFUSES
+        label = self._label(line, is_refused=is_refused)
+        self.sent_to[label] = line.upstream, line.model
+        counts = line.sent_tokens > 0 and not is_refused and line.mode == "enforce" and line.outcome != "observe"
+        is_reported = line.fresh_tokens is not None
+        read = line.cached_tokens, line.written_tokens, line.fresh_tokens
+        return RequestFigures.of(
+            line,
+            label=label,
+            status=line.status or 0,
+            original=_read_sections(line, "original"),
+            sent=_read_sections(line, "sent") if line.sent_tokens else None,
+            decisions=tuple(map(_read_decision, find_sent(line.decisions))) if counts else (),
+            prompt_tokens=sum(number or 0 for number in read) if is_reported else None,
+            completion_source="upstream" if is_reported else "unknown",
+        )
+
+    def _label(self, line: Line, *, is_refused: bool) -> str:
+        names = self._names.get(line.worker)
+        if names is None:
+            names = self._names[line.worker] = Metrics()
+        is_answered = line.status == SUCCESS_STATUS and line.original_tokens is not None and not is_refused
+        if is_answered and line.match is None and "***" not in line.model:
+            names.vouch_for(line.model)
+        return names.label_model(line.model, line.match)
+
+
+def find_sent(entries: Sequence[Any]) -> Sequence[Any]:
+    """The decisions of the plan that was sent: the last ones in the ledger that follow from each other."""
+    rules = [entry for entry in entries if entry.rule not in NO_RULES]
+    if not rules:
+        return ()
+    start = 0
+    for index, (before, after) in enumerate(pairwise(rules), start=1):
+        is_next = before.after_tokens == after.before_tokens
+        if before.attempt != after.attempt or before.limit_tokens != after.limit_tokens or not is_next:
+            start = index
+    return rules[start:]
+
+
+def estimate_tokens(figures: RequestFigures) -> Tokens | None:
+    """The tokens that an upstream charged for; None if nothing was answered.
+
+    If it did not report them, they are estimated from the share that equals the previous request of the session.
+    """
+    if figures.status != SUCCESS_STATUS or figures.sent is None:
+        return None
+    if figures.prompt_tokens is not None:
+        return Tokens.of(
+            figures.prompt_tokens, figures.cached_tokens, figures.written_tokens, figures.completion_tokens
+        )
+    cached = count_cached((figures.prefix_kept or 0.0) * figures.sent_tokens)
+    return Tokens.of(figures.sent_tokens, cached, None, figures.completion_tokens)
+
+
+def is_log(first_line: bytes) -> bool:
+    """Whether a file that begins with this line is a log."""
+    try:
+        line = _read_line(first_line)
+    except ValueError:
+        return False
+    return bool(line.event and line.timestamp)
+
+
+def _read_line(text: bytes) -> Line:
+    try:
+        return _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        message = "not a line of a log in the format json"
+        raise ValueError(message) from error
+
+
+def _read_sections(line: Line, stage: str) -> Sections | None:
+    if line.original_tokens is None:
+        return None
+    return Sections(*(getattr(line.sections.get(name, _Section()), stage) for name in Sections._fields))
+
+
+def _read_decision(entry: _Entry) -> Decision:
+    return Decision(entry.rule, "", entry.before_tokens, entry.after_tokens, 0, entry.first_changed)
+
+
+@dataclass(slots=True)
+class Sessions:
+    """Names the session of each request, after the place at which it began."""
+
+    _known: BytesLRU[tuple[str, bytes], str] = field(
+        default_factory=lambda: BytesLRU(MAX_HASHES_BYTES, lambda *_: HASH_BYTES)
+    )
+
+    def name(self, model: str, hashes: Sequence[bytes], place: str) -> str:
+        """The session of a request. hashes: of its transcript's prefixes. place: its name, if it begins one."""
+        shortest = max(len(hashes) - 1 - MAX_NEW_MESSAGES, 0)
+        found = self._known.pop_first((model, known) for known in hashes[:shortest:-1])
+        name = place if found is None else found
+        self._known[model, hashes[-1]] = name
+        return name
+
+
+def split_turns(body: bytes, dialect: str | None = None) -> Iterator[bytes]:
+    """The requests that a client has sent on the way to this body: one before each answer of the model.
+
+    The last one is the body itself. Raises UndecodableError.
+    """
+    codec = name_codec(dialect or guess_dialect(body))
+    try:
+        members = _decode_members(body)
+        elements = _decode_elements(members.get(codec.transcript, msgspec.Raw(b"[]")))
+        is_answer = [_is_answer(_decode_element(element)) for element in elements]
+    except DECODE_ERRORS as error:
+        raise UndecodableError from error
+    for stop in range(1, len(elements)):
+        if is_answer[stop] and not is_answer[stop - 1]:
+            beginning = msgspec.Raw(b"[" + b",".join(map(bytes, elements[:stop])) + b"]")
+            yield msgspec.json.encode({**members, codec.transcript: beginning})
+    yield body
+
+
+def _is_answer(element: _Element) -> bool:
+    return element.role == "assistant" or element.type in _BY_MODEL

@@ -1,4 +1,0 @@
-"""What `trimtab replay` does with recordings, logs and request bodies.
-
-Law: no network. What is counted here is counted by the metrics' own code.
-"""

@@ -1,0 +1,393 @@
+"""Adds up requests that were compacted in one variant: figures by model, costs, and sessions.
+
+Law: what the metrics count is counted by their own code, so that a replay and /metrics cannot drift apart. Costs are
+added up for requests that are sent, the same ones in each strategy. All tokens are the model's own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proxy.account.recordings.format import Recording
+from proxy.cli.records.costs import NOTHING, STRATEGIES, TRIMTAB, Paid, PromptCaches
+from proxy.compaction.engine import Compaction
+from proxy.state.catalogue.costs import Tokens, to_dollars
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.samples import Samples
+from rules.conversation import Decision
+from rules.tokens.sections import Sections
+
+SUCCESS_STATUS = 200
+"""Source: the metrics count an answer as such by this status."""
+TOO_LONG = "context_length_exceeded"
+"""The error of a request that trimtab refuses for its length."""
+UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
+"""What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
+STAGES = ("original", "sent")
+SUMMARIES = "summaries"
+"""Beside the strategies, the part of the costs that calls for summaries have."""
+WORST_SESSIONS = 5  # chosen: as many as a reader looks at
+_DIGITS = 9
+"""Decimals of costs: a nanodollar, the smallest amount that the books know."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFigures:
+    """What one request adds to the sums.
+
+    label: of its model in the metrics.
+    original, sent: the prompt by section, as the client sent it and as forwarded; None if it is not counted.
+    limit_tokens: what it was planned for; 0 if it was not planned.
+    decisions: those whose savings count.
+    prompt_tokens, cached_tokens, written_tokens, completion_tokens: of the answer; None if they are not known.
+    completion_source: who counted the last: `upstream`, `estimated` by trimtab, or `unknown`.
+    prefix_kept: share of what was sent that equals the previous request of the session; None if it is not known.
+    cost, without_cost: what the proxy has booked, in nanodollars; None if no price in dollars is known.
+    retry: what became of a second attempt; empty if there was none.
+    """
+
+    label: str
+    endpoint: str
+    status: int
+    outcome: str
+    original: Sections | None = None
+    sent: Sections | None = None
+    limit_tokens: int = 0
+    decisions: tuple[Decision, ...] = ()
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    written_tokens: int | None = None
+    completion_tokens: int | None = None
+    completion_source: str = "upstream"
+    prefix_kept: float | None = None
+    cost: int | None = None
+    without_cost: int | None = None
+    retry: str = ""
+    error: str = ""
+
+    @classmethod
+    def of(cls, source: object, **others: Any) -> "RequestFigures":
+        """The figures that an event or a line of a log has under the same names, and others."""
+        same = {name: getattr(source, name) for name in cls.__slots__ if hasattr(source, name)}
+        return cls(**same | others)
+
+    @property
+    def original_tokens(self) -> int:
+        """The prompt as the client sent it; 0 if it is not counted."""
+        return 0 if self.original is None else self.original.tokens
+
+    @property
+    def sent_tokens(self) -> int:
+        """The prompt as forwarded; 0 if nothing was sent, or if it is not counted."""
+        return 0 if self.sent is None else self.sent.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryFigures:
+    """What one call for a summary adds.
+
+    label: of the model in the metrics. prompt_tokens, completion_tokens: as the metrics count them.
+    charged: None if nothing was charged, or if that is not known. cost: in nanodollars.
+    """
+
+    label: str
+    result: str
+    prompt_tokens: int
+    completion_tokens: int
+    charged: Tokens | None = None
+    cost: int | None = None
+
+
+def read_figures(recording: Recording) -> RequestFigures:
+    """What the metrics counted of a recorded request."""
+    event, counted = recording.event, recording.counted
+    return RequestFigures.of(
+        event,
+        original=Sections(*event.original_sections) if counted.original else None,
+        sent=Sections(*event.sent_sections) if counted.sent else None,
+        decisions=counted.decisions,
+        completion_source="estimated" if event.is_estimated else "upstream",
+    )
+
+
+def read_summary_figures(recording: Recording) -> SummaryFigures | None:
+    """What the metrics counted of a recorded call for a summary; None if the recording is that of a request."""
+    call = recording.call
+    if call is None:
+        return None
+    return SummaryFigures(call.label, call.result, call.prompt_tokens, call.completion_tokens, call.charged, call.cost)
+
+
+@dataclass(slots=True)
+class _More:
+    """What the metrics do not count, of one model.
+
+    moved_cuts: cuts that were made, each once; None if nothing was planned again.
+    stand_ins: of these, the ones for which a digest stands in for a model's summary.
+    over_window: prompts that were longer than the window, as the client sent them.
+    over_limit: longer than the limit that they were planned for. booked, without: nanodollars.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    answered: int = 0
+    refused: int = 0
+    retried: int = 0
+    moved_cuts: int | None = None
+    stand_ins: int = 0
+    over_window: int = 0
+    over_limit: int = 0
+    summaries: Counter[str] = field(default_factory=Counter)
+    kept_sum: float = 0.0
+    kept_number: int = 0
+    booked: int | None = None
+    without: int | None = None
+    summary_booked: int | None = None
+
+
+class Figures:
+    """The sums of requests by model."""
+
+    def __init__(self) -> None:
+        self._metrics = Metrics()
+        self._more: dict[str, _More] = {}
+
+    def add(self, figures: RequestFigures) -> None:
+        """Add a request."""
+        label, metrics, more = figures.label, self._metrics, self.of(figures.label)
+        more.requests += 1
+        more.outcomes[figures.outcome] += 1
+        more.answered += figures.status == SUCCESS_STATUS
+        more.refused += figures.error == TOO_LONG
+        more.retried += bool(figures.retry)
+        for stage, sections in zip(STAGES, (figures.original, figures.sent), strict=True):
+            if sections is not None and sections.tokens:
+                metrics.prompt_tokens[label, stage] += sections.tokens
+                metrics.record_sections(label, stage, sections)
+        metrics.record_decisions(label, figures.decisions)
+        metrics.record_cache(label, figures.cached_tokens, figures.written_tokens, "")
+        if figures.completion_tokens is not None:
+            metrics.completion_tokens[label, figures.completion_source] += figures.completion_tokens
+        more.over_limit += bool(figures.limit_tokens) and figures.original_tokens > figures.limit_tokens
+        if figures.prefix_kept is not None and figures.sent is not None:
+            more.kept_sum += figures.prefix_kept
+            more.kept_number += 1
+        more.booked = _merge(more.booked, figures.cost)
+        more.without = _merge(more.without, figures.without_cost)
+
+    def add_summary(self, figures: SummaryFigures) -> None:
+        """Add a call for a summary."""
+        more = self.of(figures.label)
+        more.summaries[figures.result] += 1
+        for kind, tokens in (("prompt", figures.prompt_tokens), ("completion", figures.completion_tokens)):
+            self._metrics.summary_tokens[figures.label, kind] += tokens
+        more.summary_booked = _merge(more.summary_booked, figures.cost)
+
+    def of(self, label: str) -> _More:
+        """What the metrics do not count, of a model."""
+        return self._more.setdefault(label, _More())
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The figures of each model as JSON, those with the longest prompts first."""
+        samples = Samples.of(self._metrics.collect())
+        models = [_describe(label, more, samples) for label, more in self._more.items()]
+        return sorted(models, key=lambda model: (-model["original_tokens"], model["name"]))
+
+
+def _describe(label: str, more: _More, samples: Samples) -> dict[str, Any]:
+    def split(row: str, by: str) -> dict[str, int]:
+        """The values of a metric for this model, by another label."""
+        series = samples.by_name.get(f"trimtab_{row}_total", ())
+        return {has[by]: round(value) for has, value in series if has["model"] == label}
+
+    sections = {
+        stage: {
+            name: samples.count("section_tokens_total", model=label, section=name, stage=stage)
+            for name in Sections._fields
+        }
+        for stage in STAGES
+    }
+    return {
+        "name": label,
+        **{name: getattr(more, name) for name in ("requests", "answered", "refused", "retried")},
+        "outcomes": dict(sorted(more.outcomes.items())),
+        **{f"{stage}_tokens": samples.count("prompt_tokens_total", model=label, stage=stage) for stage in STAGES},
+        "saved_tokens": split("tokens_saved", "rule"),
+        "added_tokens": split("tokens_added", "rule"),
+        "cuts": split("cuts", "kind"),
+        "repairs": samples.count("repairs_total", model=label),
+        "sections": sections,
+        "completion_tokens": split("completion_tokens", "source"),
+        "cached_tokens": samples.count("cached_prompt_tokens_total", model=label),
+        "written_tokens": samples.count("cache_write_tokens_total", model=label),
+        "summaries": more.summaries.total(),
+        "summary_results": dict(sorted(more.summaries.items())),
+        "summary_tokens": split("summary_tokens", "kind"),
+        **{name: getattr(more, name) for name in ("moved_cuts", "stand_ins", "over_limit", "over_window")},
+        "prefix_kept": round(more.kept_sum / more.kept_number, 4) if more.kept_number else None,
+        "booked_usd": to_dollars(more.booked),
+        "booked_without_usd": to_dollars(more.without),
+        "booked_summaries_usd": to_dollars(more.summary_booked),
+    }
+
+
+def add_up(models: list[dict[str, Any]]) -> dict[str, Any]:
+    """The sum of the figures of several models, in the same form, without a name."""
+    total: dict[str, Any] = {}
+    for model in models:
+        for name, value in model.items():
+            if name not in {"name", "prefix_kept"}:
+                total[name] = _merge(total.get(name), value)
+    return total
+
+
+def _merge(left: Any, right: Any) -> Any:
+    """The sum of two figures, or of two tables of figures; None is what is not known."""
+    if isinstance(left, Mapping) or isinstance(right, Mapping):
+        left, right = left or {}, right or {}
+        return {name: _merge(left.get(name), right.get(name)) for name in {**left, **right}}
+    return right if left is None else left if right is None else left + right
+
+
+@dataclass(slots=True)
+class SessionSums:
+    """One session. over_window: its requests that were longer than the window, as the client sent them.
+
+    refused: its requests that were refused for their length, by trimtab or by the upstream. costs: by strategy, and of
+    those `summaries` that are known to be its own.
+    """
+
+    name: str
+    label: str
+    unit: str
+    requests: int = 0
+    longest_tokens: int = 0
+    over_window: int = 0
+    refused: int = 0
+    costs: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STRATEGIES, 0.0))
+    _cuts: set[tuple[int, int]] = field(default_factory=set)
+
+    def note_cut(self, compaction: Compaction) -> bool:
+        """Note the cut of a request; return whether it is a new one."""
+        window = compaction.planned.plan.window
+        cut = (window.cut.at if window.cut is not None else 0, window.prune_stop)
+        is_new = any(cut) and cut not in self._cuts
+        self._cuts.add(cut)
+        return is_new
+
+    def describe(self) -> dict[str, Any]:
+        """The session as JSON."""
+        return {
+            "name": self.name,
+            "model": self.label,
+            "requests": self.requests,
+            "longest_tokens": self.longest_tokens,
+            "over_window": self.over_window,
+            "refused": self.refused,
+            "unit": self.unit,
+            "costs": {name: round(cost, _DIGITS) for name, cost in self.costs.items()},
+        }
+
+    @property
+    def loss(self) -> float:
+        """The share by which trimtab and its summaries cost more than doing nothing; negative if they save."""
+        nothing = self.costs[NOTHING]
+        return (self.costs[TRIMTAB] + self.costs.get(SUMMARIES, 0.0)) / nothing - 1 if nothing else 0.0
+
+
+@dataclass(slots=True)
+class VariantSums:
+    """The sums of one variant. name: `recorded`, `log`, or the file of a configuration."""
+
+    name: str
+    figures: Figures = field(default_factory=Figures)
+    sessions: dict[str, SessionSums] = field(default_factory=dict)
+    _caches: PromptCaches = field(default_factory=PromptCaches)
+    _costs: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    _paid: dict[str, Paid] = field(default_factory=dict)
+
+    def add(
+        self, figures: RequestFigures, compaction: Compaction | None, paid: Paid | None, *, session: str, at: float
+    ) -> None:
+        """Add a request."""
+        if compaction is None or paid is None:
+            self.figures.add(figures)
+            return
+        label, more = figures.label, self.figures.of(figures.label)
+        self._paid[label] = paid
+        sums = self.sessions.setdefault(session, SessionSums(session, label, paid.unit))
+        sums.requests += 1
+        sums.longest_tokens = max(sums.longest_tokens, compaction.compacted.original_tokens)
+        is_over = compaction.planned.original.tokens > compaction.planned.plan.hard_limit
+        sums.over_window += is_over
+        more.over_window += is_over
+        sums.refused += figures.error == TOO_LONG or figures.retry in UPSTREAM_REFUSES
+        if figures.sent is not None:
+            more.moved_cuts = (more.moved_cuts or 0) + (compaction.is_enforced and sums.note_cut(compaction))
+            completion_tokens = figures.completion_tokens or 0
+            spent = self._caches.send(session, compaction, paid, at=at, completion_tokens=completion_tokens)
+            for strategy, one in spent.items():
+                sums.costs[strategy] += one.cost
+                self._book(label, paid.unit, strategy, one.cost)
+            if figures.prefix_kept is None:
+                figures = replace(figures, prefix_kept=spent[TRIMTAB].kept_share)
+        self.figures.add(figures)
+
+    def add_summary(self, figures: SummaryFigures, session: str = "") -> None:
+        """Add a call for a summary. session: empty if it is not known; then no session gets the cost."""
+        self.figures.add_summary(figures)
+        paid = self._paid.get(figures.label)
+        if paid is not None and figures.charged is not None:
+            cost = paid.weigh(figures.charged)
+            self._book(figures.label, paid.unit, SUMMARIES, cost)
+            if session in self.sessions:
+                costs = self.sessions[session].costs
+                costs[SUMMARIES] = costs.get(SUMMARIES, 0.0) + cost
+
+    def book(self, label: str, paid: Paid, tokens: Tokens) -> None:
+        """Add what a request has cost, if nothing is known of the other strategies."""
+        self._book(label, paid.unit, TRIMTAB, paid.weigh(tokens))
+
+    def describe(self) -> dict[str, Any]:
+        """All sums as JSON."""
+        models = self.figures.describe()
+        for model in models:
+            label = model["name"]
+            of_model = [sums for sums in self.sessions.values() if sums.label == label]
+            model["sessions"] = len(of_model)
+            model["sessions_over_window"] = _count_over(of_model)
+            model["sessions_refused"] = sum(sums.refused > 0 for sums in of_model)
+            model["costs"] = {
+                unit: {name: round(cost, _DIGITS) for name, cost in costs.items()}
+                for (name, unit), costs in self._costs.items()
+                if name == label
+            }
+        return {"name": self.name, "models": models, "total": add_up(models), "sessions": self._describe_sessions()}
+
+    def sum_costs(self) -> dict[str, float]:
+        """The costs by strategy over all models with the unit of most of them, for a picture."""
+        units = [unit for _, unit in self._costs]
+        unit = max(units, key=units.count, default="")
+        found = [costs for (_, each), costs in self._costs.items() if each == unit]
+        return {name: sum(costs.get(name, 0.0) for costs in found) for name in (*STRATEGIES, SUMMARIES)}
+
+    def _describe_sessions(self) -> dict[str, Any]:
+        sessions = self.sessions.values()
+        longest = sorted(sessions, key=lambda sums: (-sums.longest_tokens, sums.name))[:WORST_SESSIONS]
+        worst = sorted((sums for sums in sessions if sums.loss > 0), key=lambda sums: (-sums.loss, sums.name))
+        return {
+            "number": len(sessions),
+            "over_window": _count_over(sessions),
+            "longest": [sums.describe() for sums in longest],
+            "dearest": [sums.describe() for sums in worst[:WORST_SESSIONS]],
+        }
+
+    def _book(self, label: str, unit: str, name: str, cost: float) -> None:
+        costs = self._costs.setdefault((label, unit), {})
+        costs[name] = costs.get(name, 0.0) + cost
+
+
+def _count_over(sessions: Iterable[SessionSums]) -> int:
+    """The number of sessions with a request that was longer than the window."""
+    return sum(sums.over_window > 0 for sums in sessions)

@@ -1,0 +1,263 @@
+"""The variants in which requests are compacted: as it was recorded, or as a configuration says.
+
+Law: what was learned of a model, its window and its token ratio, stays, unless the configuration sets a window. No
+model is asked: the text that was recorded for a cut is used for the same cut; else a digest stands in, and then it
+stays. As in the proxy, a cut whose summary was not asked for before is put off if the request fits without it; the
+summary is taken to be there at the next request.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from proxy.account.recordings.format import Circumstances, Recording
+from proxy.cli.records.costs import Paid
+from proxy.cli.records.sums import SummaryFigures
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.engine import Compaction, Text, Variant, compact
+from proxy.compaction.pool import Compactors
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.schema import Config, UpstreamConfig
+from proxy.lru import BytesLRU
+from proxy.state.catalogue.lifetimes import find_lifetime_seconds
+from proxy.state.models.facts import Facts
+from proxy.state.models.model_policy import ModelView, name_model
+from proxy.telemetry.metrics import OTHER
+from proxy.wire.codec import Request, Unsent
+from proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
+from proxy.wire.dialects import guess_dialect, name_codec
+from rules.pipeline.plan import Plan
+from rules.policy import Policy
+from rules.summary.asking.prompts import PROMPT_TOKENS
+from rules.summary.request import Summary, SummaryRequest
+from rules.window.state import ColdCut
+
+MAX_TEXTS_BYTES = 64 * 1024 * 1024
+"""Of recorded summaries that are remembered. Chosen: some ten thousand."""
+
+
+def read(compactors: Compactors, body: bytes, dialect: str | None = None) -> Request:
+    """Read a body. What it has in common with an earlier one is not read again. Raises UndecodableError."""
+    codec = name_codec(dialect or guess_dialect(body))
+    return codec.read(body, compactors.find_beginnings("").find(codec.name, body))
+
+
+def remember(compactors: Compactors, request: Request) -> None:
+    """Keep a body for the next request of its session, which will begin with it."""
+    beginning = request.beginning
+    if beginning is not None and beginning.decoded:
+        beginnings = compactors.find_beginnings("")
+        beginnings.keep(request.codec.name, beginning, beginnings.find(request.codec.name, request.body))
+
+
+def compact_again(
+    compactors: Compactors, request: Request, variant: Variant, choose: Callable[[Plan], Text] = Text
+) -> Compaction:
+    """Compact a request that was read here. Raises UndecodableError."""
+    return compact(request, variant, choose, compactors.find_beginnings("").find)
+
+
+@dataclass(frozen=True, slots=True)
+class PaidVariant:
+    """A variant, how its tokens are paid for, and the label under which a request counts."""
+
+    variant: Variant
+    paid: Paid
+    label: str
+
+
+class Texts:
+    """The recorded summaries of models, by session and by the prefix that they cover."""
+
+    def __init__(self) -> None:
+        self._known: BytesLRU[tuple[str, str], Summary] = BytesLRU(MAX_TEXTS_BYTES, lambda _, text: len(text.text) * 2)
+
+    def keep(self, session: str, key: str, summary: Summary) -> None:
+        """Remember the summary of a cut."""
+        self._known[session, key] = summary
+
+    def find(self, session: str, plan: Plan, compactor: Compactor) -> Summary | None:
+        """The recorded summary of the very cut of a plan, if it has room there; else None."""
+        wanted = plan.request
+        found = None if wanted is None or not wanted.asks_model else self._known.get((session, wanted.key))
+        if wanted is None or found is None or compactor.count(found.text) > wanted.max_tokens:
+            return None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVariants:
+    """Requests are compacted as they were when they were recorded."""
+
+    compactors: Compactors
+    texts: Texts = field(default_factory=Texts)
+    _policies: dict[Policy, Policy] = field(default_factory=dict)
+
+    def read(self, recording: Recording) -> tuple[Request, Circumstances] | None:
+        """The client's request; None if it was not planned, or if its body is not recorded. Raises UndecodableError."""
+        told, circumstances, body = recording.request, recording.circumstances, recording.received_body
+        if told is None or told.is_count or circumstances is None or body is None:
+            return None
+        return replace(read(self.compactors, body, told.dialect), model=told.model), circumstances
+
+    def compact(
+        self, recording: Recording, request: Request, circumstances: Circumstances
+    ) -> tuple[PaidVariant, Compaction]:
+        """Compact a request as it was compacted. Raises UndecodableError."""
+        chosen = self.choose(recording, circumstances, request.model)
+        choose_text = self.choose_text(recording, circumstances)
+        return chosen, compact_again(self.compactors, request, chosen.variant, choose_text)
+
+    def choose(self, recording: Recording, circumstances: Circumstances, model: str) -> PaidVariant:
+        """The variant of a recorded request."""
+        told, settings = circumstances, PolicyConfig.model_validate({"count": circumstances.vocabulary or "auto"})
+        adds = frozenset(name for name in FIELDS if name in told.cache_adds)
+        key = find_key(recording.sent_body or b"") if "cache_key" in adds else ""
+        variant = Variant(
+            self.compactors.choose(settings, model),
+            self._policies.setdefault(told.policy, told.policy),  # equal policies are one object, which is faster
+            Unsent(told.local_items, told.drop_tools, nonces=told.strips_nonces),
+            _read_cold(told),
+            CacheHelp(adds, key),
+            recording.event.mode or "enforce",
+        )
+        paid = Paid(told.prices, find_lifetime_seconds(told.upstream_url, model))
+        return PaidVariant(variant, paid, recording.event.label)
+
+    def choose_text(self, recording: Recording, circumstances: Circumstances) -> Callable[[Plan], Text]:
+        """Takes back the cuts that were taken back, and gives the last one its recorded text."""
+
+        def choose(plan: Plan) -> Text:
+            while circumstances.put_off and len(plan.window.cuts) > circumstances.cuts:
+                earlier = plan.put_off()
+                if earlier is None:
+                    break
+                plan = earlier
+            told = recording.summary
+            if told is None or plan.request is None:
+                return Text(plan)
+            summary = Summary(told.text, told.by_model)
+            if summary.by_model:
+                self.texts.keep(recording.event.session, plan.request.key, summary)
+            return Text(plan, summary)
+
+        return choose
+
+
+def _read_cold(circumstances: Circumstances) -> dict[bytes, ColdCut]:
+    return {bytes.fromhex(prefix): ColdCut(kind) for prefix, kind in circumstances.cold.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredVariants:
+    """Requests are compacted as a configuration says."""
+
+    compactors: Compactors
+    config: Config
+    _views: dict[object, tuple[ModelView, Paid]] = field(default_factory=dict)
+
+    def choose(self, request: Request, recording: Recording | None = None) -> PaidVariant:
+        """The variant of a request. Of a recorded one, what was learned about its model stays."""
+        config, model = self.config, request.model
+        matched, settings = config.match_for(model), config.policy_for(model)
+        upstream = config.upstream_for(settings.upstream)
+        circumstances = None if recording is None else recording.circumstances
+        # The view of a model is made once for what is known of it: equal policies are the same object.
+        learned = circumstances and (circumstances.policy, circumstances.prices, circumstances.upstream_url)
+        known = self._views.get((model, learned))
+        if known is None:
+            known = self._views[model, learned] = self._make_view(settings, upstream, model, circumstances)
+        mode = config.mode_of(settings)
+        variant = Variant(
+            self.compactors.choose(settings, model),
+            known[0].policy,
+            Unsent(settings.local_items, settings.drop_tools, nonces=upstream.strips_nonces),
+            {} if circumstances is None else _read_cold(circumstances),
+            mode="observe" if mode == "enforce" and settings.observe_share == 1 else mode,
+            refuses_unpaired=settings.pairing == "refuse",
+        )
+        label = (matched.match if matched else model or OTHER) if recording is None else recording.event.label
+        return PaidVariant(variant, known[1], label)
+
+    def _make_view(
+        self, settings: PolicyConfig, upstream: UpstreamConfig, model: str, circumstances: Circumstances | None
+    ) -> tuple[ModelView, Paid]:
+        if circumstances is None:
+            view = ModelView.of_unmet(self.config, model)
+            return view, Paid(view.price_list, find_lifetime_seconds(upstream.base_url, model))
+        was = circumstances.policy
+        facts = Facts(was.token_ratio, was.context_window, added_tokens=was.added_tokens, has_ratio=True)
+        view = ModelView.of(self.config, settings, name_model(self.config, settings, model), facts)
+        if settings.context_window == "auto" and was.ceiling_tokens is not None:
+            view = replace(view, policy=replace(view.policy, ceiling_tokens=was.ceiling_tokens))
+        if not self._names_prices(settings, upstream):
+            policy = replace(view.policy, prices=was.prices)
+            view = replace(view, policy=policy, price_list=circumstances.prices)
+            return view, Paid(circumstances.prices, find_lifetime_seconds(circumstances.upstream_url, model))
+        return view, Paid(view.price_list, find_lifetime_seconds(upstream.base_url, model))
+
+    def _names_prices(self, settings: PolicyConfig, upstream: UpstreamConfig) -> bool:
+        """Whether the configuration says what tokens cost, or where requests go; else it is as recorded."""
+        is_set = "base_url" in upstream.model_fields_set or settings.upstream is not None
+        return is_set or self.config.prices_for(settings, upstream) != "auto"
+
+
+@dataclass(slots=True)
+class ExpectedSummaries:
+    """The summaries that a configuration would ask for, by session and by the prefix that they cover."""
+
+    texts: Texts
+    _asked: set[tuple[str, str]] = field(default_factory=set)
+    _stood_in: set[tuple[str, str]] = field(default_factory=set)
+
+    def choose_text(self, variant: Variant, session: str) -> Callable[[Plan], Text]:
+        """The function that chooses the plan to carry out, and the text of its cut."""
+
+        def choose(plan: Plan) -> Text:
+            text = self._find(plan, variant, session)
+            if text.summary is not None or not self._is_new(plan.request, session):
+                return text
+            earlier = plan.put_off()
+            while earlier is not None and self._is_new(earlier.request, session):
+                earlier = earlier.put_off()
+            if earlier is None or earlier.reserved_tokens > plan.fitting:
+                return text
+            return self._find(earlier, variant, session)
+
+        return choose
+
+    def ask(self, chosen: PaidVariant, plan: Plan, session: str) -> list[SummaryFigures]:
+        """The calls that a request causes: for the cut that it needs, and for the next one. Each is made once."""
+        calls = []
+        for wanted in (plan.prefetch, plan.request):
+            if wanted is not None and self._is_new(wanted, session):
+                self._asked.add((session, wanted.key))
+                calls.append(_expect(wanted, plan, chosen))
+        return calls
+
+    def stands_in(self, plan: Plan, text: Text, session: str) -> bool:
+        """Whether a digest stands in for a model's summary for the first time. text: what was chosen for the plan."""
+        wanted = plan.request
+        if wanted is None or not wanted.asks_model or text.summary is not None:
+            return False
+        is_new = (session, wanted.key) not in self._stood_in
+        self._stood_in.add((session, wanted.key))
+        return is_new
+
+    def _find(self, plan: Plan, variant: Variant, session: str) -> Text:
+        if plan.request is not None and (session, plan.request.key) in self._stood_in:
+            return Text(plan)
+        return Text(plan, self.texts.find(session, plan, variant.compactor))
+
+    def _is_new(self, wanted: SummaryRequest | None, session: str) -> bool:
+        """Whether a model would be asked, and was not asked before."""
+        return wanted is not None and wanted.asks_model and (session, wanted.key) not in self._asked
+
+
+def _expect(wanted: SummaryRequest, plan: Plan, chosen: PaidVariant) -> SummaryFigures:
+    """The call for a summary: asked behind what was forwarded, which the cache holds, and as long as it may be."""
+    ratio = chosen.variant.policy.token_ratio
+    before = plan.put_off() if plan.request is wanted else plan
+    prompt = round(min((before or plan).reserved_tokens, plan.hard_limit) * ratio)
+    completion = round(wanted.max_tokens * ratio)
+    tokens = chosen.paid.imagine(prompt + round(PROMPT_TOKENS * ratio), prompt, completion)
+    return SummaryFigures(chosen.label, "expected", tokens.prompt, completion, tokens)

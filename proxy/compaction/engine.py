@@ -1,0 +1,161 @@
+"""Compacts one request from beginning to end, at once: clean, drop tools, plan, choose a text, apply, help the cache.
+
+Law: as the proxy does (proxy/exchange/compact.py), without a clock and without a model. The caller chooses the
+summary; else a digest stands in.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+
+from proxy.compaction.compactor import (
+    Compacted,
+    Compactor,
+    FindBegun,
+    Planned,
+    RefusedError,
+    describe_refused,
+    help_cache,
+)
+from proxy.lru import BytesLRU
+from proxy.wire.codec import Request, Unsent
+from proxy.wire.content.cache_help import NO_HELP, CacheHelp
+from rules.conversation import Conversation, Outcome
+from rules.pipeline.plan import Plan
+from rules.pipeline.story import Story, tell_story
+from rules.pipeline.transcript_state import NO_COLD
+from rules.policy import Policy
+from rules.results.pairing import find_unpaired
+from rules.summary.request import Summary, make_digest
+from rules.tokens.sections import Sections
+from rules.window.state import ColdCut
+
+NOTHING_UNSENT = Unsent()
+MAX_DIGESTS_BYTES = 16 * 1024 * 1024
+"""Chosen: the digests of some thousand sessions."""
+_DIGESTS: BytesLRU[Hashable, Summary] = BytesLRU(MAX_DIGESTS_BYTES, lambda _, digest: 2 * len(digest.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a request is compacted.
+
+    unsent: what is taken out before the request is planned.
+    cold: the cuts at a cold cache that are known, by prefix.
+    mode: enforce, observe or off.
+    refuses_unpaired: a request whose calls and results are not paired is refused.
+    """
+
+    compactor: Compactor
+    policy: Policy
+    unsent: Unsent = NOTHING_UNSENT
+    cold: Mapping[bytes, ColdCut] = field(default_factory=lambda: NO_COLD)
+    cache: CacheHelp = NO_HELP
+    mode: str = "enforce"
+    refuses_unpaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The plan to carry out, and the text of its cut; None for a digest that is made here."""
+
+    plan: Plan
+    summary: Summary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A request that was compacted, in any mode.
+
+    planned: with the plan that was carried out. original_plan: before cuts were taken back.
+    text: what was chosen for the cut.
+    refusal: the policy cannot make it fit. is_unpaired: its calls and results are not paired, and must be.
+    """
+
+    variant: Variant
+    planned: Planned
+    original_plan: Plan
+    compacted: Compacted
+    text: Text
+    refusal: RefusedError | None = None
+    is_unpaired: bool = False
+
+    @property
+    def request(self) -> Request:
+        """The request without what must not be sent."""
+        return self.planned.request
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether the result goes out, and not the client's own request."""
+        return self.variant.mode == "enforce"
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether trimtab refuses the request."""
+        return self.is_enforced and (self.is_unpaired or self.refusal is not None)
+
+    @property
+    def body(self) -> bytes | None:
+        """What goes out; None for the client's own bytes."""
+        return self.compacted.body if self.is_enforced and not self.is_refused else None
+
+    @property
+    def sent(self) -> Conversation:
+        """The prompt that goes out."""
+        return self.compacted.forwarded if self.is_enforced else self.planned.original
+
+    @property
+    def sent_sections(self) -> Sections:
+        """Tokens of the prompt that goes out."""
+        return self.compacted.sent_sections if self.is_enforced else self.compacted.original_sections
+
+    @property
+    def outcome(self) -> str:
+        """The value of the metrics' label, as far as compaction decides it."""
+        if self.is_refused or not self.is_enforced:
+            return "refused" if self.is_refused else self.variant.mode
+        return "compacted" if self.compacted.decisions else "unchanged"
+
+    def tell(self) -> Story:
+        """What was done, in sentences, with each changed message."""
+        outcome = Outcome(self.compacted.forwarded, self.compacted.decisions)
+        return tell_story(self.planned.plan, outcome, ratio=self.planned.policy.token_ratio)
+
+
+def compact(
+    request: Request,
+    variant: Variant,
+    choose: Callable[[Plan], Text] = Text,
+    find_begun: FindBegun = lambda _, __: None,
+) -> Compaction:
+    """Compact a request. Raises UndecodableError.
+
+    choose: takes cuts back, and gives the last one its text. find_begun: as for `Compactor.clean`.
+    """
+    compactor, is_enforced = variant.compactor, variant.mode == "enforce"
+    request = compactor.clean(replace(request, cache=variant.cache), variant.unsent, find_begun)
+    planned = compactor.plan(request, variant.policy, cold=variant.cold)
+    plan, original = planned.plan, planned.original
+    if variant.refuses_unpaired and not original.continues and find_unpaired(original.messages) is not None:
+        refused = replace(compactor.leave_alone(planned), sent_tokens=0)
+        return Compaction(variant, planned, plan, refused, Text(plan), is_unpaired=True)
+    text = choose(plan)
+    planned = replace(planned, plan=text.plan)
+    try:
+        compacted = compactor.apply(planned, text.summary or _recall_digest(text.plan, variant))
+    except RefusedError as error:
+        return Compaction(variant, planned, plan, describe_refused(request, error), text, error)
+    return Compaction(variant, planned, plan, help_cache(request, compacted) if is_enforced else compacted, text)
+
+
+def _recall_digest(plan: Plan, variant: Variant) -> Summary | None:
+    """The digest of a cut, which is written once, because each later request of the session needs it again."""
+    wanted, count = plan.request, variant.compactor.count
+    if wanted is None:
+        return None
+    covered = (wanted.key, wanted.base, wanted.at, len(wanted.earlier), len(wanted.span), wanted.said_elsewhere)
+    key = (count, variant.policy, covered, wanted.max_tokens, wanted.kept, wanted.base_kept)
+    digest = _DIGESTS.get(key)
+    if digest is None:
+        digest = _DIGESTS[key] = Summary(make_digest(wanted, count=count), by_model=False)
+    return digest

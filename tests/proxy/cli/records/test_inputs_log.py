@@ -1,0 +1,120 @@
+"""Lines of a log; tests/end_to_end/test_replay.py compares whole logs with the metrics."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+
+from proxy.cli.records.inputs import LogReader, estimate_tokens, find_sent, is_log
+from proxy.cli.records.sums import RequestFigures, SummaryFigures
+from proxy.state.catalogue.costs import Tokens
+from rules.tokens.sections import Sections
+
+NOW = "2026-11-23T04:56:46Z"
+PLANNED = {
+    "original_tokens": 10,
+    "sent_tokens": 10,
+    "limit_tokens": 100,
+    "sections": {"system": {"original": 10, "sent": 10}},
+}
+
+
+def _line(**fields: Any) -> bytes:
+    return orjson.dumps(
+        {"event": "request", "timestamp": NOW, "status": 200, "outcome": "unchanged", "endpoint": "chat", **fields}
+    )
+
+
+def _entry(rule: str, before: int, after: int, *, attempt: int = 1, limit: int = 100) -> dict[str, Any]:
+    sizes = {"before_tokens": before, "after_tokens": after, "saved_tokens": before - after}
+    return {"rule": rule, "attempt": attempt, "limit_tokens": limit, **sizes}
+
+
+def _read(reader: LogReader, **fields: Any) -> RequestFigures:
+    told = reader.read(_line(**fields))
+    assert isinstance(told, RequestFigures)
+    return told
+
+
+def test_a_model_gets_its_label_by_its_first_answer() -> None:
+    """In each worker by itself; a worker that has died has forgotten it. A glob of the configuration always counts."""
+    reader = LogReader()
+    labels = [
+        _read(reader, model="m", status=500).label,
+        _read(reader, model="m", **PLANNED).label,
+        _read(reader, model="m", status=500).label,
+        _read(reader, model="m", status=500, worker=2).label,
+        _read(reader, model="m", status=500, match="m*").label,
+    ]
+    assert labels == ["other", "m", "m", "other", "m*"]
+    assert reader.read(orjson.dumps({"event": "worker_died", "timestamp": NOW, "worker": 0})) is None
+    assert _read(reader, model="m", status=500).label == "other"
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        ({}, True), ({"outcome": "observe"}, False), ({"mode": "observe", "outcome": "broken"}, False),
+        ({"retry": "recovered"}, True), ({"retry": "refused"}, False), ({"retry": "hopeless"}, False),
+        ({"sent_tokens": 0}, False),
+    ],
+)  # fmt: skip
+def test_decisions_count_if_they_were_sent_and_not_refused(fields: dict[str, Any], counts: bool) -> None:  # noqa: FBT001
+    told = _read(LogReader(), **{**PLANNED, "decisions": [_entry("tidy", 12, 10)], **fields})
+    assert [one.saved_tokens for one in told.decisions] == ([2] if counts else [])
+
+
+@pytest.mark.parametrize(
+    ("entries", "sent"),
+    [
+        ([], []),
+        ([_entry("tidy", 9, 8), _entry("prune", 8, 5)], ["tidy", "prune"]),
+        ([_entry("tidy", 9, 8), _entry("refused", 8, 8), _entry("prune", 9, 5, attempt=2, limit=6)], ["prune"]),
+        ([_entry("prune", 9, 5, limit=6), _entry("lesson_test", 9, 9), _entry("tidy", 9, 8)], ["tidy"]),
+        ([_entry("cold_cache", 9, 9), _entry("prune", 9, 5)], ["prune"]),
+    ],
+)
+def test_of_several_plans_the_one_that_was_sent_is_the_last(entries: list[dict[str, Any]], sent: list[str]) -> None:
+    found = find_sent([SimpleNamespace(**entry) for entry in entries])
+    assert [entry.rule for entry in found] == sent
+
+
+def test_a_summary_is_told_with_what_was_charged() -> None:
+    line = {
+        "event": "summary",
+        "timestamp": NOW,
+        "model": "m",
+        "result": "written",
+        "prompt_tokens": 900,
+        "completion_tokens": 60,
+    }
+    told = LogReader().read(orjson.dumps({**line, "cached_tokens": 512, "written_tokens": None, "status": 200}))
+    assert told == SummaryFigures("m", "written", 900, 60, Tokens(388, 512, 0, 60))
+
+
+def test_other_events_tell_nothing() -> None:
+    assert LogReader().read(orjson.dumps({"event": "reloaded", "timestamp": NOW, "models": 3})) is None
+
+
+@pytest.mark.parametrize("line", [b"", b"12:01:03 gpt-4o 200 compacted", b"{}", b'{"event": 5}', b"\xff"])
+def test_what_is_no_line_of_a_log_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="not a line of a log"):
+        LogReader().read(line)
+    assert not is_log(line)
+
+
+def test_a_file_is_known_by_its_first_line() -> None:
+    assert is_log(_line())
+    assert not is_log(b'{"model": "m", "messages": []}')
+
+
+def test_tokens_are_the_upstreams_where_it_reports_them() -> None:
+    """Else they are estimated from the beginning that equals the previous request. Unanswered requests cost nothing."""
+    reported = _read(LogReader(), **PLANNED, cached_tokens=4, fresh_tokens=5, written_tokens=1, completion_tokens=7)
+    estimated = RequestFigures(
+        "m", "chat", 200, "unchanged", Sections(4000), Sections(4000), prefix_kept=0.5, completion_tokens=7
+    )
+    assert estimate_tokens(reported) == Tokens(5, 4, 1, 7)
+    assert estimate_tokens(estimated) == Tokens(4000 - 1920, 1920, 0, 7)
+    assert estimate_tokens(_read(LogReader(), **PLANNED | {"status": 500})) is None

@@ -1,0 +1,111 @@
+"""A whole replay; tests/end_to_end/test_replay.py compares it with a proxy's metrics."""
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp import web
+from support.client import SMALL, post, settle
+from support.sessions import make_session, requests_of
+from upstreams.recording import FakeUpstream, Recorded, completion, write_note
+
+from proxy.account.recordings.reading import list_files
+from proxy.cli.records.run import MAX_PLACES, Places, Replay
+from proxy.cli.records.sums import VariantSums
+from proxy.cli.records.variants import ConfiguredVariants
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
+
+
+def _replay(compactors: Compactors, folder: Path, *settings: str) -> tuple[Replay, list[dict[str, Any]]]:
+    """Replay a folder as it was recorded, and with a configuration."""
+    config = load_config(settings=settings, environment={}, is_online=False)
+    ways = {"new": ConfiguredVariants(compactors, config)}
+    replay = Replay(compactors, [VariantSums("recorded"), VariantSums("new")], ways)
+    replay.read_recordings(list_files(folder), lambda _: None)
+    return replay, [side.describe() for side in replay.variants]
+
+
+async def _answer(recorded: Recorded, _: web.BaseRequest) -> web.StreamResponse:
+    text = write_note("Parts were read.") if recorded.asks_for_summary else "All good."
+    return completion(text, prompt_tokens=1000, completion_tokens=7)
+
+
+async def _record(client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Any, folder: Path) -> None:
+    """Record a session that is cut."""
+    upstream.answer = _answer
+    proxy = await start_proxy(*SMALL, f"record.dir={folder}")
+    session = make_session(40)
+    for messages in requests_of(session):
+        body = {"model": "m", "messages": messages, "tools": session["tools"]}
+        _ = await post(client, f"{proxy.url}/v1/chat/completions", body)
+        await settle(proxy)
+    await proxy.services.recordings.settle()
+
+
+async def test_a_request_with_a_replaced_key_is_counted_and_not_compared(
+    client, upstream, start_proxy, compactors, tmp_path
+):
+    """Its tokens are others than those that were counted."""
+    proxy = await start_proxy(*SMALL, f"record.dir={tmp_path}")
+    for text in ("hi", "my key is sk-planted-0123456789"):
+        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        _ = await post(client, f"{proxy.url}/v1/chat/completions", body, authorization="Bearer sk-planted-0123456789")
+    await settle(proxy)
+    await proxy.services.recordings.settle()
+    replay, _ = _replay(compactors, tmp_path)
+    assert (replay.requests, replay.redacted, replay.differing.number) == (2, 1, 0)
+
+
+async def test_the_same_configuration_changes_nothing(client, upstream, start_proxy, compactors, tmp_path):
+    """The recorded summaries fit their cuts, so that none stands in, and both sides cost the same."""
+    await _record(client, upstream, start_proxy, tmp_path)
+    replay, (recorded, new) = _replay(compactors, tmp_path, *SMALL, "prices={}")
+
+    (before,), (after,) = recorded["models"], new["models"]
+    same = ("requests", "original_tokens", "sent_tokens", "saved_tokens", "cuts", "sections", "moved_cuts")
+    assert {name: before[name] for name in same} == {name: after[name] for name in same}
+    assert before["moved_cuts"] > 0
+    assert "summarise" in before["cuts"]
+    assert after["stand_ins"] == replay.differing.number == 0
+    # The others were written ahead for a cold cache, which a replay does not expect.
+    assert 0 < after["summary_results"]["expected"] <= before["summary_results"]["written"]
+    (unit,) = after["costs"]
+    assert {arm: after["costs"][unit][arm] for arm in ("trimtab", "nothing", "sliding")} == {
+        arm: before["costs"][unit][arm] for arm in ("trimtab", "nothing", "sliding")
+    }
+    assert len(replay.series.points) == before["requests"]
+
+
+async def test_another_configuration_cuts_elsewhere(client, upstream, start_proxy, compactors, tmp_path):
+    """The recorded side stays as it is; for the new cuts no summary was recorded."""
+    await _record(client, upstream, start_proxy, tmp_path)
+    _, (recorded, new) = _replay(compactors, tmp_path, "defaults.context_window=16000", "prices={}")
+    _, (again, off) = _replay(compactors, tmp_path, "mode=off")
+
+    assert recorded["models"] == again["models"]
+    assert new["total"]["sent_tokens"] > recorded["total"]["sent_tokens"]
+    assert new["total"]["sessions_over_window"] == 1
+    assert new["total"]["stand_ins"] > 0
+    assert off["total"]["sent_tokens"] == off["total"]["original_tokens"] == recorded["total"]["original_tokens"]
+    assert (off["total"]["summaries"], off["total"]["saved_tokens"]) == (0, {})
+
+
+def test_only_some_places_are_named() -> None:
+    """All are counted."""
+    places = Places()
+    for number in range(MAX_PLACES + 5):
+        places.add(f"line {number}", "broken")
+    assert (places.number, len(places.named)) == (MAX_PLACES + 5, MAX_PLACES)
+
+
+def test_a_file_of_bodies_is_read_line_by_line(compactors: Compactors, tmp_path: Path) -> None:
+    """What was read is told in bytes, so that the time left can be estimated."""
+    file, read = tmp_path / "bodies", []
+    file.write_bytes(b"\n".join([orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})] * 3))
+    ways = {"defaults": ConfiguredVariants(compactors, load_config(environment={}, is_online=False))}
+    replay = Replay(compactors, [VariantSums("defaults")], ways)
+    replay.read_bodies(file, read.append, dialect=None, model="gpt-4o", turns=False)
+    assert (replay.requests, sum(read)) == (3, file.stat().st_size)
+    assert replay.variants[0].describe()["models"][0]["name"] == "gpt-4o"

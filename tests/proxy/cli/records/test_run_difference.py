@@ -1,0 +1,238 @@
+"""Whether a request was planned again as it was recorded: the same decisions, tokens and bytes."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from msgspec import structs
+from support.client import CHAT, post, settle
+from support.dialects.spoken.all_dialects import each_dialect
+from support.leaks import read_sample
+from support.recordings import make_recording, plan_again
+from support.sessions import make_session
+from upstreams.recording import completion, error, hold_summaries, write_note
+
+from proxy.account.recordings.format import Counted, RecordedSending, Recording
+from proxy.cli.records.run import find_difference
+from proxy.cli.records.variants import compact_again, read
+from proxy.compaction.engine import Compaction, Variant
+from proxy.compaction.pool import Compactors
+from proxy.config.policies.policy import PolicyConfig
+from proxy.telemetry.ledger import REFUSED
+from rules.conversation import Decision
+from rules.policy import Policy
+
+BODY = orjson.dumps(CHAT).decode()
+TOOL = {"type": "function", "function": {"name": "mcp__map", "description": "Draws a map. " * 40, "parameters": {}}}
+CHEAP = ("prices.cached_input=0", "prices.cache_write=0", "prices.output=0")
+"""Prices at which every cut pays."""
+NEVER_WAIT = "defaults.summary.wait_seconds=0"
+
+
+def _carry(compactors: Compactors) -> Compaction:
+    way = Variant(compactors.choose(PolicyConfig(), "m"), Policy())
+    return compact_again(compactors, read(compactors, BODY.encode()), way)
+
+
+def _record(carried: Compaction, *, original: int = 0, sent: int = 0) -> Recording:
+    made, tokens = make_recording(body=BODY), carried.compacted.sent_tokens
+    event = structs.replace(made.event, original_tokens=tokens + original, sent_tokens=tokens + sent)
+    return replace(made, event=event, counted=Counted(original=True, sent=True))
+
+
+def test_the_same_plan_differs_in_nothing(compactors: Compactors) -> None:
+    carried = _carry(compactors)
+    assert find_difference(_record(carried), carried) == ""
+
+
+def test_each_difference_is_named(compactors: Compactors) -> None:
+    """Tokens of both prompts, decisions, and bytes."""
+    carried = _carry(compactors)
+    same = _record(carried)
+    decided = replace(same, counted=replace(same.counted, decisions=(Decision("tidy", "", 9, 5, 1, 0),)))
+    assert "client's prompt" in find_difference(_record(carried, original=1), carried)
+    assert "prompt that is sent" in find_difference(_record(carried, sent=1), carried)
+    assert "none now, and were tidy (4)" in find_difference(decided, carried)
+    assert find_difference(replace(same, sent=RecordedSending("{}")), carried) == "the body differs"
+
+
+def test_a_replaced_credential_is_named_as_the_reason(compactors: Compactors) -> None:
+    carried = _carry(compactors)
+    same = _record(carried)
+    assert same.request is not None
+    redacted = replace(same, request=replace(same.request, is_redacted=True), sent=RecordedSending("{}"))
+    assert "credential" in find_difference(redacted, carried)
+
+
+def test_a_body_that_was_not_sent_is_not_compared(compactors: Compactors) -> None:
+    carried = _carry(compactors)
+    unsent = replace(_record(carried), sent=None, counted=Counted(original=True))
+    assert find_difference(unsent, carried) == ""
+
+
+def check_again(compactors: Compactors, recording: Recording) -> Counter[str]:
+    """Plan a recording again, and compare. Returns the rules of its decisions."""
+    again, event = plan_again(compactors, recording), recording.event
+    assert again is not None
+    assert find_difference(recording, again) == ""
+    compacted = again.compacted
+    assert (compacted.original_tokens, compacted.limit_tokens) == (event.original_tokens, event.limit_tokens)
+    assert compacted.original_sections == event.original_sections
+    if event.mode == "enforce" and recording.sent is not None:
+        assert again.body == recording.sent_body
+        assert compacted.sent_sections == event.sent_sections
+        assert compacted.decisions == recording.counted.decisions
+    attempt = recording.circumstances.attempt
+    told = [(one.rule, one.reason, one.tokens_before, one.tokens_after) for one in compacted.decisions]
+    rules = [(one.rule, one.reason, one.tokens_before, one.tokens_after) for one in event.decisions
+             if one.attempt == attempt and one.rule not in {REFUSED, "cold_cache", "lesson_test"}]  # fmt: skip
+    assert told == rules
+    return Counter(rule for rule, *_ in told)
+
+
+def check_totals(recordings: list[Recording], proxy: Any) -> None:
+    """The counters of the proxy are the sums over the recordings."""
+    original = sum(one.event.original_tokens for one in recordings if one.counted.original)
+    sent = sum(one.event.sent_tokens for one in recordings if one.counted.sent)
+    assert read_sample(proxy, "trimtab_prompt_tokens_total", stage="original") == original > 0
+    assert read_sample(proxy, "trimtab_prompt_tokens_total", stage="sent") == sent
+    saved: Counter[str] = Counter()
+    for one in recordings:
+        for decision in one.counted.decisions:
+            saved[decision.rule] += max(decision.saved_tokens, 0)
+    for rule, tokens in saved.items():
+        assert read_sample(proxy, "trimtab_tokens_saved_total", rule=rule) == tokens
+
+
+@each_dialect
+@pytest.mark.parametrize(
+    ("settings", "rules"),
+    [
+        (("defaults.overflow_strategy=prune",), {"prune"}),
+        ((), {"summarise"}),
+        (("mode=observe",), {"digest"}),
+        (('defaults.drop_tools=["mcp__*"]',), {"drop_tools"}),
+        (("defaults.context_window=128000",), set()),
+        (("mode=observe", 'defaults.drop_tools=["mcp__*"]'), {"drop_tools"}),
+    ],
+    ids=["pruned", "summarised", "observed", "tools", "unchanged", "tools observed"],
+)
+async def test_the_same_decisions_tokens_and_bytes(dialect, settings, rules, recorder, compactors) -> None:
+    await recorder.start(*settings)
+    session = make_session(40)
+    session["tools"].append(TOOL)
+    await recorder.play(dialect, session=session)
+    recordings = await recorder.read()
+    assert len(recordings) == 5
+    assert rules <= set(sum((check_again(compactors, one) for one in recordings), Counter()))
+    check_totals(recordings, recorder.proxy)
+
+
+@each_dialect
+async def test_a_cut_that_was_put_off(dialect, recorder, compactors, upstream) -> None:
+    """The summary is under way, and the request still fits: the recorded plan has no cut, and neither has the new."""
+    release = hold_summaries(upstream)
+    await recorder.start(*CHEAP, NEVER_WAIT, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+    session, url = make_session(70, result_words=120)["messages"], recorder.proxy.url + dialect.path
+    for stop in range(60, 130, 2):
+        await post(recorder.client, url, dialect.write(session[:stop], max_tokens=16))
+    recordings = await recorder.read()
+    release.set()
+    await settle(recorder.proxy)
+    assert any(one.circumstances.put_off for one in recordings)
+    for one in recordings:
+        check_again(compactors, one)
+    check_totals(recordings, recorder.proxy)
+
+
+@each_dialect
+async def test_a_digest_whose_text_is_not_the_recordings_own(dialect, recorder, compactors) -> None:
+    """The text is stored, so it is recorded; without it, the same digest is written again."""
+    await recorder.start(NEVER_WAIT)
+    await recorder.play(dialect, stops=(82,))
+    (recording,) = await recorder.read()
+    assert recording.summary is not None
+    assert not recording.summary.by_model
+    assert recording.summary.id == recording.event.summary_id != ""
+    assert (
+        check_again(compactors, recording)["digest"]
+        == check_again(compactors, replace(recording, summary=None))["digest"]
+        == 1
+    )
+
+
+@each_dialect
+async def test_a_request_that_the_upstream_refused_at_first(dialect, recorder, compactors, upstream) -> None:
+    """The second attempt is recorded, with the policy that it was planned with."""
+    upstream.answer = refuse_above(30_000)
+    await recorder.start("defaults.context_window=128000")
+    await recorder.play(dialect, stops=(82,))
+    (recording,) = await recorder.read()
+    assert recording.circumstances.attempt == 2
+    assert recording.event.retry == "recovered"
+    assert check_again(compactors, recording)
+    check_totals([recording], recorder.proxy)
+
+
+@each_dialect
+async def test_a_request_that_no_rule_can_make_fit(dialect, recorder, compactors) -> None:
+    await recorder.start("defaults.on_exceeded=error")
+    answer = await recorder.ask(dialect, dialect.write([{"role": "user", "content": "word " * 20_000}]))
+    assert answer.status == 400
+    (recording,) = await recorder.read()
+    again = plan_again(compactors, recording)
+    assert again is not None
+    assert again.is_refused
+    assert recording.sent is None
+    assert again.compacted.original_tokens == recording.event.original_tokens > 0
+    assert again.compacted.original_sections == recording.event.original_sections
+    check_totals([recording], recorder.proxy)
+
+
+@each_dialect
+async def test_a_cut_at_a_cold_cache(dialect, recorder, compactors) -> None:
+    """The clock has decided it. The recording says where, so it is planned again without a clock."""
+    await recorder.start("upstream.cache_seconds=300", "defaults.summary.max_tokens=300", "store=sqlite")
+    now = [1_800_000_000.0]
+    recorder.proxy.services.cold_cuts.clock = lambda: now[0]
+    session = make_session(40, result_words=200)
+    for stop in range(4, 60, 2):
+        now[0] += 412 if stop == 44 else 10
+        await recorder.play(dialect, stops=(stop,), session=session)
+    recordings = await recorder.read()
+    cold = [one for one in recordings if one.circumstances.cold]
+    assert cold
+    for one in recordings:
+        check_again(compactors, one)
+    unlike = replace(cold[0], circumstances=replace(cold[0].circumstances, cold={}))
+    with pytest.raises(AssertionError):
+        check_again(compactors, unlike)
+
+
+async def test_what_was_not_planned_is_not_planned_again(recorder, compactors, upstream) -> None:
+    await recorder.start()
+    client, url = recorder.client, recorder.proxy.url
+    await post(client, f"{url}/v1/chat/completions", {"model": "m", "messages": []}, **{"x-trimtab-mode": "off"})
+    await post(client, f"{url}/v1/chat/completions", b"no JSON")
+    await client.get(f"{url}/v1/models")
+    off, undecodable, passed = await recorder.read()
+    assert [plan_again(compactors, one) for one in (off, undecodable, passed)] == [None] * 3
+    assert orjson.loads(off.received_body) == {"model": "m", "messages": []}
+    assert undecodable.received_body is passed.received_body is None
+
+
+def refuse_above(limit_bytes: int) -> Any:
+    """An upstream that refuses bodies longer than this."""
+
+    async def answer(recorded: Any, _: Any) -> web.Response:
+        if recorded.asks_for_summary:
+            return completion(write_note("SUMMARY of the work so far."), recorded.dialect)
+        if len(recorded.body) > limit_bytes:
+            told = "This model's maximum context length is 8000 tokens. However, your messages resulted in 9000 tokens."
+            return error(400, message=told, code="context_length_exceeded")
+        return completion(dialect=recorded.dialect)
+
+    return answer

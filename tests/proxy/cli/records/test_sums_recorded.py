@@ -1,0 +1,40 @@
+"""What the metrics counted of a recording."""
+
+from dataclasses import replace
+
+from msgspec import structs
+from support.recordings import make_recording
+
+from proxy.account.recordings.format import Counted, RecordedCall
+from proxy.cli.records.sums import RequestFigures, SummaryFigures, read_figures, read_summary_figures
+from proxy.state.catalogue.costs import Tokens
+from rules.conversation import Decision
+
+DECISION = Decision("tidy", "", 9, 5, 1, 0)
+
+
+def test_only_what_was_counted_is_told() -> None:
+    """A request may have a prompt that the metrics did not count, and decisions that were not sent."""
+    recording = make_recording()
+    event = structs.replace(
+        recording.event, original_sections=(1, 2, 3, 4, 5), sent_sections=(1, 0, 0, 0, 0), label="m"
+    )
+    sent = read_figures(replace(recording, event=event, counted=Counted(True, True, (DECISION,))))  # noqa: FBT003
+    uncounted = read_figures(replace(recording, event=event))
+
+    assert (sent.original_tokens, sent.sent_tokens, sent.decisions, sent.label) == (15, 1, (DECISION,), "m")
+    assert (uncounted.original, uncounted.sent, uncounted.decisions) == (None, None, ())
+    assert (uncounted.original_tokens, uncounted.sent_tokens) == (0, 0)
+
+
+def test_it_says_who_counted_the_completion() -> None:
+    event = structs.replace(make_recording().event, is_estimated=True, completion_tokens=3)
+    assert read_figures(replace(make_recording(), event=event)).completion_source == "estimated"
+    assert RequestFigures("m", "chat", 200, "unchanged").completion_source == "upstream"
+
+
+def test_a_call_for_a_summary_is_told_apart_from_a_request() -> None:
+    call = RecordedCall("m", "inline", "written", 1.0, 900, 60, Tokens(900, 0, 0, 60), 5)
+    told = read_summary_figures(replace(make_recording(), call=call))
+    assert told == SummaryFigures("m", "written", 900, 60, Tokens(900, 0, 0, 60), 5)
+    assert read_summary_figures(make_recording()) is None

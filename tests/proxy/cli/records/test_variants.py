@@ -1,0 +1,172 @@
+"""How requests are compacted: as recorded, or as a configuration says."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from msgspec import structs
+from support.client import CHAT
+from support.recordings import make_recording
+from support.sessions import make_session
+
+from proxy.account.recordings.format import Circumstances, RecordedFacts, RecordedSending, RecordedSummary, Recording
+from proxy.cli.records.variants import ConfiguredVariants, RecordedVariants, Texts, compact_again, read, remember
+from proxy.compaction.engine import Compaction, Variant
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
+from proxy.config.policies.policy import PolicyConfig
+from proxy.state.catalogue.prices import find_listed
+from proxy.wire.codec import Request, UndecodableError
+from rules.policy import Policy
+from rules.summary.request import Summary
+
+SMALL_WINDOW = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
+LEARNED = Policy(context_window=30_000, token_ratio=1.3, ceiling_tokens=20_000, added_tokens=500)
+BODY = orjson.dumps(CHAT)
+
+
+def _configure(compactors: Compactors, *settings: str) -> ConfiguredVariants:
+    return ConfiguredVariants(compactors, load_config(settings=settings, environment={}, is_online=False))
+
+
+def _record(**more: Any) -> Recording:
+    prices = find_listed("https://api.openai.com/v1", "gpt-4o")
+    told = Circumstances({}, LEARNED, 30_000, RecordedFacts(1.3), prices, "https://api.openai.com/v1")
+    recording = make_recording(body=BODY.decode())
+    return replace(
+        recording, circumstances=replace(told, **more), event=structs.replace(recording.event, label="my label")
+    )
+
+
+def _read(compactors: Compactors, model: str = "gpt-4o") -> Request:
+    return replace(read(compactors, BODY), model=model)
+
+
+def _plan(key: str, max_tokens: int = 100, *, asks_model: bool = True) -> Any:
+    return SimpleNamespace(request=SimpleNamespace(key=key, max_tokens=max_tokens, asks_model=asks_model))
+
+
+def test_what_was_learned_stays(compactors: Compactors) -> None:
+    """The window, the token ratio and what a refusal has taught; other keys are the configuration's."""
+    ways = _configure(compactors, "defaults.protect_turns=7")
+    policy = ways.choose(_read(compactors), _record()).variant.policy
+    assert (policy.context_window, policy.token_ratio, policy.added_tokens) == (30_000, 1.3, 500)
+    assert (policy.ceiling_tokens, policy.protect_turns) == (20_000, 7)
+
+
+def test_a_configured_window_replaces_the_learned_one(compactors: Compactors) -> None:
+    policy = _configure(compactors, "defaults.context_window=64000").choose(_read(compactors), _record()).variant.policy
+    assert (policy.context_window, policy.ceiling_tokens, policy.token_ratio) == (64_000, None, 1.3)
+
+
+def test_prices_are_as_recorded_unless_the_configuration_names_them(compactors: Compactors) -> None:
+    """Or names another upstream."""
+    recorded = find_listed("https://api.openai.com/v1", "gpt-4o")
+    plain = _configure(compactors).choose(_read(compactors), _record())
+    configured = _configure(compactors, "prices={input: 7, cached_input: 1, output: 9, unit: usd}")
+    elsewhere = _configure(compactors, "upstream.base_url=http://127.0.0.1:1/v1").choose(_read(compactors), _record())
+
+    assert (plain.paid.prices, plain.paid.lifetime_seconds) == (recorded, 300.0)
+    other = find_listed("https://api.openai.com/v1", "gpt-4o-mini")
+    assert _configure(compactors).choose(_read(compactors), _record(prices=other)).paid.prices == other != recorded
+    assert configured.choose(_read(compactors), _record()).paid.prices.at(1).input == 7
+    assert (elsewhere.paid.prices.is_in_dollars, elsewhere.paid.lifetime_seconds) == (False, None)
+
+
+def test_a_recorded_request_counts_under_its_label_and_a_body_under_its_model(compactors: Compactors) -> None:
+    """Or under the glob that the model matches."""
+    ways = _configure(compactors, "models=[{match: 'gpt-*', protect_turns: 1}]")
+    assert ways.choose(_read(compactors), _record()).label == "my label"
+    assert [ways.choose(_read(compactors, name)).label for name in ("gpt-4o", "qwen", "")] == ["gpt-*", "qwen", "other"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode"),
+    [
+        ((), "enforce"),
+        (("mode=observe",), "observe"),
+        (("defaults.observe_share=1",), "observe"),
+        (("mode=off",), "off"),
+    ],
+)
+def test_the_mode_is_the_configured_one(compactors: Compactors, settings: tuple[str, ...], mode: str) -> None:
+    assert _configure(compactors, *settings).choose(_read(compactors)).variant.mode == mode
+
+
+def test_what_is_known_of_a_model_is_derived_once(compactors: Compactors) -> None:
+    """Equal policies are the same object, which the caches of the rules go by."""
+    ways, recorded = _configure(compactors), RecordedVariants(compactors)
+    assert (
+        ways.choose(_read(compactors), _record()).variant.policy
+        is ways.choose(_read(compactors), _record()).variant.policy
+    )
+    first, second = _record(), replace(_record(), story=("x",))
+    assert first.circumstances is not None
+    assert second.circumstances is not None
+    again = replace(second.circumstances, policy=replace(LEARNED))
+    assert (
+        recorded.choose(first, first.circumstances, "m").variant.policy
+        is recorded.choose(second, again, "m").variant.policy
+    )
+
+
+def test_a_recorded_way_has_everything_that_the_plan_depended_on(compactors: Compactors) -> None:
+    recording = _record(
+        local_items=("ghost_snapshot",), strips_nonces=True, drop_tools=("fly",), cold={"ab" * 32: "cut"},
+        cache_adds=("cache_key",),
+    )  # fmt: skip
+    recording = replace(recording, sent=RecordedSending('{"prompt_cache_key":"c1",' + BODY.decode()[1:]))
+    assert recording.circumstances is not None
+    chosen = RecordedVariants(compactors).choose(recording, recording.circumstances, "gpt-4o")
+    way = chosen.variant
+    assert (way.policy, way.unsent.local_items, way.unsent.nonces) == (LEARNED, ("ghost_snapshot",), True)
+    assert (way.unsent.tools, dict(way.cold)) == (("fly",), {bytes.fromhex("ab" * 32): "cut"})
+    assert (way.cache.adds, way.cache.key, way.mode, chosen.label) == ({"cache_key"}, "c1", "enforce", "my label")
+
+
+def test_a_recorded_text_stands_for_the_same_cut_only(compactors: Compactors) -> None:
+    """If the session, the prefix and the room are the same; and never where no model is asked."""
+    compactor = _configure(compactors).choose(_read(compactors)).variant.compactor
+    texts, summary = Texts(), Summary("The harbour was mended.", by_model=True)
+    texts.keep("s", "k", summary)
+    assert texts.find("s", _plan("k"), compactor) == summary
+    others = [texts.find("s", _plan("x"), compactor), texts.find("t", _plan("k"), compactor)]
+    others += [texts.find("s", _plan("k", 2), compactor), texts.find("s", _plan("k", asks_model=False), compactor)]
+    assert others == [None] * 4
+
+
+def test_cuts_that_were_taken_back_are_taken_back_again(compactors: Compactors) -> None:
+    """Until as many are left as were recorded; the last one gets its recorded text."""
+    earlier = SimpleNamespace(window=SimpleNamespace(cuts=(1,)), request=SimpleNamespace(key="k"))
+    plan: Any = SimpleNamespace(window=SimpleNamespace(cuts=(1, 2)), put_off=lambda: earlier, request=None)
+    recording = replace(_record(put_off=True, cuts=1), summary=RecordedSummary("id", "summarise", True, "mended"))  # noqa: FBT003
+    ways = RecordedVariants(compactors)
+    assert recording.circumstances is not None
+    text = ways.choose_text(recording, recording.circumstances)(plan)
+    assert (text.plan, text.summary) == (earlier, Summary("mended", by_model=True))
+
+    as_made = replace(recording.circumstances, put_off=False)
+    assert ways.choose_text(recording, as_made)(plan).plan is plan
+
+
+def test_a_body_that_goes_on_is_read_from_where_the_last_one_ended(compactors: Compactors) -> None:
+    """What was remembered never changes a result."""
+
+    def compact(own: Compactors, steps: int) -> Compaction:
+        session = make_session(steps)
+        body = orjson.dumps({"model": "m", "messages": session["messages"][:-1], "tools": session["tools"]})
+        request = read(own, body)
+        compaction = compact_again(own, request, Variant(own.choose(PolicyConfig(), "m"), SMALL_WINDOW))
+        remember(own, request)
+        return compaction
+
+    again, fresh = [compact(compactors, steps) for steps in (18, 19, 20)][-1], compact(Compactors(None), 20)
+    assert again.body == fresh.body
+    assert again.compacted.decisions == fresh.compacted.decisions
+
+
+def test_what_is_no_request_is_not_read(compactors: Compactors) -> None:
+    with pytest.raises(UndecodableError):
+        read(compactors, b"[]")

@@ -1,0 +1,85 @@
+"""A request is compacted at once, as the proxy compacts it."""
+
+from dataclasses import replace
+
+import orjson
+from support.sessions import make_session
+
+from proxy.compaction.engine import Compaction, Text, Variant, compact
+from proxy.compaction.pool import Compactors
+from proxy.config.policies.policy import PolicyConfig
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Unsent
+from proxy.wire.content.cache_help import CacheHelp
+from rules.policy import OnExceeded, Policy
+from rules.summary.request import Summary
+
+POLICY = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
+
+
+def _body(steps: int = 40, **more: object) -> bytes:
+    session = make_session(steps)
+    return orjson.dumps({"model": "m", "messages": session["messages"][:-1], "tools": session["tools"], **more})
+
+
+def _variant(compactors: Compactors, **more: object) -> Variant:
+    return replace(Variant(compactors.choose(PolicyConfig(), "m"), POLICY), **more)  # type: ignore[arg-type]
+
+
+def _compact(body: bytes, variant: Variant, **more: object) -> Compaction:
+    return compact(CHAT.read(body), variant, **more)  # type: ignore[arg-type]
+
+
+def test_a_request_that_fits_passes_byte_for_byte(compactors: Compactors) -> None:
+    body = _body(2)
+    compaction = _compact(body, _variant(compactors))
+    assert (compaction.outcome, compaction.body) == ("unchanged", body)
+
+
+def test_a_cut_gets_the_text_that_is_chosen_for_it(compactors: Compactors) -> None:
+    """Without one, a digest stands in."""
+    summary = Summary("## 1. Progress\nThe harbour was mended.", by_model=True)
+    told = _compact(_body(), _variant(compactors), choose=lambda plan: Text(plan, summary))
+    digest = _compact(_body(), _variant(compactors))
+
+    assert b"The harbour was mended." in (told.body or b"")
+    assert "summarise" in {one.rule for one in told.compacted.decisions}
+    assert "digest" in {one.rule for one in digest.compacted.decisions}
+    assert told.outcome == digest.outcome == "compacted"
+
+
+def test_what_is_only_observed_keeps_the_clients_body(compactors: Compactors) -> None:
+    compaction = _compact(_body(), _variant(compactors, mode="observe"))
+    assert (compaction.outcome, compaction.body) == ("observe", None)
+    assert compaction.compacted.decisions
+
+
+def test_a_request_that_cannot_fit_is_refused(compactors: Compactors) -> None:
+    """In mode observe it is not."""
+    body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]})
+    policy = replace(POLICY, on_exceeded=OnExceeded.ERROR)
+    assert _compact(body, _variant(compactors, policy=policy)).outcome == "refused"
+    assert _compact(body, _variant(compactors, policy=policy, mode="observe")).outcome == "observe"
+
+
+def test_tools_are_taken_out_before_the_plan(compactors: Compactors) -> None:
+    """Unless the transcript calls them. The original still counts them."""
+    tool = {"type": "function", "function": {"name": "fly", "description": "Fly to the harbour.", "parameters": {}}}
+    body = _body(1, tools=[tool, *make_session(1)["tools"]])
+    compaction = _compact(body, _variant(compactors, unsent=Unsent(tools=("*",))))
+    assert b"Fly to" not in (compaction.body or b"")
+    assert [one.rule for one in compaction.compacted.decisions] == ["drop_tools"]
+    assert compaction.compacted.original_tokens == _compact(body, _variant(compactors)).compacted.original_tokens
+
+
+def test_what_is_added_for_the_providers_cache_is_added_again(compactors: Compactors) -> None:
+    compaction = _compact(_body(2), _variant(compactors, cache=CacheHelp(frozenset({"cache_key"}), "k1")))
+    assert orjson.loads(compaction.body or b"")["prompt_cache_key"] == "k1"
+    assert [(one.rule, one.saved_tokens) for one in compaction.compacted.decisions] == [("cache_key", 0)]
+
+
+def test_unpaired_calls_are_refused_if_the_policy_says_so(compactors: Compactors) -> None:
+    body = orjson.dumps({"model": "m", "messages": [{"role": "tool", "tool_call_id": "x", "content": "lost"}]})
+    compaction = _compact(body, _variant(compactors, refuses_unpaired=True))
+    assert (compaction.outcome, compaction.compacted.sent_tokens) == ("refused", 0)
+    assert not _compact(body, _variant(compactors)).is_refused
