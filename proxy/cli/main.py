@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import click
 import orjson
@@ -18,7 +18,7 @@ from proxy.cli.bodies.compact import compact
 from proxy.cli.bodies.count import count
 from proxy.cli.healthcheck import healthcheck
 from proxy.cli.json_schema import make_schema
-from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
+from proxy.cli.options import config_option, file_argument, prints_table, set_option, table_option, wrong_use
 from proxy.cli.records.inspect import inspect
 from proxy.cli.records.replay import replay
 from proxy.cli.serving.record import record
@@ -34,11 +34,6 @@ from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
 from proxy.state.stores import require_store
 from proxy.telemetry.tracing.opening import require_exporter
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from proxy.cli.evaluate.command import Given
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -140,7 +135,7 @@ def doctor(
     with wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         config = load_file(config_path, settings)
         report = runner.run(examine(config, models, key))
-    if as_table if as_table is not None else sys.stdout.isatty():
+    if prints_table(as_table=as_table):
         report.print_tables(Console())
     else:
         click.echo(report.write_json())
@@ -204,7 +199,7 @@ def demo(*, keep: bool) -> None:
 @table_option
 @config_option
 @set_option
-def evaluate(file: IO[bytes], **given: "Unpack[Given]") -> None:
+def evaluate(file: IO[bytes], **given: Any) -> None:
     """Measure what a model still knows after compaction.
 
     FILE (or standard input) holds a session: one request body, or one in each line. A model writes questions about what

@@ -63,6 +63,11 @@ log_format_option = click.option(
 )
 
 
+def prints_table(*, as_table: bool | None) -> bool:
+    """Whether to print a table; None: on a terminal."""
+    return sys.stdout.isatty() if as_table is None else as_table
+
+
 def list_exports(config: Config, url: str) -> list[str]:
     """The shell's lines that send clients to a proxy at `url`, by the dialects of its upstreams."""
     upstreams = [config.upstream, *(config.upstreams[name] for name in config.list_reachable() if name is not None)]

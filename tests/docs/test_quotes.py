@@ -12,8 +12,8 @@ from support.examples.blocks import find_blocks
 from support.reference_pages import ROOT, find_code, read_literal, read_rows
 
 from proxy.cli.doctor.report import ModelFinding, Report
-from proxy.cli.evaluate.price import Item, Tokens
-from proxy.cli.evaluate.report import print_price
+from proxy.cli.evaluate.asking import Tokens
+from proxy.cli.evaluate.report import Item, print_price
 from proxy.state.catalogue.prices import DEFAULT
 from proxy.telemetry.logs import describe_request
 

@@ -15,7 +15,6 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.cli.evaluate.exam import drop_thinking
-from proxy.cli.evaluate.price import Tokens
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import Body, UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
@@ -93,6 +92,21 @@ def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float |
     named = read_retry_after(headers, time.time())
     seconds = FIRST_PAUSE_SECONDS * 2**attempt if named is None else named
     return seconds if seconds <= LONGEST_PAUSE_SECONDS else None
+
+
+@dataclass(slots=True)
+class Tokens:
+    """A number of calls, and the tokens of all of them together."""
+
+    calls: int = 0
+    prompt: int = 0
+    completion: int = 0
+
+    def add(self, prompt: int, completion: int, calls: int = 1) -> None:
+        """Add calls. The tokens are those of all of these calls together."""
+        self.calls += calls
+        self.prompt += prompt
+        self.completion += completion
 
 
 @dataclass(frozen=True, slots=True)

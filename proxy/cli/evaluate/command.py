@@ -11,24 +11,20 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import IO, NoReturn, TypedDict, Unpack
+from typing import IO, Any, NoReturn
 
 import click
 import uvloop
 from rich.console import Console
 from rich.progress import Progress
 
-from proxy.cli.evaluate.arms import NAMES
-from proxy.cli.evaluate.asking import Asker, AskError, Calls, PatientClient
-from proxy.cli.evaluate.cache import CacheError, keep_questions, name_set
+from proxy.cli.evaluate.asking import Asker, AskError, Calls, PatientClient, Tokens
 from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.price import Tokens, add_up
 from proxy.cli.evaluate.protocol import Examiner
-from proxy.cli.evaluate.replay import Written, write_summaries
-from proxy.cli.evaluate.report import Result, print_price, tell_tokens
-from proxy.cli.evaluate.session import NoSessionError, read_session
-from proxy.cli.evaluate.setup import Options, Setup, find_view, prepare
-from proxy.cli.options import WRONG_USE, wrong_use
+from proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
+from proxy.cli.evaluate.report import Result, add_up, print_price, tell_tokens
+from proxy.cli.evaluate.setup import CacheError, Options, Setup, find_view, keep_questions, name_set, prepare
+from proxy.cli.options import WRONG_USE, prints_table, wrong_use
 from proxy.compaction import UndecodableError
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
@@ -43,41 +39,29 @@ INTERRUPTED = 128 + signal.SIGINT
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 
-class Given(TypedDict):
-    """The command's options as click passes them."""
-
-    questions: int
-    arms: str
-    model: str | None
-    judge: str | None
-    upstream: str | None
-    api_key_env: str | None
-    window: int | None
-    line: int | None
-    cache: Path | None
-    concurrency: int
-    timeout: float
-    yes: bool
-    details: bool
-    as_table: bool | None
-    config_path: Path | None
-    settings: tuple[str, ...]
-
-
 class StoppedError(Exception):
     """The evaluation cannot go on. The message says why, and what to do."""
 
 
-def run_command(file: IO[bytes], **given: Unpack[Given]) -> None:
+def run_command(
+    file: IO[bytes],
+    *,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+    upstream: str | None,
+    arms: str,
+    api_key_env: str | None,
+    **given: Any,
+) -> None:
     """Run the whole command. Exits with 2 for wrong use, 1 if nothing was measured, 130 after Ctrl-C, else 0."""
-    short = () if given["upstream"] is None else (f"upstream.base_url={given['upstream']}",)
+    short = () if upstream is None else (f"upstream.base_url={upstream}",)
     with wrong_use():
-        config = load_file(given["config_path"], (*given["settings"], *short))
+        config = load_file(config_path, (*settings, *short))
     configure_log("warning")
     spent = Tokens()
     try:
-        options = _read_options(config, given)
-        result = _evaluate(config, options, file.read(), given, spent)
+        options = Options(arms=_read_arms(arms), key=_find_key(config, api_key_env), **given)
+        result = _evaluate(config, options, file.read(), spent)
     except NoSessionError as error:
         _end(f"{file.name}: {error}", WRONG_USE)
     except (StoppedError, AskError, CacheError, LimitExceededError) as error:
@@ -86,30 +70,20 @@ def run_command(file: IO[bytes], **given: Unpack[Given]) -> None:
         _end(f"{file.name}: a message of the session is not an object with a role", WRONG_USE)
     except (asyncio.CancelledError, KeyboardInterrupt):
         _end("stopped", INTERRUPTED, spent)
+    if prints_table(as_table=options.as_table):
+        result.print_table(Console(highlight=False), details=options.details)
     else:
-        is_table = sys.stdout.isatty() if given["as_table"] is None else given["as_table"]
-        if is_table:
-            result.print_table(Console(highlight=False), details=given["details"])
-        else:
-            click.echo(result.write_json(details=given["details"]))
-        sys.exit(0 if any(arm.recall is not None for arm in result.arms) else 1)
+        click.echo(result.write_json(details=options.details))
+    sys.exit(0 if any(arm.recall is not None for arm in result.arms) else 1)
 
 
-def _read_options(config: Config, given: Given) -> Options:
-    """The user's options, checked. Raises click.BadParameter."""
-    arms = tuple(dict.fromkeys(name.strip() for name in given["arms"].split(",") if name.strip()))
+def _read_arms(text: str) -> tuple[str, ...]:
+    """The names of arms in the order in which the user wants them. Raises click.BadParameter."""
+    arms = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not arms or not set(arms) <= set(NAMES):
         message = f"it must be one or more of {','.join(NAMES)}, separated by commas"
         raise click.BadParameter(message, param_hint="--arms")
-    return Options(
-        given["judge"],
-        arms,
-        given["questions"],
-        given["cache"],
-        given["concurrency"],
-        given["timeout"],
-        _find_key(config, given["api_key_env"]),
-    )
+    return arms
 
 
 def _find_key(config: Config, variable: str | None) -> str | None:
@@ -125,21 +99,21 @@ def _find_key(config: Config, variable: str | None) -> str | None:
     raise click.BadParameter(message, param_hint="--api-key-env")
 
 
-def _evaluate(config: Config, options: Options, data: bytes, given: Given, spent: Tokens) -> Result:
+def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> Result:
     """Prepare, print the price, ask whether to go on, and run."""
     console = Console(stderr=True, highlight=False)
-    session = read_session(data, line=given["line"], model=given["model"])
+    session = read_session(data, line=options.line, model=options.model)
     if session.lines > 1:
         console.print(f"Evaluating line {session.line} of {session.lines}; choose another one with --line.")
     model = session.request.model
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        view = runner.run(find_view(config, model, given["window"], options.key))
+        view = runner.run(find_view(config, model, options.window, options.key))
         compactor = Compactors(get_log()).choose(view.settings, model)
         setup = prepare(config, options, view, session, compactor)
         items = setup.estimate(setup.make_arms({}))
         _check(setup)
         print_price(console, items, view.price_list)
-        _ask_to_go_on(is_agreed=given["yes"])
+        _ask_to_go_on(is_agreed=options.yes)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("asking", total=add_up(items).calls)
             return runner.run(_until_interrupted(_run(setup, spent, lambda: progress.advance(bar))))
@@ -195,7 +169,7 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
     """Run the protocol. Raises AskError, StoppedError, CacheError and LimitExceededError."""
     options, model = setup.options, setup.model
     client, gate = PatientClient(), asyncio.Semaphore(options.concurrency)
-    calls = Calls(client, setup.rehearsal.compactor.count, gate, spent, options.timeout_seconds)
+    calls = Calls(client, setup.rehearsal.compactor.count, gate, spent, options.timeout)
     judge = options.judge or model
     asker = Asker(setup.find_server(model), calls)
     examiner = Examiner(asker, asker if judge == model else Asker(setup.find_server(judge), calls), on_step)

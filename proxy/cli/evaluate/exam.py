@@ -1,6 +1,7 @@
-"""The texts of the exam: prompts that make questions, put them, and grade answers; and how replies are read.
+"""The exam: what compaction removes, prompts that make questions of it, put them and grade answers, and the replies.
 
-Law: pure. Text from a session, or from a model that has read one, is enclosed in lines whose name contains a hash of
+Law: pure. A message counts as removed if it is before the cut or was pruned, and its text is in no message that stays.
+Text from a session, or from a model that has read one, is enclosed in lines whose name contains a hash of
 that text, and is called data. What a model writes in another form than requested becomes None or is left out. Nothing
 is guessed.
 
@@ -9,15 +10,19 @@ grades 2, 1 and 0), github.com/NousResearch/hermes-agent, evals/compaction.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from math import ceil
 
 import msgspec
 
-from proxy.cli.evaluate.removed import Part
 from proxy.wire.json.decode import DECODE_ERRORS
+from rules.conversation import CountTokens, Message, Role, count_leading
+from rules.pipeline.plan import Plan
+from rules.text.head_tail import truncate_text
+from rules.window.prune import is_prunable
 
 PROMPT_VERSION = "1"
 """Version of the prompt for questions. Questions of another version are not found in a cache."""
@@ -96,6 +101,107 @@ _OBJECT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
 """A JSON object that contains no other object. Its strings may contain braces."""
 _GRADED = re.compile(r'"?grade"?\s{0,3}[:=]\s{0,3}"?([0-2])(?![\d.])', re.IGNORECASE)
 _BARE_GRADE = re.compile(r"[\s*`\"']{0,8}([0-2])[\s*`\"'.]{0,8}\Z")
+ITEM_TOKENS = 2000
+"""Longest text of one message; of a longer one, its beginning and end are shown. The same as for summaries."""
+PART_TOKENS = 8000
+"""Largest part. Chosen: in a larger one, small models ask only about the beginning and the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of what was removed.
+
+    text: the stretch, or its beginning if it is too long.
+    questions: how many are wanted about it.
+    depth: the position of its middle among everything removed, from 0 (oldest) to 1 (newest).
+    """
+
+    text: str
+    questions: int
+    depth: float
+
+    @property
+    def fence(self) -> str:
+        """The name of the lines that enclose the text."""
+        return _fence("transcript", self.text)
+
+
+def find_removed(plan: Plan) -> list[Message]:
+    """The client's own messages that a plan removes, oldest first, whatever text takes their place."""
+    messages, window = plan.conversation.messages, plan.window
+    leading, at = count_leading(messages), window.cut.at if window.cut else 0
+    kept = (*window.cut.kept, *window.cut.kept_systems, window.cut.opening) if window.cut else ()
+    steps = window.cut.kept_steps if window.cut else ()
+    stays = {*range(leading), window.task, *kept, *(index for step in steps for index in range(*step))}
+    pruned = set(window.pruned)
+    gone, left = set[bytes](), list[str]()
+    for index, message in enumerate(messages):
+        is_cut = index < at and index not in stays
+        if is_cut or (index in pruned and is_prunable(message)):
+            gone.add(message.digest)
+        else:
+            left.extend(_texts(message))
+    words = "\n".join(left)
+    return [
+        message
+        for message in plan.original.messages
+        if message.digest in gone and not all(text in words for text in _texts(message))
+    ]
+
+
+def split_removed(
+    messages: Sequence[Message], questions: int, *, count: CountTokens, part_tokens: int = PART_TOKENS
+) -> list[Part]:
+    """Split what was removed into parts of at most about `part_tokens`, spread over its whole depth.
+
+    There are at most as many parts as questions. If they cannot hold everything, each holds the beginning of its
+    stretch.
+    """
+    items = [_render(message, count) for message in messages]
+    sizes = [count(item) for item in items]
+    total = sum(sizes)
+    number = min(ceil(total / part_tokens), questions)
+    stretches: list[list[int]] = [[] for _ in range(number)]
+    before = 0
+    for index, size in enumerate(sizes):
+        stretches[min(before * number // max(total, 1), number - 1)].append(index)
+        before += size
+    stretches = [stretch for stretch in stretches if stretch]
+    parts: list[Part] = []
+    start = 0
+    for place, stretch in enumerate(stretches):
+        tokens = sum(sizes[index] for index in stretch)
+        text = "\n\n".join(items[index] for index in _take(stretch, sizes, part_tokens))
+        wanted = questions // len(stretches) + (place < questions % len(stretches))
+        parts.append(Part(text, wanted, (start + tokens / 2) / total))
+        start += tokens
+    return parts
+
+
+def _take(stretch: Sequence[int], sizes: Sequence[int], max_tokens: int) -> list[int]:
+    """Indexes of the first messages that fit; at least one."""
+    taken: list[int] = []
+    for index in stretch:
+        max_tokens -= sizes[index]
+        if taken and max_tokens < 0:
+            break
+        taken.append(index)
+    return taken
+
+
+def _texts(message: Message) -> list[str]:
+    return [*(text for text in message.texts if text.strip()), *(call.arguments for call in message.tool_calls)]
+
+
+def _render(message: Message, count: CountTokens) -> str:
+    title = "TOOL RESULT" if message.role is Role.TOOL else message.role_name.upper()
+    lines = [f"[{title}]"]
+    if message.text:
+        lines.append(truncate_text(message.text, ITEM_TOKENS, count))
+    lines.extend(
+        "CALL " + truncate_text(f"{call.name} {call.arguments}", ITEM_TOKENS, count) for call in message.tool_calls
+    )
+    return "\n".join(lines)
 
 
 class _Written(msgspec.Struct):

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy.cli.evaluate import exam
-from proxy.cli.evaluate.arms import Arm
 from proxy.cli.evaluate.asking import Asker, AskError, FatalError, TooLongError
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.removed import Part
+from proxy.cli.evaluate.exam import ExamQuestion, Part
+from proxy.cli.evaluate.rehearsal import Arm
 from proxy.wire.codec import Request
 
 T = TypeVar("T")

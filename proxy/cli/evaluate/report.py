@@ -1,10 +1,11 @@
-"""What an evaluation prints: its price before it starts, its result after it.
+"""What an evaluation prints: its price before it starts, its result and what it has cost after it.
 
 Law: it shows what was measured, and computes only sums and shares of that. Text of the session or of a model is shown
-only on request, and without control characters.
+only on request, and without control characters. Tokens are the model's own, as far as its ratio is known. A completion
+counts with its maximum length. Dollars are named only if the price of this model at this upstream is known in dollars.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import orjson
@@ -12,11 +13,56 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.cli.evaluate.asking import Tokens
 from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.price import Item, Tokens, add_up, find_dollars
 from proxy.cli.evaluate.protocol import ArmResult
 from proxy.state.catalogue.prices import PriceList, PriceSource
 from proxy.telemetry.logs import escape
+
+MILLION = 1_000_000
+"""Source: prices in dollars are those of a million tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The most that one kind of call costs.
+
+    what: summaries, questions, answers or grades.
+    model, prices: the model that is called, and what its tokens cost.
+    """
+
+    what: str
+    model: str
+    prices: PriceList
+    tokens: Tokens
+
+
+def add_up(items: Iterable[Item]) -> Tokens:
+    """The sum of all items."""
+    everything = Tokens()
+    for item in items:
+        everything.add(item.tokens.prompt, item.tokens.completion, item.tokens.calls)
+    return everything
+
+
+def weigh(tokens: Tokens, prices: PriceList) -> int:
+    """The cost in units of one uncached prompt token."""
+    return round(tokens.prompt + tokens.completion * prices.to_ratios().output)
+
+
+def find_dollars(items: Iterable[Item]) -> float | None:
+    """US dollars for the items at list prices, without any prompt cache; None if a price is not known."""
+    dollars = [_find_price(item) for item in items if item.tokens.calls]
+    known = [price for price in dollars if price is not None]
+    return sum(known) if len(known) == len(dollars) else None
+
+
+def _find_price(item: Item) -> float | None:
+    if not item.prices.is_in_dollars:
+        return None
+    tokens = item.tokens
+    tier = item.prices.at(tokens.prompt // tokens.calls)
+    return (tokens.prompt * tier.input + tokens.completion * tier.output) / MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +165,7 @@ def print_price(console: Console, items: Sequence[Item], prices: PriceList) -> N
     console.print(table)
     ratios = f"input 1, output {prices.to_ratios().output:g}"
     whose = f"{_WHOSE[prices.source]} ({ratios})"
-    console.print(f"This costs as much as {everything.weigh(prices):,} prompt tokens at {whose}.")
+    console.print(f"This costs as much as {weigh(everything, prices):,} prompt tokens at {whose}.")
     dollars = find_dollars(items)
     if dollars is not None:
         console.print(f"About ${dollars:.2f} at these prices; less if the upstream's prompt cache helps.")

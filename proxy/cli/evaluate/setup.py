@@ -1,22 +1,28 @@
 """Everything that an evaluation needs before a model is asked: the model, the replayed session, parts, the price.
 
+It also keeps questions in a file that the user has named, so that later runs need not make them again. The file holds
+text of the session, so only its owner may read it (mode 0600). It is written whole or not at all. A file of another
+kind is never overwritten.
+
 Law: the upstream is asked for the model's window (which is free) only if none is configured. The user's key goes to an
 upstream only if a client's key would.
 """
 
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
+import msgspec
+
 from proxy.cli.evaluate import exam
-from proxy.cli.evaluate.arms import Arm, make_arm
-from proxy.cli.evaluate.asking import Server
-from proxy.cli.evaluate.cache import name_set, read_questions
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.price import Item, Tokens
-from proxy.cli.evaluate.removed import PART_TOKENS, Part, find_removed, split_removed
-from proxy.cli.evaluate.replay import Rehearsal, Wanted, rehearse
-from proxy.cli.evaluate.session import Session
+from proxy.cli.evaluate.asking import Server, Tokens
+from proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
+from proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, Wanted, make_arm, rehearse
+from proxy.cli.evaluate.report import Item
 from proxy.compaction import Compactor
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.summary import find_question_tokens
@@ -29,6 +35,7 @@ from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.calls import Payer
 from proxy.state.summaries.summariser import Summariser
 from proxy.wire.dialects import DEFAULT
+from proxy.wire.json.decode import DECODE_ERRORS
 from rules.summary.request import Summary
 from rules.tokens.families import find_family
 
@@ -38,19 +45,26 @@ GRADE_PROMPT_TOKENS = 500
 """Tokens of a prompt for a grade. Chosen: 200 for its own text (o200k_base), and room for question and answers."""
 PART_SHARE = 0.5
 """Largest part that questions are made of, as a share of the model's window. Chosen: leaves room for the questions."""
+KIND = "trimtab evaluate: questions"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user wants. `key` goes to upstreams that get a client's key."""
+    """What the user wants; see the help of the command. `key` goes to upstreams that get a client's key."""
 
     judge: str | None
     arms: tuple[str, ...]
     questions: int
     cache: Path | None
     concurrency: int
-    timeout_seconds: float
+    timeout: float
     key: str | None = field(repr=False)
+    model: str | None = None
+    window: int | None = None
+    line: int | None = None
+    yes: bool = False
+    details: bool = False
+    as_table: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +207,59 @@ def prepare(config: Config, options: Options, view: ModelView, session: Session,
     parts = split_removed(removed, options.questions, count=compactor.count, part_tokens=part_tokens)
     room_tokens = window_tokens - exam.ANSWER_TOKENS - PROMPT_TOKENS
     return Setup(config, options, view, room_tokens, rehearsal, len(removed), tuple(parts), tuple(questions))
+
+
+class CacheError(Exception):
+    """The file cannot be used. The message says what to do."""
+
+
+class _File(msgspec.Struct):
+    kind: str
+    sets: dict[str, list[ExamQuestion]] = {}
+
+
+def name_set(session_sha256: str, model: str, questions: int) -> str:
+    """The name of a set of questions; it differs if the session, the model, the number or the prompt differs."""
+    told = "\0".join((PROMPT_VERSION, session_sha256, model, str(questions)))
+    return sha256(told.encode("utf-8", "replace")).hexdigest()
+
+
+def read_questions(path: Path, name: str) -> list[ExamQuestion]:
+    """The questions of a set; empty if there is no such file or set. Raises CacheError."""
+    return _read(path).sets.get(name, [])
+
+
+def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> None:
+    """Write a set to the file. The file's other sets stay. Raises CacheError."""
+    kept = _read(path)
+    kept.sets[name] = list(questions)
+    try:
+        # mkstemp creates a file that only its owner can read.
+        number, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(kept)))
+            Path(written).replace(path)
+        except OSError:
+            with suppress(OSError):
+                Path(written).unlink()
+            raise
+    except OSError as error:
+        message = f"{path}: cannot be written ({error.strerror}); name another file with --cache"
+        raise CacheError(message) from error
+
+
+def _read(path: Path) -> _File:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_File)
+    except FileNotFoundError:
+        return _File(KIND)
+    except OSError as error:
+        message = f"{path}: cannot be read ({error.strerror}); name another file with --cache"
+        raise CacheError(message) from error
+    except DECODE_ERRORS:
+        found = _File("")
+    if found.kind != KIND:
+        message = f"{path}: not a file of questions, so it is left unchanged; name another file with --cache"
+        raise CacheError(message)
+    return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from proxy.cli.options import WRONG_USE, dialect_option, table_option, wrong_use
+from proxy.cli.options import WRONG_USE, dialect_option, prints_table, table_option, wrong_use
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
 from proxy.config.schema import Config
@@ -110,7 +110,7 @@ def replay(path: Path, **given: Any) -> None:
         number = done[0].requests if done else 0
         click.echo(f"trimtab: stopped after {number} requests; nothing was changed", err=True)
         sys.exit(INTERRUPTED)
-    if options.as_table if options.as_table is not None else sys.stdout.isatty():
+    if prints_table(as_table=options.as_table):
         from proxy.cli.records.table import print_curve, print_report  # noqa: PLC0415 - `serve` does not need rich
 
         (print_curve if options.curve else print_report)(report)

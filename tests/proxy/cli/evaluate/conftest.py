@@ -4,8 +4,7 @@ import pytest
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
-from proxy.cli.evaluate.replay import Rehearsal, rehearse
-from proxy.cli.evaluate.session import read_session
+from proxy.cli.evaluate.rehearsal import Rehearsal, read_session, rehearse
 from proxy.compaction import load_compactor
 from rules.policy import OverflowStrategy, Policy
 

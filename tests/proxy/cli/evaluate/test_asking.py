@@ -20,10 +20,10 @@ from proxy.cli.evaluate.asking import (
     FatalError,
     PatientClient,
     Server,
+    Tokens,
     TooLongError,
     find_pause,
 )
-from proxy.cli.evaluate.price import Tokens
 from proxy.compaction import load_compactor, read_messages
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import target_url

@@ -19,9 +19,9 @@ from support.command_line import run_trimtab
 from upstreams.examinee import Examinee, make_session, read_text
 from upstreams.recording import FakeUpstream, Recorded, error
 
-from proxy.cli.evaluate.cache import keep_questions, name_set, read_questions
 from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.session import read_session
+from proxy.cli.evaluate.rehearsal import read_session
+from proxy.cli.evaluate.setup import keep_questions, name_set, read_questions
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 

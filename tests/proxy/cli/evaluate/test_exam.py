@@ -9,6 +9,7 @@ from proxy.cli.evaluate.exam import (
     MAX_ANSWER_CHARS,
     MAX_QUESTION_CHARS,
     ExamQuestion,
+    Part,
     ask_for_grade,
     ask_for_questions,
     drop_thinking,
@@ -18,7 +19,6 @@ from proxy.cli.evaluate.exam import (
     read_grade,
     read_questions,
 )
-from proxy.cli.evaluate.removed import Part
 
 TEXT = '[USER]\nPlease deploy to port 8443.\n\n[ASSISTANT]\nCALL run {"command": "make \\"all\\" -j4"}'
 PART = Part(TEXT, 2, 0.25)

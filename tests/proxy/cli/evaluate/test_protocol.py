@@ -10,13 +10,10 @@ from upstreams.examinee import Examinee, read_text, write_question
 from upstreams.recording import FakeUpstream, Recorded, completion
 from upstreams.scripted import refuse
 
-from proxy.cli.evaluate.arms import Arm, make_arm
-from proxy.cli.evaluate.asking import Asker, Calls, FatalError, PatientClient, Server
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.price import Tokens
+from proxy.cli.evaluate.asking import Asker, Calls, FatalError, PatientClient, Server, Tokens
+from proxy.cli.evaluate.exam import ExamQuestion, Part, find_removed, split_removed
 from proxy.cli.evaluate.protocol import Answered, ArmResult, Examiner, run_all
-from proxy.cli.evaluate.removed import Part, find_removed, split_removed
-from proxy.cli.evaluate.replay import Rehearsal
+from proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import target_url
 

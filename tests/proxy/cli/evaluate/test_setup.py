@@ -8,12 +8,10 @@ import pytest
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
-from proxy.cli.evaluate.arms import NAMES
-from proxy.cli.evaluate.cache import keep_questions, name_set
 from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.price import add_up
-from proxy.cli.evaluate.session import read_session
-from proxy.cli.evaluate.setup import Options, Setup, find_view, prepare, show_key
+from proxy.cli.evaluate.rehearsal import NAMES, read_session
+from proxy.cli.evaluate.report import add_up
+from proxy.cli.evaluate.setup import Options, Setup, find_view, keep_questions, name_set, prepare, show_key
 from proxy.compaction import load_compactor
 from proxy.config.load import load_config
 from proxy.config.schema import Config

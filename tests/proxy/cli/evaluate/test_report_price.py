@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.cli.evaluate.price import Item, Tokens, add_up, find_dollars
+from proxy.cli.evaluate.asking import Tokens
+from proxy.cli.evaluate.report import Item, add_up, find_dollars, weigh
 from proxy.state.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, find_listed
 
 OPENAI = "https://api.openai.com/v1"
@@ -12,9 +13,9 @@ GPT = find_listed(OPENAI, "gpt-4o")
 def test_tokens_add_up_and_weigh_by_the_ratios() -> None:
     items = [Item("a", "m", GPT, Tokens(2, 100, 10)), Item("b", "m", GPT, Tokens(1, 50, 5))]
     assert add_up(items) == Tokens(3, 150, 15)
-    assert add_up(items).weigh(DEFAULT) == 150 + 4 * 15
+    assert weigh(add_up(items), DEFAULT) == 150 + 4 * 15
     prices = PriceList((PriceTier(0, 2.0, 0.2, 2.0, 10.0),), PriceSource.CONFIGURED)
-    assert add_up(items).weigh(prices) == 150 + 5 * 15
+    assert weigh(add_up(items), prices) == 150 + 5 * 15
 
 
 def test_money_is_named_where_the_catalogue_knows_the_price() -> None:

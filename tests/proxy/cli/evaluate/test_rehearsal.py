@@ -12,8 +12,7 @@ from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
 
 from proxy.cli.evaluate.asking import PatientClient
-from proxy.cli.evaluate.replay import Rehearsal, Written, rehearse, write_summaries
-from proxy.cli.evaluate.session import read_session
+from proxy.cli.evaluate.rehearsal import Rehearsal, Written, read_session, rehearse, write_summaries
 from proxy.compaction import load_compactor
 from proxy.config.policies.sections import SummaryConfig
 from proxy.config.schema import UpstreamConfig

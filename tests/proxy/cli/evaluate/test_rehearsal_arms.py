@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cli.evaluate.arms import NAMES, PAUSED, make_arm, truncate
-from proxy.cli.evaluate.replay import Rehearsal, rehearse
-from proxy.cli.evaluate.session import read_session
+from proxy.cli.evaluate.rehearsal import NAMES, PAUSED, Rehearsal, make_arm, read_session, rehearse, truncate
 from proxy.compaction import load_compactor, read_messages
 from rules.conversation import Conversation, Message, Role, starts_step, whole_elements
 from rules.policy import Policy

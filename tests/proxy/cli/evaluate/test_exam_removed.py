@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upstreams.examinee import make_session
 
-from proxy.cli.evaluate.removed import ITEM_TOKENS, find_removed, split_removed
+from proxy.cli.evaluate.exam import ITEM_TOKENS, find_removed, split_removed
 from proxy.compaction import load_compactor, read_messages, read_request
 from rules.conversation import Message, Role, ToolCall
 from rules.pipeline.plan import Plan

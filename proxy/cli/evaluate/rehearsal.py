@@ -1,0 +1,310 @@
+"""The session to evaluate, as the proxy would compact it, and the arms: the ways to bring it into the window.
+
+Law: in a file with several lines, each line is a session. A session's requests are beginnings of its last one. Every
+request is planned before a model is asked, because no cut depends on a summary's text. A summary is asked for as the
+proxy does: after what was forwarded, or with a transcript, continuing the previous one. Each is assumed to be ready in
+time. If one fails, the digest replaces it, and the result says so. Every arm is made from the client's own last
+request. All are asked in the same form, which the strictest server accepts: each call has its result, and an assistant
+message comes before the question.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from math import ceil
+
+import msgspec
+
+from proxy.compaction import Compacted, Compactor, Planned
+from proxy.http.client import UpstreamClient
+from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.state.summaries.summariser import Inline, Summariser, Task, ask_model
+from proxy.wire.codec import Request, UndecodableError
+from proxy.wire.dialects import DEFAULT
+from proxy.wire.json.decode import DECODE_ERRORS, mend
+from rules.conversation import Conversation, CountTokens, Message, Role, count_leading, find_beside, starts_step
+from rules.policy import Policy
+from rules.results.pairing import pair_tool_calls
+from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from rules.summary.request import Summary, SummaryRequest, make_digest
+from rules.tokens.messages import finish_message
+
+_ANSWER_SHAPE = frozenset({"response_format", "tool_choice", "function_call", "stream", "stream_options"})
+"""Members that prescribe the form of an answer. They are dropped: the questions need plain answers."""
+NAMES = ("none", "trimtab", "digest", "truncate")
+"""`none`: the whole session. `trimtab`: compacted, with a model's summaries. `digest`: compacted, without a model.
+`truncate`: only the newest messages that fit."""
+PAUSED = "The work is paused here."
+
+
+class NoSessionError(ValueError):
+    """The file holds no session that can be evaluated. The message says what to do."""
+
+
+class _Speaker(msgspec.Struct):
+    role: str = ""
+
+
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_speaker = msgspec.json.Decoder(_Speaker).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A recorded session.
+
+    sha256: of the bytes of its line.
+    line: its line in the file, from 1.
+    lines: number of lines in the file.
+    """
+
+    request: Request
+    sha256: str
+    line: int
+    lines: int
+
+    def stops(self) -> Iterator[int]:
+        """Number of messages of each request: all before one of the model's answers; for the last request, all."""
+        raws = self.request.raws
+        yield from (stop for stop in range(1, len(raws)) if _decode_speaker(raws[stop]).role == "assistant")
+        yield len(raws)
+
+    def request_of(self, stop: int) -> Request:
+        """The request with the first `stop` messages."""
+        raws = self.request.raws[:stop]
+        members = {**_decode_members(self.request.body), "messages": _join(raws)}
+        return replace(self.request, raws=raws, body=msgspec.json.encode(members), beginning=None)
+
+
+def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:
+    """The session in a file that holds one request body, or one in each line.
+
+    line: which line to read, from 1; None for the longest.
+    model: replaces the model that the session names.
+
+    Raises NoSessionError.
+    """
+    lines = [data] if _is_request(data) else [each for each in data.splitlines() if each.strip()]
+    if line is None:
+        line = max(range(len(lines)), key=lambda index: len(lines[index]), default=0) + 1
+    if not 0 < line <= len(lines):
+        message = f"there is no line {line}: the file has {len(lines)}; choose another one with --line"
+        raise NoSessionError(message)
+    body = lines[line - 1]
+    try:
+        request = _read_request(body, model)
+        for raw in request.raws:
+            _decode_speaker(raw)
+    except (UndecodableError, *DECODE_ERRORS) as error:
+        message = f"line {line} is not a chat request; each line must be a JSON object with `messages`"
+        raise NoSessionError(message) from error
+    if not request.model:
+        message = "the session names no model; choose one with --model"
+        raise NoSessionError(message)
+    return Session(request, sha256(body).hexdigest(), line, len(lines))
+
+
+def _is_request(data: bytes) -> bool:
+    try:
+        DEFAULT.read(data)
+    except UndecodableError:
+        return False
+    return True
+
+
+def _read_request(body: bytes, model: str | None) -> Request:
+    """The request in a line, without members that prescribe the form of an answer."""
+    try:
+        members = _decode_members(body)
+    except DECODE_ERRORS:
+        members = _decode_members(mend(body))
+    kept = {name: value for name, value in members.items() if name not in _ANSWER_SHAPE and bytes(value) != b"null"}
+    if model is not None:
+        kept["model"] = msgspec.Raw(msgspec.json.encode(model))
+    return DEFAULT.read(msgspec.json.encode(kept))
+
+
+def _join(raws: tuple[bytes, ...]) -> msgspec.Raw:
+    return msgspec.Raw(b"[" + b",".join(raws) + b"]")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The text that a cut needs.
+
+    stop: number of messages in the request that first asks for it.
+    prompt_tokens: about how many tokens the question for it sends.
+    """
+
+    request: SummaryRequest
+    stop: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A session with all its requests planned.
+
+    planned: the plan of the last request.
+    wanted: the texts that the requests need on the way, oldest first.
+    """
+
+    session: Session
+    compactor: Compactor
+    policy: Policy
+    planned: Planned
+    wanted: tuple[Wanted, ...]
+
+    def apply(self, texts: Mapping[str, Summary]) -> Compacted:
+        """What is forwarded in the end with these texts; a digest replaces a missing one. Raises LimitExceededError."""
+        request = self.planned.plan.request
+        return self.compactor.apply(self.planned, None if request is None else texts.get(request.key))
+
+
+def rehearse(session: Session, compactor: Compactor, policy: Policy) -> Rehearsal:
+    """Plan every request of a session. Raises UndecodableError."""
+    first_seen: dict[str, tuple[int, int]] = {}
+    wanted: dict[str, Wanted] = {}
+    planned: Planned | None = None
+    for stop in session.stops():
+        # Its body is still that of the whole session; planning does not read it.
+        planned = compactor.plan(replace(session.request, raws=session.request.raws[:stop]), policy)
+        for request in (planned.plan.prefetch, planned.plan.request):
+            if request is not None and request.key not in first_seen:
+                first_seen[request.key] = stop, planned.plan.reserved_tokens + PROMPT_TOKENS
+        request = planned.plan.request
+        if request is not None and request.key not in wanted:
+            wanted[request.key] = Wanted(request, *first_seen[request.key])
+    assert planned is not None  # a session has at least one request  # noqa: S101
+    planned = replace(planned, request=session.request)
+    return Rehearsal(session, compactor, policy, planned, tuple(wanted.values()))
+
+
+@dataclass(slots=True)
+class Written:
+    """The texts of a session's cuts by key, and why models failed to write some of them."""
+
+    texts: dict[str, Summary] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+async def write_summaries(
+    rehearsal: Rehearsal,
+    summariser: Summariser,
+    client: UpstreamClient,
+    calls: SummaryCalls,
+    on_written: Callable[[], None],
+) -> Written:
+    """Have the texts of a session written, one after the other, as each continues the previous one.
+
+    on_written: called after each call to a model.
+    """
+    written = Written()
+    count = rehearsal.compactor.count
+    for one in rehearsal.wanted:
+        base = written.texts.get(one.request.base or "")
+        text: str | None = None
+        if one.request.asks_model:
+            inline = await asyncio.to_thread(_find_inline, rehearsal, one, written.texts, summariser)
+            task = Task(one.request, summariser, count, inline)
+            try:
+                text = await ask_model(task, base.text if base and base.by_model else None, client, calls)
+            except NoSummaryError as error:
+                written.failures.append(str(error) or type(error).__name__)
+            on_written()
+        digest = partial(make_digest, one.request, base=base, count=count)
+        by_model = text is not None
+        written.texts[one.request.key] = Summary(
+            await asyncio.to_thread(digest) if text is None else text, by_model=by_model
+        )
+    return written
+
+
+def _find_inline(
+    rehearsal: Rehearsal, one: Wanted, texts: Mapping[str, Summary], summariser: Summariser
+) -> Inline | None:
+    """The question for a summary after the forwarded messages; None if it must contain a transcript instead."""
+    request, wanted = rehearsal.session.request_of(one.stop), one.request
+    if summariser.settings.upstream is not None or summariser.model != request.model:
+        return None
+    planned = rehearsal.compactor.plan(request, rehearsal.policy)
+    plan = planned.plan
+    if plan.request is not None and plan.request.key == wanted.key:
+        before = plan.put_off()
+        if before is None:
+            return None
+        plan = before
+    text = None if plan.request is None else texts.get(plan.request.key)
+    forwarded = rehearsal.compactor.apply(replace(planned, plan=plan), text).forwarded
+    prefix = plan.find_prefix(forwarded, wanted.at)
+    if prefix is None:
+        return None
+    tokens = prefix.tokens + PROMPT_TOKENS + (EXCERPTS_TOKENS if wanted.pruned else 0)
+    if tokens > rehearsal.policy.limit_tokens(ceil(wanted.max_tokens * rehearsal.policy.token_ratio)):
+        return None
+    question = partial(rehearsal.compactor.ask_behind, request, prefix, wanted)
+    return Inline(question, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What a model sees of the session in one arm.
+
+    tokens: the model's own, without a question.
+    problem: why the arm cannot be asked; None if it can.
+    """
+
+    name: str
+    conversation: Conversation
+    tokens: int
+    problem: str | None = None
+
+
+def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_tokens: int) -> Arm:
+    """Make the arm with this name, one of NAMES.
+
+    forwarded: what compaction leaves.
+    room_tokens: largest prompt that the window holds, in the model's own tokens.
+    """
+    count, ratio = rehearsal.compactor.count, rehearsal.policy.token_ratio
+    whole = pair_tool_calls(rehearsal.planned.original, count=count).conversation
+    conversation = forwarded
+    if name == "none":
+        conversation = whole
+    elif name == "truncate":
+        conversation = truncate(whole, forwarded.tokens)
+    tokens = round(ratio * conversation.tokens)
+    problem = f"does not fit the window, which has room for {room_tokens:,} tokens" if tokens > room_tokens else None
+    return Arm(name, _pause(conversation, count), tokens, problem)
+
+
+def truncate(conversation: Conversation, max_tokens: int) -> Conversation:
+    """Keep the leading system messages and the newest whole steps that fit. The last step is always kept."""
+    messages = conversation.messages
+    leading = count_leading(messages)
+    left = max_tokens - conversation.fixed_tokens - sum(message.tokens for message in messages[:leading])
+    start = len(messages)
+    for index in range(len(messages) - 1, leading - 1, -1):
+        left -= messages[index].tokens
+        if left < 0 and start < len(messages):
+            break
+        if starts_step(messages[index]):
+            start = index
+    return _pick(conversation, [*range(leading), *range(start, len(messages))])
+
+
+def _pick(conversation: Conversation, indexes: list[int]) -> Conversation:
+    messages, origins = conversation.messages, conversation.origins
+    picked = tuple(messages[index] for index in indexes)
+    return replace(conversation, messages=picked, origins=tuple(origins[index] for index in indexes))
+
+
+def _pause(conversation: Conversation, count: CountTokens) -> Conversation:
+    """Append a message of the assistant, unless the conversation ends with one that calls no tool."""
+    messages = conversation.messages
+    if messages and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls:
+        return conversation
+    line = finish_message(Message(Role.ASSISTANT, (PAUSED,), beside=find_beside(messages)), count)
+    return replace(conversation, messages=(*messages, line), origins=(*conversation.origins, None))
