@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from proxy.account.outcome import FIGURES, Line, Outcome
-from proxy.account.statistics.till import Till
+from proxy.account.statistics.books import Books
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import UndecodableError
 from rules.pipeline.exceeded import LimitExceededError
@@ -27,9 +27,9 @@ _HISTOGRAMS = tuple((name, shown.histogram) for name, shown in FIGURES.items() i
 class Recorder:
     """Writes metrics, books and log lines."""
 
-    def __init__(self, metrics: Metrics, log: Any, till: Till | None = None) -> None:
+    def __init__(self, metrics: Metrics, log: Any, books: Books | None = None) -> None:
         self.metrics = metrics
-        self.till = till or Till(metrics)
+        self.books = books or Books(metrics)
         self._log = log
         self._told_paths: set[str] = set()
 
@@ -67,7 +67,7 @@ class Recorder:
             self._record_prompt(outcome)
         self._record_answer(outcome)
         if outcome.bill is not None:
-            self.till.charge(label, outcome.client, outcome.bill)
+            self.books.charge(label, outcome.client, outcome.bill)
         failed = outcome.outcome == "broken" or outcome.status >= 500
         (self._log.warning if failed else self._log.info)("request", **write_line(outcome))
         if outcome.is_uncompacted:
@@ -177,7 +177,9 @@ class fail_open:  # noqa: N801 - it is used like a function, and a generator cos
 
     def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
         """Record and swallow a fault: no fault of ours may cost a client its answer."""
-        if not isinstance(error, Exception) or isinstance(error, UndecodableError | LimitExceededError):
+        if error is None or isinstance(error, UndecodableError | LimitExceededError):
+            return False
+        if not isinstance(error, Exception):
             return False
         phase = self._phase
         self._recorder.record_fault(self._request_id, phase if isinstance(phase, str) else phase.current, error)

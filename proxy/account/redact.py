@@ -16,11 +16,12 @@ from urllib.parse import quote
 
 import orjson
 
-from proxy.account.recordings.format import HIDDEN
 from proxy.config.policies.policy import Same
 from proxy.config.schema import Config
 from proxy.config.secrets import list_secrets
 
+HIDDEN = b"***"
+"""Stands for a credential, or for a piece of one."""
 MIN_SECRET_CHARS = 12
 """A shorter credential counts as a placeholder ("ollama", "lm-studio"), which may be part of a model's name. Chosen:
 longer than the placeholders that local servers document."""

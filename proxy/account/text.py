@@ -11,8 +11,8 @@ from proxy.account.history.texts import Packed, pack_text
 from proxy.account.history.writer import Work
 from proxy.account.outcome import OutcomeText
 from proxy.account.recorder import Recorder, fail_open
+from proxy.account.recordings.format import CarriedOut, Served
 from proxy.account.redact import Hidden, find_hidden, redact_text
-from proxy.account.served import CarriedOut, Served
 from proxy.memory import KEPT_FACTOR
 from rules.pipeline.changes import Change, Fate
 from rules.pipeline.story import tell_story

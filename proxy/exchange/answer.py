@@ -10,11 +10,11 @@ from functools import partial
 import msgspec
 
 from proxy.account.outcome import Answered
+from proxy.account.prompt_cache import Cause, find_cause
 from proxy.account.recorder import Recorder, fail_open
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from proxy.compaction.prefix_watch import Prefix
-from proxy.exchange.answering.cache_misses import Cause, find_cause
 from proxy.exchange.attempt import Attempt, Call, Prepared, is_counted, is_text_only
 from proxy.exchange.cold import find_lifetime
 from proxy.exchange.route import Route

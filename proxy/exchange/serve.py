@@ -20,8 +20,8 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAG
 from proxy.config.secrets import find_in_name
 from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.answer import ModelTap, SafeTap, count_answer, observe
-from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.attempt import Attempt, Passed, Prepared
+from proxy.exchange.bill import draw_bill
 from proxy.exchange.cold import prepare_cold, remember
 from proxy.exchange.compact import compact, help_cache
 from proxy.exchange.early_answer import Opening, read_opening

@@ -13,9 +13,8 @@ from typing import Any
 
 from proxy.account.outcome import Cut, Outcome, Window
 from proxy.account.recorder import Recorder, fail_open
-from proxy.account.recording import record
-from proxy.account.recordings.format import Circumstances, RecordedFacts
-from proxy.account.served import CarriedOut, Served
+from proxy.account.recordings.format import CarriedOut, Circumstances, RecordedFacts, Served
+from proxy.account.recordings.writing import record
 from proxy.account.span import describe, name_error
 from proxy.account.text import tell_text
 from proxy.compaction.compactor import Compacted

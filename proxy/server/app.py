@@ -14,11 +14,8 @@ from aiohttp import web
 
 from proxy.account.history.place import Place
 from proxy.account.recorder import Recorder
-from proxy.account.recording import end_call
-from proxy.account.recordings.writing import Recordings, measure_recordings
-from proxy.account.statistics.books import Books
-from proxy.account.statistics.opening import open_statistics
-from proxy.account.statistics.till import Till
+from proxy.account.recordings.writing import Recordings, end_call, measure_recordings
+from proxy.account.statistics.books import Books, open_statistics
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
@@ -118,20 +115,19 @@ async def _open_services(
     metrics = Metrics() if worker is None else Metrics(worker.metrics, worker.number)
     spare_key = secrets.token_bytes(KEY_BYTES) if worker is None else worker.spare_key
     store, tenancy = _open_store(config, metrics, log, spare_key)
-    books = Books(open_statistics(config, log), on_error=partial(_count_fault, metrics), log=log)
-    till = Till(metrics, books)
+    books = Books(metrics, open_statistics(config, log), on_error=partial(_count_fault, metrics), log=log)
     spans = open_spans(config, log)
     client = UpstreamClient()
     most_bytes = measure_recordings(config)
     recordings = None if config.record is None else Recordings(config.record, metrics, log, most_bytes=most_bytes)
-    summaries = Summaries(store, client, SummaryCalls(metrics, log, spans, partial(end_call, till, recordings)))
+    summaries = Summaries(store, client, SummaryCalls(metrics, log, spans, partial(end_call, books, recordings)))
     models = Models(store, client, metrics, log)
-    recorder = Recorder(metrics, log, till)
+    recorder = Recorder(metrics, log, books)
     uploads, memory = _bound_bodies(config)
     cold_cuts = ColdCuts(store)
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     try:
-        past = till.history = open_history(config, partial(_record_fault, recorder))
+        past = books.history = open_history(config, partial(_record_fault, recorder))
         place = None if worker is None else Place(worker.number, worker.metrics)
         lifecycle.background = Tasks(partial(_record_fault, recorder))
         services = Services(config, client, *shared, lifecycle=lifecycle, past=past, place=place, spans=spans)

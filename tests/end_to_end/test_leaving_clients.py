@@ -213,7 +213,7 @@ async def test_a_prompt_that_may_be_charged_is_booked(
     gone.set()
     assert (line["outcome"], line["status"], line["completion_tokens"], line["is_estimated"]) == ("aborted", 0, 0, True)
     assert read_metric(proxy, "cost_usd_total") == pytest.approx(2 * line["sent_tokens"] / 1e6)
-    sums = await proxy.services.recorder.till.books.read(1)
+    sums = await proxy.services.recorder.books.read(1)
     assert (sums.requests, sums.estimated_requests, sums.sent_tokens) == (1, 1, line["sent_tokens"])
 
 
@@ -233,4 +233,4 @@ async def test_a_request_that_never_reached_the_upstream_costs_nothing(start_pro
         line = (await find_lines(log, 1))[-1]
     assert (line["outcome"], line["status"]) == ("aborted", 0)
     assert "completion_tokens" not in line
-    assert (await proxy.services.recorder.till.books.read(1)).requests == 0
+    assert (await proxy.services.recorder.books.read(1)).requests == 0

@@ -169,7 +169,7 @@ async def run_proxies(
     async with AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(run_proxy(config, log, compactors)) for _ in range(count)]
         for proxy in proxies:
-            proxy.services.recorder.till.books.clock = clock
+            proxy.services.recorder.books.clock = clock
         yield proxies
 
 
@@ -281,7 +281,7 @@ async def test_the_command_shows_what_a_running_proxy_has_written(client, compac
         base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", *SETTINGS, store)
         async with run_proxy(load_config(settings=base, environment={}), log, compactors) as proxy:
             await ask_day(client, [proxy], dialect, clock, 1)
-            await proxy.services.recorder.till.books.flush()
+            await proxy.services.recorder.books.flush()
             done = await asyncio.to_thread(run_trimtab, "stats", "--json", "--set", store)
             async with client.get(proxy.metrics_url) as response:
                 page = (await response.read()).decode()
@@ -331,7 +331,7 @@ async def test_what_is_refused_broken_or_only_counted_costs_nothing(client, star
     assert refused.status == 400
     page = proxy.services.recorder.metrics.render().decode()
     assert "trimtab_cost_usd_total{" not in page
-    assert not proxy.services.recorder.till.books._rows
+    assert not proxy.services.recorder.books._rows
 
 
 async def test_a_client_that_leaves_with_its_answer_has_paid_for_it(start_proxy, monkeypatch, tmp_path) -> None:

@@ -20,8 +20,8 @@ from support.client import SMALL, post
 from support.recordings import plan_again
 from support.sessions import make_session
 
+from proxy.account.recordings.folder import list_files, read_all
 from proxy.account.recordings.format import CALL_ENDING, Recording
-from proxy.account.recordings.reading import list_files, read_all
 from proxy.cli.records.run import find_difference
 
 CLIENTS = 12

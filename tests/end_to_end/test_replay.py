@@ -25,8 +25,8 @@ from support.dialects.spoken.responses import RESPONSES
 from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
+from proxy.account.recordings.folder import list_files
 from proxy.account.recordings.format import encode
-from proxy.account.recordings.reading import list_files
 from proxy.wire.content.cache_help import FIELDS
 
 STEPS = 24

@@ -7,26 +7,31 @@ model's own unless a field says otherwise.
 import base64
 import gzip
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from proxy.account.outcome import Outcome, keep
-from proxy.account.statistics.sums import MOST
+from proxy.account.statistics.store import MOST
+from proxy.config.schema import Config
+from proxy.http.headers import Headers
 from proxy.state.catalogue.costs import Bill, Tokens
 from proxy.state.catalogue.prices import PriceList
+from proxy.telemetry.ledger import UsedSummary
+from proxy.wire.codec import Request
 from rules.conversation import Decision
+from rules.conversation import Outcome as Applied
+from rules.pipeline.plan import Plan
 from rules.policy import Policy
+from rules.summary.request import Summary
 from rules.tokens.sections import Sections
 
 VERSION = 1
 """The version of the format. A reader refuses any other."""
 ENDING = ".json.gz"
 """The ending of a recording's file."""
-HIDDEN = b"***"
-"""Stands for a credential, or for a piece of one."""
 CALL_ENDING = f".call{ENDING}"
 """The ending of the file of a call for a summary."""
 SUMMARY_ENDPOINT = "summary"
@@ -246,6 +251,45 @@ class Recording:
         if self.sent is None:
             return None
         return self.received_body if self.sent.body is None else read_body(self.sent.body)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """A plan that was carried out.
+
+    applied: the transcript that was forwarded, and the decisions. ratio: the model's own tokens for one of trimtab's.
+    text: the text for the cut part; None if there is none. used: the stored summary in what was sent; None for none.
+    """
+
+    plan: Plan
+    applied: Applied
+    ratio: float
+    text: Summary | None = field(repr=False)
+    used: UsedSummary | None
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A request that is over, as far as its recording and the dashboard's text are written from it: references only.
+
+    find_shown: finds the credentials that it has shown. headers: the client's, without hop-by-hop ones.
+    dialect: the name of its codec; empty if none claims it. request: None if it was not decoded.
+    body: what was sent; None for the client's own bytes. added_headers: because of changes to the body.
+    was_sent: something of it was sent to the upstream.
+    carried_out: None if no plan was. describe: tells what the plan depended on; None if the request was not planned.
+    """
+
+    outcome: Outcome
+    config: Config = field(repr=False)
+    find_shown: Callable[[], frozenset[str]] = field(repr=False)
+    headers: Headers = field(repr=False)
+    dialect: str
+    request: Request | None = field(repr=False)
+    body: tuple[bytes, ...] | None = field(repr=False)
+    added_headers: Headers
+    was_sent: bool
+    carried_out: CarriedOut | None
+    describe: Callable[[], Circumstances] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,39 @@
-"""Keeps the sums of this process until they are in the store.
+"""Counts what requests and summaries cost: in the metrics, and in sums of this process until they are in the store.
 
-Law: a request never waits for the store. While the store is out, sums stay here, and nothing is counted twice.
+Law: both get the same figures. Whoever causes a summary bears its cost: it is added to the model of the request. A
+request never waits for the store. While the store is out, sums stay here, and nothing is counted twice. The store is
+beside that of the summaries: in memory, in a file beside theirs, or on the same server.
 """
 
 import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+from proxy.account.history.kept import History
 from proxy.account.statistics.sessions import Sessions
-from proxy.account.statistics.store import Batch, MemoryStatistics, StatisticsStore
-from proxy.account.statistics.sums import NO_CLIENT, Place, Sums, go_back, name_day
+from proxy.account.statistics.store import (
+    NO_CLIENT,
+    Batch,
+    MemoryStatistics,
+    Place,
+    SqliteStatistics,
+    StatisticsStore,
+    Sums,
+    go_back,
+    name_day,
+)
+from proxy.config.schema import Config
+from proxy.state.catalogue.costs import NANODOLLARS, Bill, Tokens, price
+from proxy.state.catalogue.prices import PriceList
+from proxy.state.stores.opening import data_directory, require_store
 from proxy.state.stores.store import StoreError
 from proxy.tasks import Tasks
+from proxy.telemetry.metrics import Metrics
 
+FILE_NAME = "statistics.sqlite3"
 FLUSH_SECONDS = 5.0
 """Between two writes. Chosen: a killed process loses at most this much; the disk is written to rarely."""
 MAX_CLIENT_CHARS = 128
@@ -27,11 +46,12 @@ days that an outage lasts."""
 class Books:
     """The sums of this process. `clock` is the time of day. Start it in a running loop, and close it at the end.
 
-    on_error: called with the store's name for each failed write.
+    on_error: called with the store's name for each failed write. history: is told of summaries, if there is one.
     """
 
     def __init__(
         self,
+        metrics: Metrics,
         store: StatisticsStore | None = None,
         *,
         on_error: Callable[[str], None] = lambda _: None,
@@ -41,6 +61,8 @@ class Books:
     ) -> None:
         self.store: StatisticsStore = MemoryStatistics() if store is None else store
         self.clock = clock
+        self.history: History | None = None
+        self._metrics = metrics
         self.sessions = Sessions()
         self._on_error = on_error
         self._log = log
@@ -59,6 +81,37 @@ class Books:
         known = self._rows.get(place)
         if known is not None or len(self._rows) < MAX_PLACES:
             self._rows[place] = sums if known is None else known + sums
+
+    def charge(self, model: str, client: str, bill: Bill) -> None:
+        """Count an answered request. `model`: its label in the metrics."""
+        self.book(model, client, Sums.of_bill(bill))
+        if bill.cost is not None and bill.without_cost is not None:
+            cost = bill.cost
+            parts = (
+                ("fresh", cost.fresh),
+                ("cached", cost.cached),
+                ("written", cost.written),
+                ("completion", cost.completion),
+            )
+            for part, nanodollars in parts:
+                if nanodollars:
+                    self._metrics.cost_usd[model, part] += nanodollars / NANODOLLARS
+            self._metrics.cost_without_usd[model] += bill.without_cost.total / NANODOLLARS
+
+    def charge_summary(
+        self, model: str, client: str, tokens: Tokens, prices: PriceList | None, session: str = ""
+    ) -> None:
+        """Count an answered call for a summary of a session.
+
+        prices: those of the model that wrote it; None if not known.
+        """
+        cost = None if prices is None else price(tokens, prices)
+        self.book(model, client, Sums.of_summary(tokens, cost))
+        if cost is not None:
+            if cost.total:
+                self._metrics.cost_usd[model, "summary"] += cost.total / NANODOLLARS
+            if self.history is not None:
+                self.history.add_summary(time.time(), cost.total, model, client, session)
 
     def start(self) -> None:
         """Begin to write to the store every FLUSH_SECONDS."""
@@ -111,3 +164,24 @@ class Books:
     def _note_fault(self, error: BaseException) -> None:
         if self._log is not None:
             self._log.error("store_fault", error=type(error).__name__)
+
+
+def find_file(config: Config) -> Path | None:
+    """The file with the statistics; None for a store in memory or on a server."""
+    scheme, _, rest = config.store.partition("://")
+    if scheme != "sqlite":
+        return None
+    return Path(f"{rest[1:]}.statistics").expanduser() if rest else data_directory() / FILE_NAME
+
+
+def open_statistics(config: Config, log: Any) -> StatisticsStore:
+    """The store of statistics. Raises ConfigError if the Redis package is missing or the URL is unusable."""
+    if config.store == "memory":
+        return MemoryStatistics()
+    file = find_file(config)
+    if file is not None:
+        return SqliteStatistics(file, log=log)
+    require_store(config)
+    from proxy.account.statistics.redis import RedisStatistics  # noqa: PLC0415  an optional package
+
+    return RedisStatistics(config.store)

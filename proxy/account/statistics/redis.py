@@ -9,12 +9,10 @@ from typing import Any
 
 import orjson
 
-from proxy.account.statistics.store import Batch
-from proxy.account.statistics.sums import KEPT_DAYS, Place, Sums, go_back
+from proxy.account.statistics.store import DAY_SECONDS, KEPT_DAYS, Batch, Place, Sums, go_back
 from proxy.state.stores.redis import PREFIX, RedisStore
 from proxy.state.stores.store import StoreError
 
-DAY_SECONDS = 86400  # source: 24 hours
 WRITER_SECONDS = 2 * DAY_SECONDS
 """How long the number of a writer's last batch is kept. Chosen: longer than a batch is ever tried again."""
 _ADD = """

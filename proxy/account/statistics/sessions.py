@@ -6,7 +6,7 @@ Law: it only observes. If a session is unknown or forgotten, it says so.
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from proxy.account.statistics.counterfactual import Cache
+from proxy.account.prompt_cache import Cache
 from proxy.lru import BytesLRU
 
 MAX_BYTES = 8 * 1024 * 1024  # chosen: the last request of some twenty thousand sessions

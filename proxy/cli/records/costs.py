@@ -7,7 +7,7 @@ in whole blocks, for its lifetime. It misses nothing else, and nobody pushes any
 import itertools
 from dataclasses import dataclass, field, replace
 
-from proxy.account.statistics.counterfactual import MIN_CACHED_TOKENS, count_cached
+from proxy.account.prompt_cache import MIN_CACHED_TOKENS, count_cached
 from proxy.compaction.engine import Compaction
 from proxy.compaction.prefix_watch import Prefix, PrefixWatch
 from proxy.state.catalogue.costs import Tokens

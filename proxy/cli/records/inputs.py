@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.account.statistics.counterfactual import count_cached
+from proxy.account.prompt_cache import count_cached
 from proxy.cli.records.sums import SUCCESS_STATUS, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
 from proxy.lru import BytesLRU
 from proxy.state.catalogue.costs import Tokens

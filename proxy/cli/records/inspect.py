@@ -8,8 +8,9 @@ from typing import NoReturn
 import click
 import orjson
 
-from proxy.account.recordings.format import HIDDEN, BadRecordingError, Recording
-from proxy.account.recordings.reading import LAST, NoRecordingError, list_files, read_all, read_one
+from proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
+from proxy.account.recordings.format import BadRecordingError, Recording
+from proxy.account.redact import HIDDEN
 from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.config.load import load_file
 from proxy.state.stores.opening import data_directory

@@ -197,7 +197,7 @@ def _load_settings(options: Options) -> dict[str, Config]:
 
 def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:
     if kind == RECORDINGS:
-        from proxy.account.recordings.reading import list_files  # noqa: PLC0415 - `serve` does not need it here
+        from proxy.account.recordings.folder import list_files  # noqa: PLC0415 - `serve` does not need it here
 
         files = list_files(path)[-options.newest if options.newest else 0 :]
         with _show_progress("recordings", len(files)) as advance:

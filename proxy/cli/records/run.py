@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from proxy.account.recordings.folder import RecordingFile
 from proxy.account.recordings.format import BadRecordingError, Circumstances, Recording
-from proxy.account.recordings.reading import RecordingFile
 from proxy.cli.records.costs import SLIDING, Paid, slide_window
 from proxy.cli.records.inputs import LogReader, Sessions, estimate_tokens, split_turns
 from proxy.cli.records.needed import Needed

@@ -3,8 +3,9 @@
 Law: each part is rounded once, to a whole nanodollar. The parts are the whole cost.
 """
 
-from dataclasses import dataclass, field
 from typing import Self
+
+import msgspec
 
 from proxy.state.catalogue.prices import PriceList
 
@@ -19,8 +20,7 @@ def to_dollars(nanodollars: int | None) -> float | None:
     return None if nanodollars is None else nanodollars / NANODOLLARS
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     """The tokens of an answered request, in the model's own tokens. The prompt has three parts: fresh, cached, written.
 
     Make it with `of`, which holds the parts within the prompt.
@@ -49,8 +49,7 @@ class Tokens:
         return self.fresh + self.cached + self.written
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """What the parts of a request cost, in nanodollars."""
 
     fresh: int = 0
@@ -81,8 +80,7 @@ def _multiply(tokens: int, dollars: float) -> int:
     return round(tokens * dollars * PER_TOKEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(msgspec.Struct, frozen=True):
     """What an answered request has cost, and what it would have cost without trimtab.
 
     without: the tokens that the upstream would have charged for if the request had passed unchanged.
@@ -90,8 +88,8 @@ class Bill:
     is_estimated: the upstream did not report all of the tokens, so some are trimtab's estimate.
     """
 
-    tokens: Tokens = field(default_factory=Tokens)
-    without: Tokens = field(default_factory=Tokens)
+    tokens: Tokens = msgspec.field(default_factory=Tokens)
+    without: Tokens = msgspec.field(default_factory=Tokens)
     cost: Cost | None = None
     without_cost: Cost | None = None
     is_estimated: bool = False

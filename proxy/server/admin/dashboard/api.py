@@ -121,7 +121,7 @@ async def _read_week(services: Services) -> Json | None:
         return None  # each worker knows its own requests only
     try:
         async with asyncio.timeout(WEEK_SECONDS):
-            sums = await services.recorder.till.books.read(WEEK_DAYS)
+            sums = await services.recorder.books.read(WEEK_DAYS)
     except (StoreError, TimeoutError):
         return None
     amounts = {

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account.recordings.folder import DRAFT, LOCK, Folder
-from proxy.account.recordings.reading import list_files
+from proxy.account.recordings.folder import DRAFT, LOCK, Folder, list_files
 
 KILOBYTE = b"x" * 1000
 WRITE_MANY = """

@@ -7,7 +7,7 @@ import pytest
 from support.model_learning import ListLog
 
 from proxy.account.recordings import writing
-from proxy.account.recordings.reading import list_files
+from proxy.account.recordings.folder import list_files
 from proxy.account.recordings.writing import Draft, Recordings, measure_recordings
 from proxy.config.load import load_config
 from proxy.config.sections.observability import RecordConfig

@@ -7,8 +7,7 @@ import pytest
 from programs.redis_server import PROGRAM, RedisServer
 
 from proxy.account.statistics.redis import RedisStatistics
-from proxy.account.statistics.sqlite import SqliteStatistics
-from proxy.account.statistics.store import MemoryStatistics, StatisticsStore
+from proxy.account.statistics.store import MemoryStatistics, SqliteStatistics, StatisticsStore
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from proxy.account.statistics.books import Books
-from proxy.account.statistics.store import Batch, MemoryStatistics
-from proxy.account.statistics.sums import Place, Sums
+from proxy.account.statistics.store import Batch, MemoryStatistics, Place, Sums
 from proxy.state.stores.store import StoreError
+from proxy.telemetry.metrics import Metrics
 
 DAY = "1970-01-02"
 PLACE = Place(DAY, "m", "-")
@@ -28,7 +28,7 @@ class Moody(MemoryStatistics):
 
 
 def _books(store, **options) -> Books:
-    return Books(store, clock=lambda: 90_000.0, **options)
+    return Books(Metrics(), store, clock=lambda: 90_000.0, **options)
 
 
 @pytest.mark.parametrize("keeps", [False, True])

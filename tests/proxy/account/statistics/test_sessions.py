@@ -1,6 +1,6 @@
 """Sessions are found by the beginning of their transcripts."""
 
-from proxy.account.statistics.counterfactual import Cache
+from proxy.account.prompt_cache import Cache
 from proxy.account.statistics.sessions import MAX_NEW_MESSAGES, Seen, Sessions
 
 SEEN = Seen(1, 0, is_changed=False, cache=Cache())

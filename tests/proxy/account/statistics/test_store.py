@@ -2,8 +2,7 @@
 
 import asyncio
 
-from proxy.account.statistics.store import Batch
-from proxy.account.statistics.sums import KEPT_DAYS, Place, Sums, go_back
+from proxy.account.statistics.store import KEPT_DAYS, Batch, Place, Sums, go_back
 
 TODAY = "2026-11-23"
 HERE = Place(TODAY, "gpt-*", "-")

@@ -7,8 +7,8 @@ import pytest
 from support.client import SMALL, post, settle
 from support.sessions import make_session
 
+from proxy.account.recordings.folder import read_all
 from proxy.account.recordings.format import Recording
-from proxy.account.recordings.reading import read_all
 
 
 class Recorder:

@@ -10,7 +10,7 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
-from proxy.account.recordings.reading import list_files
+from proxy.account.recordings.folder import list_files
 from proxy.cli.records.run import MAX_PLACES, Places, Replay
 from proxy.cli.records.sums import VariantSums
 from proxy.cli.records.variants import ConfiguredVariants

@@ -174,7 +174,7 @@ async def test_the_week_survives_a_restart_and_includes_the_newest_request(clien
         assert (week["requests"], week["days"]) == (number, 7)
         assert week["cost_usd"] > 0
         assert week["net_usd"] == pytest.approx(week["without_usd"] - week["cost_usd"])
-        await proxy.services.recorder.till.books.flush()
+        await proxy.services.recorder.books.flush()
         assert (await read(client, proxy, "overview"))["week"] == week
 
 
@@ -186,7 +186,7 @@ async def test_a_week_that_cannot_be_read_is_null(client, start_proxy, monkeypat
         msg = "sqlite"
         raise StoreError(msg, "gone")
 
-    monkeypatch.setattr(proxy.services.recorder.till.books, "read", fail)
+    monkeypatch.setattr(proxy.services.recorder.books, "read", fail)
     overview = await read(client, proxy, "overview")
     assert overview["week"] is None
     assert overview["totals"]["requests"] == 0

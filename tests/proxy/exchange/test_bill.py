@@ -6,8 +6,8 @@ import pytest
 from support.journeys import MakeStages, read_session
 
 from proxy.account.outcome import Answered
-from proxy.exchange.answering.costs import draw_bill
 from proxy.exchange.attempt import Passed
+from proxy.exchange.bill import draw_bill
 from proxy.state.catalogue.costs import Tokens
 
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
@@ -81,7 +81,7 @@ async def test_after_a_long_pause_the_clients_own_prompt_is_not_cached_either(ma
     """If a cut has just changed the beginning, only the clock can tell."""
     stages = await make_stages(USD, PRUNES, "upstream.base_url=https://api.openai.com/v1")
     now = [0.0]
-    stages.services.recorder.till.books.clock = lambda: now[0]
+    stages.services.recorder.books.clock = lambda: now[0]
     cached = []
     for steps, seconds in ((40, 0.0), (41, 60.0), (42, 100_000.0)):
         now[0] += seconds

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account.statistics.counterfactual import Cache, Case, add_removed, count_cached, imagine, watch_cache
+from proxy.account.prompt_cache import Cache, Case, add_removed, count_cached, imagine, watch_cache
 from proxy.state.catalogue.costs import Tokens
 
 counts = st.integers(1, 300_000)

@@ -4,9 +4,7 @@ import sqlite3
 
 import pytest
 
-from proxy.account.statistics.sqlite import SqliteStatistics
-from proxy.account.statistics.store import Batch
-from proxy.account.statistics.sums import Place, Sums
+from proxy.account.statistics.store import Batch, Place, SqliteStatistics, Sums
 from proxy.state.stores.sqlite import SqliteStore
 from proxy.state.stores.store import StoreError
 

@@ -1,6 +1,6 @@
 """The metrics and the books get the same money."""
 
-from proxy.account.statistics.till import Till
+from proxy.account.statistics.books import Books
 from proxy.state.catalogue.costs import Bill, Cost, Tokens
 from proxy.state.catalogue.prices import PriceList, PriceSource, PriceTier
 from proxy.telemetry.metrics import Metrics
@@ -10,13 +10,13 @@ PRICES = PriceList((PriceTier(0, 1, 0.1, 1.25, 4),), PriceSource.CONFIGURED, is_
 
 async def test_both_get_the_same_parts() -> None:
     metrics = Metrics()
-    till = Till(metrics)
+    books = Books(metrics)
     cost = Cost(10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9)
-    till.charge("m", "ann", Bill(Tokens.of(10), Tokens.of(20), cost, Cost(5 * 10**9)))
-    till.charge_summary("m", "ann", Tokens.of(10**6, 0, 0, 10**6), PRICES)
-    till.charge_summary("m", "ann", Tokens.of(10**6), None)
-    await till.books.flush()
-    (sums,) = (await till.books.store.read("2000-01-01", "9999-01-01")).values()
+    books.charge("m", "ann", Bill(Tokens.of(10), Tokens.of(20), cost, Cost(5 * 10**9)))
+    books.charge_summary("m", "ann", Tokens.of(10**6, 0, 0, 10**6), PRICES)
+    books.charge_summary("m", "ann", Tokens.of(10**6), None)
+    await books.flush()
+    (sums,) = (await books.store.read("2000-01-01", "9999-01-01")).values()
     value = metrics.registry.get_sample_value
     parts = {"fresh": 1, "cached": 2, "written": 3, "completion": 4, "summary": 5}
     assert {part: value("trimtab_cost_usd_total", {"model": "m", "part": part}) for part in parts} == parts
@@ -28,5 +28,5 @@ async def test_both_get_the_same_parts() -> None:
 
 def test_without_a_price_no_series_appears() -> None:
     metrics = Metrics()
-    Till(metrics).charge("m", "", Bill(Tokens.of(10), Tokens.of(20)))
+    Books(metrics).charge("m", "", Bill(Tokens.of(10), Tokens.of(20)))
     assert "trimtab_cost_usd_total{" not in metrics.render().decode()

@@ -1,27 +1,45 @@
-"""What a request would have cost if it had passed unchanged. Pure.
+"""What an upstream would have read of the client's own prompt from its cache, and why it read less than it could have.
 
-The upstream's cache treats both prompts alike. Of the beginning that equals the previous request of the session, the
-same share is read from the cache: of what was sent, as the upstream reports it; of the client's own prompt, as it would
-have. The bench uses the same rules (bench/sessions/ledger.py), with a cache that misses nothing.
+Pure: no I/O and no clock. What a request would have cost if it had passed unchanged: the upstream's cache treats both
+prompts alike. Of the beginning that equals the previous request of the session, the same share is read from the cache:
+of what was sent, as the upstream reports it; of the client's own prompt, as it would have. The bench uses the same
+rules (bench/sessions/ledger.py), with a cache that misses nothing.
 
 Law: without a change there is no difference. A prompt that is longer is never cheaper for being longer: what is added
-to it is counted by the same prices.
+to it is counted by the same prices. A miss has one cause, and an upstream that reports no cached tokens gets none.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
+from proxy.account.outcome import Answered
+from proxy.compaction.prefix_watch import Prefix
 from proxy.state.catalogue.costs import Tokens
 
 BLOCK_TOKENS = 128
-"""Caches hold whole blocks. Source: OpenAI's; the bench uses the same."""
+"""Caches hold whole blocks. Source: OpenAI's and Azure's; others have smaller ones. The bench uses the same."""
 MIN_CACHED_TOKENS = 1024
-"""A shorter beginning is not cached. Source: OpenAI's; the bench uses the same."""
+"""A shorter beginning is not cached. Source: OpenAI's; some others cache from 256 tokens, or from 4,096 only. The bench
+uses the same."""
 MAX_SCALE = 4.0
 """The upstream's tokens are at most this many of ours, and at least one by as many. Beyond, our estimate of one of both
 prompts says nothing about the other. Chosen: far from any tokenizer, but the upstream may hold a part of the prompt."""
 GOES_ON_SHARE = 0.5
 """If this share of a prompt was cached although its session is not known here, the session goes on from another
 process. Chosen: far above what different sessions of one client have in common."""
+READ_SHARE = 0.8
+"""An upstream that read this share of what it could have read has not missed. Chosen: our count of
+a part of a prompt may be wrong by a tenth, compared with the rest of it; a difference of twice that is a miss."""
+Cause = Literal["", "cut", "expired", "prefix", "cold", "unknown"]
+"""Why the cache was missed; empty if it was not.
+
+cut: trimtab changed the beginning of the prompt, by a cut or another decision.
+prefix: the client changed its own transcript, instructions or tools.
+expired: the pause before the request was longer than the upstream keeps a cached prompt.
+cold: the first known request of a session, of which the upstream had nothing.
+unknown: the beginning stayed the same, the request came in time, and the upstream still read little of it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +123,29 @@ def add_removed(sent: Tokens, tokens: int) -> Tokens:
     added = max(tokens, -rest)
     written = round(added * sent.written / rest) if rest else 0
     return Tokens.of(sent.prompt + added, sent.cached, sent.written + written, sent.completion)
+
+
+def find_cause(prefix: Prefix | None, answered: Answered, find_lifetime: Callable[[], float | None]) -> Cause:
+    """The cause of a miss; empty for none.
+
+    prefix: how the prompt begins; None for the first known request of a session.
+    find_lifetime: the seconds for which the upstream keeps a cached prompt; None if no time limits it.
+    """
+    prompt_tokens, cached_tokens = answered.prompt_tokens, answered.cached_tokens
+    if cached_tokens is None or not prompt_tokens:
+        return ""
+    if prefix is None:
+        return "cold" if prompt_tokens >= MIN_CACHED_TOKENS and cached_tokens < BLOCK_TOKENS else ""
+    scale = prompt_tokens / max(prefix.tokens, 1)
+    could_tokens = count_cached(min(scale * prefix.previous_tokens, prompt_tokens))
+    if not could_tokens or cached_tokens >= READ_SHARE * could_tokens:
+        return ""
+    kept_tokens = count_cached(min(scale * prefix.kept_tokens, prompt_tokens))
+    # An upstream that has read all that was left of the prompt's beginning has kept it until now.
+    if cached_tokens < max(READ_SHARE * kept_tokens, BLOCK_TOKENS):
+        lifetime_seconds = find_lifetime()
+        if lifetime_seconds is not None and prefix.pause_seconds > lifetime_seconds:
+            return "expired"
+    if kept_tokens - cached_tokens > could_tokens - kept_tokens:  # the larger part decides
+        return "unknown"
+    return "cut" if prefix.is_ours else "prefix"

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import takewhile
 
 from proxy.account.outcome import Answered
-from proxy.account.statistics.counterfactual import (
+from proxy.account.prompt_cache import (
     MIN_CACHED_TOKENS,
     Cache,
     Case,
@@ -57,7 +57,7 @@ async def draw_bill(
         if answered.prompt_tokens is None:
             return None
         return _draw(_read_tokens(answered), None, prices, is_estimated=answered.is_estimated)
-    call, planned, books = attempt.call, attempt.chosen.planned, services.recorder.till.books
+    call, planned, books = attempt.call, attempt.chosen.planned, services.recorder.books
     original, hashes, sessions, now = planned.original, planned.plan.hashes, books.sessions, books.clock()
     work = partial(_find_past, sessions, call, original, hashes, now)
     size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
