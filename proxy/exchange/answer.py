@@ -43,11 +43,13 @@ class SafeTap:
 
     def feed(self, chunk: bytes, arrived_at: float) -> None:
         """Read the next bytes; `arrived_at` is their time on the monotonic clock."""
-        tap, self.tap = self.tap, None
-        if tap is not None:
-            with self._guard:
-                tap.feed(chunk, arrived_at)
-                self.tap = tap
+        tap = self.tap
+        if tap is None or tap.put_off(chunk, arrived_at):  # by far the most chunks of a stream
+            return
+        self.tap = None
+        with self._guard:
+            tap.feed(chunk, arrived_at)
+            self.tap = tap
 
     def has_ended(self) -> bool:
         """Whether the stream has said that it is complete."""

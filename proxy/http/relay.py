@@ -128,16 +128,13 @@ class Reply:
 
         Raises ConnectionError if the client has left.
         """
-        response, transport = self.response, self.request.transport
-        if response is None or transport is None:
-            self.client_left, self.missed = True, chunk
-            raise ConnectionResetError
         try:
-            response.write_at_once(chunk)
+            if self.response is None:
+                raise ConnectionResetError
+            return self.response.write_at_once(chunk)
         except ConnectionError:
             self.client_left, self.missed = True, chunk
             raise
-        return not transport.get_write_buffer_size()
 
     async def wait_for_client(self) -> None:
         """Wait until the client has taken most of what it was sent.

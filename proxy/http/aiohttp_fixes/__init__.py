@@ -10,9 +10,9 @@ from proxy.http.aiohttp_fixes.client import (
     SendSettings,
     TunnelError,
     TunnelTimeoutError,
+    follow,
     send_plainly,
 )
-from proxy.http.aiohttp_fixes.following import follow
 from proxy.http.aiohttp_fixes.server import (
     OwnRequest,
     PlainResponse,

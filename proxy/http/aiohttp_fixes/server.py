@@ -10,7 +10,7 @@ import struct
 from contextlib import suppress
 from typing import Any
 
-from aiohttp import HttpVersion10, HttpVersion11, hdrs, http_writer, web
+from aiohttp import ClientConnectionResetError, HttpVersion10, HttpVersion11, hdrs, http_writer, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import must_be_empty_body, rfc822_formatted_time, should_remove_content_length
 from multidict import CIMultiDict
@@ -81,15 +81,19 @@ class PlainResponse(web.StreamResponse):
             elif self._keep_alive and request.version == HttpVersion10:
                 headers[hdrs.CONNECTION] = "keep-alive"
 
-    def write_at_once(self, chunk: bytes) -> None:
+    def write_at_once(self, chunk: bytes) -> bool:
         """Write a chunk of the body without waiting, together with the head if it is held.
 
-        Raises ConnectionError if the connection is gone.
+        Returns whether the client has taken everything so far. Raises ConnectionError if the connection is gone.
         """
         writer: Any = self._payload_writer
         if writer is None:
             message = "the response has not been begun, or has ended"
             raise RuntimeError(message)
+        transport = writer._protocol.transport  # noqa: SLF001 - two calls fewer for each chunk
+        if transport is None or transport.is_closing():
+            message = "the client has left"
+            raise ClientConnectionResetError(message)
         if writer.length is not None:
             chunk = chunk[: writer.length]
             writer.length -= len(chunk)
@@ -97,7 +101,10 @@ class PlainResponse(web.StreamResponse):
         if writer._headers_buf:  # noqa: SLF001 - the head is held
             framed, writer._headers_buf, writer._headers_written = writer._headers_buf + framed, None, True  # noqa: SLF001
         if framed:
-            writer._write(framed)  # noqa: SLF001
+            writer.buffer_size += len(framed)
+            writer.output_size += len(framed)
+            transport.write(framed)
+        return not transport.get_write_buffer_size()
 
 
 class OwnRequest(web.BaseRequest):

@@ -7,7 +7,8 @@ sample is kept, from which the tokens of the whole are estimated.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from proxy.wire.answers.sse import EventReader
 from proxy.wire.answers.usage import Usage
@@ -46,7 +47,7 @@ _WRITTEN = re.compile(rb'"(?:choices|output|content)"\s*:\s*\[')
 """The member of a non-stream response, in any dialect, that holds what the model wrote."""
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True):
     """A piece of what the model wrote. The pieces of one `place`, such as the content of a choice, form one text."""
 
     place: Hashable
@@ -105,25 +106,34 @@ class Tap:
         self._scan: UsageScan | None = None
         self._events = EventReader(self._search) if is_stream else None
         self._asks_usage = asks_usage
+        self._most_unread_bytes = MAX_SKIPPED_BYTES if asks_usage else MAX_UNREAD_BYTES
         self._body = bytearray()
         self._sample = _Sample()
         self._reasoning_chars = 0
 
     def feed(self, chunk: bytes, arrived_at: float = 0.0) -> None:
         """Take the next bytes of the body, and the time at which they arrived."""
+        if self.put_off(chunk, arrived_at):
+            return
         before, self.size_bytes = self.size_bytes, self.size_bytes + len(chunk)
         if self._events is not None:
             self._unread.append((chunk, arrived_at))
-            self._unread_bytes += len(chunk)
-            if not self.first_chars:
-                self._catch_up()
-            elif self._unread_bytes > (MAX_SKIPPED_BYTES if self._asks_usage else MAX_UNREAD_BYTES):
-                self._catch_up(skips=self._asks_usage)
+            self._catch_up(skips=self._asks_usage and self.first_chars > 0)
             return
         self._seek_call(chunk)
         if self.size_bytes > SCANNED_BYTES:
             self._search(chunk if before > SCANNED_BYTES else bytes(self._body) + chunk)
         self._body += chunk[: max(MAX_BODY_BYTES - len(self._body), 0)]
+
+    def put_off(self, chunk: bytes, arrived_at: float) -> bool:
+        """Keep the next bytes to be read with others, if that may wait; returns whether it may. It cannot fail."""
+        unread_bytes = self._unread_bytes + len(chunk)
+        if not self.first_chars or unread_bytes > self._most_unread_bytes:
+            return False
+        self._unread.append((chunk, arrived_at))
+        self.size_bytes += unread_bytes - self._unread_bytes
+        self._unread_bytes = unread_bytes
+        return True
 
     def finish(self, *, is_cut: bool = False) -> None:
         """The body has ended, or nothing more of it will be read: read everything that is left."""
@@ -250,7 +260,7 @@ class Tap:
         if written is not None or not self.is_cut:
             start = 0 if written is None else written.end()
             text = self._body[start:].decode("utf-8", "replace")
-            self._sample.add(Piece("body", text), self.size_bytes - start)
+            self._sample.add(Piece("body", text), len(text), self.size_bytes - start)
 
     def _search(self, piece: bytes, *, is_end: bool = False) -> bool:
         """Seek the usage in the next bytes of what is not decoded: a body, or an event that is too long to be kept.
@@ -274,8 +284,9 @@ class Tap:
         elif pieces is None and len(data) <= 2 * SCANNED_BYTES and _USAGE.search(data):
             self._search(data, is_end=True)
         for piece in pieces or ():
-            chars = round(len(piece.text) * stands_for)
-            self._sample.add(piece, chars)
+            size = len(piece.text)
+            chars = size if stands_for == 1 else round(size * stands_for)
+            self._sample.add(piece, size, chars)
             self._reasoning_chars += chars if piece.is_reasoning else 0
 
 
@@ -292,16 +303,19 @@ class _Sample:
         self._kept_chars = 0
         self._one_in = 1
 
-    def add(self, piece: Piece, chars: int) -> None:
-        """Add a piece, which stands for `chars` characters of the whole text."""
+    def add(self, piece: Piece, size: int, chars: int) -> None:
+        """Add a piece of this size in characters, which stands for `chars` characters of the whole text."""
         self.chars += chars
-        for start in range(0, len(piece.text), MAX_PIECE_CHARS):
+        for start in range(0, size, MAX_PIECE_CHARS):
             if self._kept_chars * self._one_in > self.chars:  # the sample has its share of the text already
                 return
-            text = piece.text[start : start + MAX_PIECE_CHARS]
+            text, kept = piece.text, size
+            if size > MAX_PIECE_CHARS:
+                text = text[start : start + MAX_PIECE_CHARS]
+                kept = len(text)
             self._pieces.append((piece.place, text))
-            self._kept_chars += len(text)
-            self._held += len(text) + PIECE_BYTES
+            self._kept_chars += kept
+            self._held += kept + PIECE_BYTES
             if self._held > MAX_HELD_BYTES:
                 self._thin_out()
 

@@ -113,32 +113,38 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
     None instead of texts if it cannot be decoded.
     """
     try:
-        answer: _Answer | _Event = _decode_event(data)
+        answer = _decode_event(data)
     except DECODE_ERRORS:
-        try:
-            answer = _decode(data)
-        except DECODE_ERRORS:
-            return usage, None  # `[DONE]`, an error, or garbage
+        return _read_odd_answer(data, usage)
+    choices = answer.choices or ()
+    for choice in choices:
+        if choice.usage != _NULL:
+            with suppress(*DECODE_ERRORS):
+                usage = read_usage(choice.usage, usage)
+    if answer.type is not None or answer.usage != _NULL or answer.timings != _NULL:
+        usage = _read_usages(answer, usage)
+    return usage, _read_choices(choices)
+
+
+def _read_odd_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
+    """As `read_answer`, of an answer whose choices may be invalid."""
+    try:
+        answer = _decode(data)
+    except DECODE_ERRORS:
+        return usage, None  # `[DONE]`, an error, or garbage
     usage = _read_usages(answer, usage)
-    if isinstance(answer, _Event):
-        return usage, _read_choices(answer.choices or ())
     with suppress(*DECODE_ERRORS):
         return usage, _read_choices(_decode_choices(answer.choices) or ())
     return usage, ()
 
 
 def _read_usages(answer: _Answer | _Event, usage: Usage | None) -> Usage | None:
-    """The usage so far with that of a response or of one event."""
+    """The usage so far with that of a response or of one event, without that of its choices."""
     if answer.type == "message_start":
         with suppress(*DECODE_ERRORS):
             started = _decode_started(answer.message)
             if started is not None:
                 usage = read_usage(started.usage, usage)
-    if isinstance(answer, _Event):
-        for choice in answer.choices or ():
-            if choice.usage != _NULL:
-                with suppress(*DECODE_ERRORS):
-                    usage = read_usage(choice.usage, usage)
     if answer.usage != _NULL:
         with suppress(*DECODE_ERRORS):
             usage = read_usage(answer.usage, usage)

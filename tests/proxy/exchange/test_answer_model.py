@@ -32,7 +32,10 @@ def test_the_first_member_names_it(answer, model) -> None:
 @pytest.mark.parametrize("step", [1, 7, 1000])
 def test_the_name_may_be_split(step) -> None:
     """The answer is read as before, too."""
-    tap, answer = Mock(), b'data: {"id":"1","model":"m-1","choices":[]}\n\n' + event("text")
+    tap, answer = (
+        Mock(**{"put_off.return_value": False}),
+        b'data: {"id":"1","model":"m-1","choices":[]}\n\n' + event("text"),
+    )
     model_tap = ModelTap(tap, Mock(), "id")
     chunks = [answer[start : start + step] for start in range(0, len(answer), step)]
     for chunk in chunks:

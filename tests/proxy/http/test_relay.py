@@ -334,9 +334,10 @@ async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream,
 @pytest.mark.parametrize("has_begun", [False, True])
 async def test_nothing_is_written_to_a_client_that_has_left(has_begun: bool) -> None:  # noqa: FBT001
     """Nor before a response has begun. It is noted that it has left."""
-    reply = Reply(SimpleNamespace(transport=None if has_begun else object()))
+    reply = Reply(SimpleNamespace())
     if has_begun:
         reply.response = PlainResponse()
+        reply.response._payload_writer = SimpleNamespace(_protocol=SimpleNamespace(transport=None))
     with pytest.raises(ConnectionResetError):
         reply.write_at_once(b"x")
     assert reply.client_left

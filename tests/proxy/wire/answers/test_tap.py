@@ -78,7 +78,7 @@ def test_a_sample_holds_all_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> 
     for number, held in ((4, 40), (5, 30)):
         sample, counted = reading._Sample(), list[str]()
         for at in range(number):
-            sample.add(Piece("text", f"{at}" * 10), 10)
+            sample.add(Piece("text", f"{at}" * 10), len(f"{at}" * 10), 10)
         assert sample.count(lambda text, counted=counted: counted.append(text) or len(text)) == number * 10
         assert sum(map(len, counted)) == held
 
