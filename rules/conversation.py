@@ -226,6 +226,7 @@ class Message:
 
 _tell_tokens = attrgetter("tokens")
 _tell_keeps = attrgetter("keeps_before")
+_tell_media = attrgetter("media")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ class Conversation:
     @property
     def guessed_tokens(self) -> int:
         """Those of `tokens` that are a guess."""
-        return sum(part.guessed_tokens for message in self.messages if message.media for part in message.media)
+        return sum([part.guessed_tokens for media in filter(None, map(_tell_media, self.messages)) for part in media])
 
     def edit(self, messages: Sequence[Message]) -> Self:
         """The same transcript with edited messages: as many as before, in the same order."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, count_leading
+from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
 from rules.pipeline.exceeded import LimitExceededError, find_remainder
 from rules.pipeline.pins import pin_results
 from rules.pipeline.plan import Plan
@@ -48,20 +48,21 @@ def apply(
     done = None if state is None else state.find_outcome(plan, summary)
     if done is not None:
         return done
-    outcome = _carry_out(plan, policy, summary, work.begin(), states)
+    outcome = _carry_out(plan, policy, summary, work.begin(), (states, key))
     if state is not None:
         state.done = plan, summary, outcome
     return outcome
 
 
-def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, states: States | None) -> Outcome:
+def _carry_out(
+    plan: Plan, policy: Policy, summary: Summary | None, work: Work, kept: tuple[States | None, StateKey]
+) -> Outcome:
     window, count = plan.window, work.count
     decisions = plan.decisions
-    start = window.cut.at if window.cut else 0
     current = plan.conversation
-    with _take_state(states, name_state(current.messages, policy, work)) as state:
-        leading = count_leading(current.messages)
-        start = max(start, leading)
+    with _take_state(*kept) as state:
+        leading = kept[1][2]
+        start = max(window.cut.at if window.cut else 0, leading)
         bare = _prune_steps(current, window, count)
         current, decisions = bare.conversation, decisions + bare.decisions
         if window.prune_stop > start:
@@ -84,7 +85,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             current = without.conversation
         before = current
         if plan.request is not None:
-            spliced = _splice(plan, current, policy, summary, work, Anchors() if state is None else state.anchors)
+            spliced = _splice(plan, current, policy, summary, work, state)
             decisions += spliced.decisions
             current = spliced.conversation
         if plan.pins:
@@ -148,7 +149,12 @@ def _pin(plan: Plan, before: Conversation, after: Conversation, state: Transcrip
 
 
 def _splice(
-    plan: Plan, current: Conversation, policy: Policy, summary: Summary | None, work: Work, anchors: Anchors
+    plan: Plan,
+    current: Conversation,
+    policy: Policy,
+    summary: Summary | None,
+    work: Work,
+    state: TranscriptState | None,
 ) -> Outcome:
     """Replace the cut part by the summary and the names that are carried over."""
     request, cut, count = plan.request, plan.window.cut, work.count
@@ -163,9 +169,14 @@ def _splice(
         # A task statement that came after the cut was made must not change what the cut carries over.
         task = None if task is None or task >= cut.made_at else task
         place = Place(cut, task, policy.instruction_files, told="" if summary.by_model else summary.text)
+        anchors = Anchors() if state is None else state.anchors
         carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
         summary = replace(summary, carried=carried)
-    return splice_summary(current, window=plan.window, summary=summary, role=policy.summary_role, count=count)
+    known, role = None if state is None else state.spliced, policy.summary_role
+    spliced, outcome = splice_summary(current, window=plan.window, summary=summary, role=role, count=count, known=known)
+    if state is not None:
+        state.spliced = spliced
+    return outcome
 
 
 def _measure(message: Message) -> int:

@@ -11,13 +11,13 @@ from rules.conversation import Conversation, CountTokens, Message, Outcome, Role
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.pins import fit_pins
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
+from rules.pipeline.transcript_state import NO_COLD, StateKey, States, TranscriptState, name_state, take_state
 from rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
 from rules.prefix import hash_prefixes
 from rules.results.long_messages import may_shorten
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
-from rules.summary.request import request_prefetch, request_summary
+from rules.summary.request import request_again, request_prefetch
 from rules.text.summary_requests import asks_for_summary, instructs_to_summarise
 from rules.window.room import HEAD_STEPS, bound_guesses
 from rules.window.state import ColdCut, Window
@@ -54,19 +54,31 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     work = work or Work(count)
     if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
         return _pass_on(conversation, policy, limits, work.begin())
-    known = None if states is None else states.get(name_state(conversation.messages, policy, work))
-    if known is not None and (found := known.find_plan(conversation, request_max_tokens, cold)) is not None:
+    key = name_state(conversation.messages, policy, work)
+    if (found := _find_plan(states, key, conversation, request_max_tokens, cold)) is not None:
         return found
-    work = work.begin()
     paired = Outcome(conversation) if conversation.continues else pair_tool_calls(conversation, count=count)
-    messages = paired.conversation.messages
-    state = take_state(states, messages, policy, work)
-    replayed = state.replay(paired.conversation, policy, limits, work, cold)
-    planned = replace(_decide(paired, replayed, policy, limits, state, work), original=conversation)
+    if paired.conversation is not conversation:
+        key = name_state(paired.conversation.messages, policy, work)
+    state = take_state(states, paired.conversation.messages, policy, work, key)
+    planned = _decide(paired, policy, limits, cold, state, work.begin())
+    planned = planned if planned.original is conversation else replace(planned, original=conversation)
+    state.last = planned, request_max_tokens
     if states is not None:
-        state.last = planned, request_max_tokens
-        states[name_state(messages, policy, work)] = state
+        states[key] = state
     return planned
+
+
+def _find_plan(
+    states: States | None,
+    key: StateKey,
+    conversation: Conversation,
+    max_tokens: int | None,
+    cold: Mapping[bytes, ColdCut],
+) -> Plan | None:
+    """The plan of the last request, if this one is the same."""
+    known = None if states is None else states.get(key)
+    return None if known is None else known.find_plan(conversation, max_tokens, cold)
 
 
 def _pass_on(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Plan:
@@ -120,9 +132,15 @@ def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: b
 
 
 def _decide(
-    paired: Outcome, replayed: Replayed, policy: Policy, limits: Limits, state: TranscriptState, work: Work
+    paired: Outcome,
+    policy: Policy,
+    limits: Limits,
+    cold: Mapping[bytes, ColdCut],
+    state: TranscriptState,
+    work: Work,
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
+    replayed = state.replay(paired.conversation, policy, limits, work, cold)
     short, pins, window = replayed.edited, replayed.pins, replayed.window
     light = state.memory.drop(short.conversation, window.memory_stop)
     stop = window.users_stop
@@ -133,13 +151,14 @@ def _decide(
         whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
         fitted = shorten_newest(limited.conversation, whole, caps, policy=policy, work=work)
     messages, steps = fitted.conversation.messages, (replayed.head, paired, short, light, limited, fitted)
+    state.asked = request_again(messages, state.hashes, window, state.asked)
     return Plan(
         original=paired.conversation,
         conversation=fitted.conversation,
         whole=limited.conversation,
         hashes=state.hashes,
         window=window,
-        request=request_summary(messages, state.hashes, window),
+        request=None if state.asked is None else state.asked.request,
         prefetch=request_prefetch(messages, state.hashes, window),
         decisions=tuple(chain.from_iterable([one.decisions for one in steps])),
         changed=tuple(chain.from_iterable([one.changed for one in steps])),

@@ -23,7 +23,8 @@ from rules.results.long_messages import LongMessages
 from rules.results.tidy.rule import TIDY
 from rules.results.work import Work
 from rules.summary.anchors.memory import Anchors
-from rules.summary.request import Summary
+from rules.summary.request import Asked, Summary
+from rules.summary.splice import Spliced
 from rules.window.cut_decision import Fold
 from rules.window.prune import Pruned
 from rules.window.room import Room
@@ -42,7 +43,8 @@ NO_COLD: Mapping[bytes, ColdCut] = MappingProxyType({})
 NO_PINS: Mapping[int, Pin] = MappingProxyType({})
 
 StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
-"""The counter, the policy's name, the number of leading messages, the number of messages, digests of the newest."""
+"""The counter, the policy's name, the number of leading messages, the number of messages, digests of the first message
+behind the leading ones and of the newest."""
 
 
 class States(Protocol):
@@ -90,6 +92,8 @@ class TranscriptState:
     memory: the messages with retrieved memory.
     users: the user messages over the limit of a message.
     pinned: results with their pins.
+    asked: the last request for the summary of a cut.
+    spliced: what stood for the cut part at last.
     is_grown: more than one request has used this state.
 
     After a LargeWorkError, the part that raised it must not be used again.
@@ -105,6 +109,8 @@ class TranscriptState:
     memory: Memory = field(default_factory=Memory)
     users: LongUsers = field(default_factory=LongUsers)
     pinned: Pinned = field(default_factory=dict)
+    asked: Asked | None = None
+    spliced: Spliced | None = None
     _long: LongMessages | None = None
     _pins: Pins | None = None
     _fold: Fold | None = None
@@ -227,19 +233,21 @@ def find_cold(hashes: Sequence[bytes], cold: Mapping[bytes, ColdCut]) -> Mapping
     return {at: cold[chain] for at, chain in enumerate(hashes) if chain in cold} if cold else NOT_COLD
 
 
-def take_state(states: States | None, messages: Sequence[Message], policy: Policy, work: Work) -> TranscriptState:
+def take_state(
+    states: States | None, messages: Sequence[Message], policy: Policy, work: Work, key: StateKey | None = None
+) -> TranscriptState:
     """The state of the longest known beginning of a transcript with paired calls; an empty one if none is known.
 
-    The search goes back at most MAX_GROWTH messages.
+    The search goes back at most MAX_GROWTH messages. `key`: the result of `name_state`, if it is known.
     """
-    leading = count_leading(messages)
-    context = (work.counter, name_policy(policy), leading)
+    counter, policy_name, leading, _, _ = key or name_state(messages, policy, work)
     stops = range(len(messages), max(len(messages) - MAX_GROWTH, leading - 1), -1)
-    state = None if states is None else states.pop_first(_name(context, messages, stop) for stop in stops)
-    if state is None or not state.edits.is_beginning_of(messages):
-        return TranscriptState(Edits(leading, (TIDY, TRUNCATE)))
-    state.is_grown = True
-    return state
+    names = (_name((counter, policy_name, leading), messages, stop) for stop in stops)
+    while states is not None and (state := states.pop_first(names)) is not None:
+        if state.edits.is_beginning_of(messages):  # else that of another session of the same script
+            state.is_grown = True
+            return state
+    return TranscriptState(Edits(leading, (TIDY, TRUNCATE)))
 
 
 def name_state(messages: Sequence[Message], policy: Policy, work: Work) -> StateKey:
@@ -248,5 +256,6 @@ def name_state(messages: Sequence[Message], policy: Policy, work: Work) -> State
 
 
 def _name(context: tuple[int, bytes, int], messages: Sequence[Message], stop: int) -> StateKey:
-    newest = messages[max(stop - KEY_MESSAGES, context[-1]) : stop]
-    return *context, stop, tuple([message.digest for message in newest])
+    leading = context[-1]
+    first, newest = messages[leading : min(leading + 1, stop)], messages[max(stop - KEY_MESSAGES, leading) : stop]
+    return *context, stop, tuple([message.digest for message in (*first, *newest)])

@@ -167,21 +167,18 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
 
 def _is_paired(messages: Sequence[Message]) -> bool:
     """Whether exactly the results of its calls follow each message, in the calls' order. The usual case."""
-    wanted: Sequence[ToolCall] = ()
-    answered = 0
+    wanted: list[ToolCall] = []  # the calls that are not answered yet, the next one last
     for message in messages:
         if message.role is Role.TOOL and message.answers is not None:
-            if answered == len(wanted) or wanted[answered].id != message.answers:
+            if not wanted or wanted.pop().id != message.answers:
                 return False
-            answered += 1
-        elif answered < len(wanted):
-            asked = wanted[answered]
+        elif wanted:
+            asked = wanted.pop()
             if not _may_answer(message) or message.form != asked.form or message.name not in (None, asked.name):
                 return False
-            answered += 1
         elif message.tool_calls:
-            wanted, answered = message.tool_calls, 0
-    return answered == len(wanted)
+            wanted.extend(reversed(message.tool_calls))
+    return not wanted
 
 
 def _may_answer(message: Message) -> bool:

@@ -8,7 +8,7 @@ module introduces the user's words. A model's summary is cleaned; a digest is cl
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from rules.conversation import (
@@ -55,48 +55,93 @@ _NO_ROOM = "Earlier messages were removed."
 
 _Placed = tuple[Message, Origin | None]
 """A message and its position in the client's request; None for a message that is made here."""
+_MadeOf = tuple[Cut, int | None, Summary, SummaryRole, Shape, tuple[Message, ...], tuple[Origin | None, ...]]
+"""A cut, the task statement before it, the summary, the role that the policy gives it, the transcript's shape, and the
+messages before the cut with their positions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spliced:
+    """What stands for everything before a cut: a function of these messages, the cut, the summary and its role.
+
+    made_of: all of that.
+    memo: the task statement, the summary and the kept words; `role`: the summary's role.
+    between: the system messages and the steps that the cut keeps.
+    bridge: the acknowledgement that some tails need.
+    saves: whether it is shorter than what it replaces.
+    """
+
+    made_of: _MadeOf
+    leading: int
+    role: SummaryRole
+    shape: Shape
+    memo: list[_Placed]
+    between: list[_Placed]
+    bridge: Message
+    saves: bool
 
 
 def splice_summary(
-    conversation: Conversation, *, window: Window, summary: Summary, role: SummaryRole, count: CountTokens
-) -> Outcome:
+    conversation: Conversation,
+    *,
+    window: Window,
+    summary: Summary,
+    role: SummaryRole,
+    count: CountTokens,
+    known: Spliced | None = None,
+) -> tuple[Spliced | None, Outcome]:
     """Replace everything between the head and the window's cut by `summary`.
 
     The system messages and the steps that the cut keeps follow the summary, in their order. The role is treated as
     `auto` if there is no user message before the cut, or if the dialect does not allow a message of that role there.
-    If the summary would not be shorter than what it replaces, the conversation is returned unchanged.
+    If the summary would not be shorter than what it replaces, the conversation is returned unchanged. `known`: what an
+    earlier request put in the place of its cut part.
     """
     cut = window.cut
     if cut is None:
-        return Outcome(conversation)
-    messages, placed = conversation.messages, list(zip(conversation.messages, conversation.origins, strict=True))
-    leading = count_leading(messages)
-    task = placed[window.task] if window.task is not None and window.task < cut.at else None
-    shape = _find_shape(conversation.shape, messages[: cut.at])
+        return None, Outcome(conversation)
+    messages, origins, task = conversation.messages, conversation.origins, window.task
+    task = task if task is not None and task < cut.at else None
+    made_of = (cut, task, summary, role, conversation.shape, messages[: cut.at], origins[: cut.at])
+    if known is None or known.made_of != made_of:
+        known = _stand_for(made_of, count)
+    if not known.saves:
+        return known, Outcome(conversation)
+    tail = list(zip(messages[cut.at :], origins[cut.at :], strict=True))
+    parts = _part(known.between, tail, known.shape, count, is_one=not cut.kept_steps)
+    if known.shape.alternates:
+        goes_on = known.role is SummaryRole.PAIR
+        parts = _take_turns(known.memo[-1][0].role, parts, known.bridge, goes_on=goes_on, count=count)
+    new_messages, new_origins = zip(*known.memo, *chain.from_iterable(parts), strict=True)
+    leading = known.leading
+    new_messages, new_origins = (*messages[:leading], *new_messages), (*origins[:leading], *new_origins)
+    outcome = replace(conversation, messages=new_messages, origins=new_origins)
+    rule = "summarise" if summary.by_model else "digest"
+    removed = cut.at - leading - len(known.between)
+    decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)
+    return known, Outcome(outcome, (decision,))
+
+
+def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
+    cut, task_at, summary, role, shape, messages, origins = made_of
+    leading, placed = count_leading(messages), list(zip(messages, origins, strict=True))
+    task = None if task_at is None else placed[task_at]
+    shape = _find_shape(shape, messages)
     if task is None or not _allows(shape, role):
         role = SummaryRole.AUTO
     body = _write_body(messages, cut, summary, count)
     if cut.opening >= 0:
         task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
-    said = Message(Role.ASSISTANT, beside=find_beside(messages[: cut.at]))
+    said = Message(Role.ASSISTANT, beside=find_beside(messages))
     memo = _place(role, task, replace(said, texts=(body,)), [messages[index] for index in cut.kept], count)
     steps = (index for step in cut.kept_steps for index in range(*step))
     between = [placed[index] for index in sorted({*cut.kept_systems, *steps})]
     bridge = finish_message(replace(said, texts=(ACKNOWLEDGEMENT,)), count)
-    gone = sum(message.tokens for message in messages[leading : cut.at])
+    gone = sum(message.tokens for message in messages[leading:])
     # The bridge is always counted, although only some tails need it: otherwise a tail that grows could change whether
     # the cut is carried out, and so the prefix that was forwarded before.
-    if sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens >= gone:
-        return Outcome(conversation)
-    parts = _part(between, placed[cut.at :], shape, count, is_one=not cut.kept_steps)
-    if shape.alternates:
-        parts = _take_turns(memo[-1][0].role, parts, bridge, goes_on=role is SummaryRole.PAIR, count=count)
-    spliced = [*placed[:leading], *memo, *chain.from_iterable(parts)]
-    outcome = replace(conversation, messages=tuple(one for one, _ in spliced), origins=tuple(one for _, one in spliced))
-    rule = "summarise" if summary.by_model else "digest"
-    removed = cut.at - leading - len(between)
-    decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)
-    return Outcome(outcome, (decision,))
+    saves = sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens < gone
+    return Spliced(made_of, leading, role, shape, memo, between, bridge, saves)
 
 
 def _find_shape(shape: Shape, covered: Sequence[Message]) -> Shape:

@@ -67,7 +67,11 @@ def count_sections(conversation: Conversation, find: FindMarks) -> Sections:
         system += message.tokens
     memory = summary = current = 0
     # Most messages of a long transcript are the assistant's and results, so these are left out first.
-    for message in [one for one in messages[leading:] if one.role is not _TOOL and _may_have_marks(one)]:
+    for message in [
+        one
+        for one in messages[leading:]
+        if (role := one.role) is not _TOOL and (role is not _ASSISTANT or (one.texts and _may_have_marks(one)))
+    ]:
         marks = find_in_message(message, find)
         memory += marks.memory
         summary += marks.summary

@@ -104,7 +104,7 @@ class Cuts:
         window = self.without_memory(window)
         pruned = self.prune(window)
         cut = self._summarise(window, over=over)
-        if cut is not None:  # if the cut is put off, its memory must still be there
+        if cut is not None and window.memory_stop != memory_stop:  # it must be there if the cut is put off
             cut = replace(cut, cuts=(*cut.cuts[:-1], replace(cut.cuts[-1], memory_stop=memory_stop)))
         asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
         enough = self.marks.low if asks else self.marks.high

@@ -190,9 +190,18 @@ class Window:
         if not self.cuts:
             return None
         last = self.cuts[-1]
-        before = replace(self, cuts=self.cuts[:-1], prune_stop=last.prune_stop, images=last.images)
-        before = replace(before, memory_stop=last.memory_stop, users_stop=last.users_stop, is_near=True)
-        return replace(before, next_cut=None, prefetch_tokens=0, cold_summary=None)
+        return replace(
+            self,
+            cuts=self.cuts[:-1],
+            prune_stop=last.prune_stop,
+            images=last.images,
+            memory_stop=last.memory_stop,
+            users_stop=last.users_stop,
+            is_near=True,
+            next_cut=None,
+            prefetch_tokens=0,
+            cold_summary=None,
+        )
 
     @property
     def without_images(self) -> Iterator[int]:

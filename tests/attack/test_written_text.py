@@ -94,7 +94,7 @@ def compact(span: tuple[Message, ...], role: SummaryRole, summary: Summary | Non
     request = SummaryRequest("00" * 32, at, None, messages[0], (), messages[1:at], room, kept=1)
     text = summary or Summary(make_digest(request, count=count), by_model=False)
     window = Window(task=0, cuts=(Cut(CutKind.SUMMARISE, at, room, (kept,), room + 160),))
-    made = splice_summary(conversation(*messages), window=window, summary=text, role=role, count=count)
+    _, made = splice_summary(conversation(*messages), window=window, summary=text, role=role, count=count)
     return list(made.conversation.messages)
 
 

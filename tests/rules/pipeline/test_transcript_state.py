@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.results import incremental
 from rules.results.dedupe import View
 from rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
+from rules.summary import request, splice
 from rules.treatment import Budget, ToolRule, Treatment
 
 POLICY = Policy(
@@ -317,6 +319,35 @@ def test_sessions_of_one_script_keep_their_states() -> None:
             assert bool(known.hashes) is (stop > 4)
             known.edit(conversation(*messages), POLICY, work)
             states[name_state(messages, POLICY, work)] = known
+
+
+@pytest.mark.parametrize("differs_at", [1, 3])
+def test_a_session_is_not_lost_to_one_that_ended_the_same(differs_at: int) -> None:
+    """Two sessions say the same, but for their task or one early answer. The second goes on from its own state."""
+    messages, states, work = session(12), KeptStates(), Work(count)
+    for name in "ab":
+        own = (*messages[:differs_at], replace(messages[differs_at], digest=name.encode()), *messages[differs_at + 1 :])
+        for stop in range(6, len(own) + 1, 2):
+            state = take_state(states, own[:stop], POLICY, work)
+            assert bool(state.hashes) is (stop > 6)
+            state.edit(conversation(*own[:stop]), POLICY, work)
+            states[name_state(own[:stop], POLICY, work)] = state
+
+
+def test_what_stands_before_a_standing_cut_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that continues the transcript has the same summary and text in its place, and makes neither again."""
+    made: list[str] = []
+
+    def count_calls(module: ModuleType, name: str) -> None:
+        call: Callable[..., Any] = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args: made.append(name) or call(*args))
+
+    count_calls(request, "request_summary")
+    count_calls(splice, "_stand_for")
+    messages, policy, kept = session(120), replace(POLICY, context_window=2400), Kept()
+    cuts = [len(run(messages[:stop], policy, kept)[0].window.cuts) for stop in range(8, len(messages) + 1, 2)]
+    assert 1 < cuts[-1] < len(cuts) / 3
+    assert (made.count("request_summary"), made.count("_stand_for")) == (cuts[-1], cuts[-1])
 
 
 def test_what_a_state_weighs_grows_with_what_it_holds() -> None:

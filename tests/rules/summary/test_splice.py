@@ -75,7 +75,7 @@ def put(
 ) -> Outcome:
     """The transcript with the summary spliced in."""
     summary = summary or Summary("All went well.", by_model=True)
-    return splice_summary(before, window=cut, summary=summary, role=role, count=count)
+    return splice_summary(before, window=cut, summary=summary, role=role, count=count)[1]
 
 
 def splice(messages: tuple[Message, ...], cut: Window, text: str = "All went well.") -> tuple[Message, ...]:
