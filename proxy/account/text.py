@@ -5,10 +5,10 @@ Law: only if the user asked for it, in a thread, after the client has its answer
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
-from proxy.account.history.kept import History
+from proxy.account.history.kept import History, Text
 from proxy.account.history.texts import Packed, pack_text
-from proxy.account.history.writer import Work
 from proxy.account.outcome import OutcomeText
 from proxy.account.recorder import Recorder, fail_open
 from proxy.account.recordings.format import CarriedOut, Served
@@ -28,14 +28,14 @@ def tell_text(recorder: Recorder, history: History, served: Served) -> None:
     done, outcome, request = served.carried_out, served.outcome, served.request
     if done is None or request is None or not done.applied.decisions:
         return
-    history.texts.expect(outcome.request_id, outcome.session)
     size_bytes = KEPT_FACTOR * len(request.body)
-    history.writer.add(Work(outcome.request_id, size_bytes, lambda: _pack(recorder, served, done)))
+    write = partial(_pack, recorder, served, done)
+    history.add_text(Text(outcome.request_id, outcome.session, outcome.at, size_bytes, write))
 
 
 def _pack(recorder: Recorder, served: Served, done: CarriedOut) -> Packed | None:
     with fail_open(recorder, served.outcome.request_id, "tell"):
-        return pack_text(served.outcome.session, _write(served, done))
+        return pack_text(_write(served, done))
     return None
 
 

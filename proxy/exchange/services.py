@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.account.history.kept import History
-from proxy.account.history.place import Place
 from proxy.account.recorder import Recorder
 from proxy.account.recordings.writing import Recordings
 from proxy.compaction.offload import Lane, Workers
@@ -113,7 +112,6 @@ class Services:
     changed_sessions: those whose upstream has refused thinking that was written behind other messages.
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
     recordings: None if requests are not recorded.
-    place: this process among several workers; None for a single process.
     pages_in_flight: how many of our own pages are being made or read, by their readers.
     """
 
@@ -139,7 +137,6 @@ class Services:
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     past: History = field(default_factory=History)
     recordings: Recordings | None = None
-    place: Place | None = None
     spans: Spans = NO_SPANS
     pages_in_flight: Counter[str] = field(default_factory=Counter)
 

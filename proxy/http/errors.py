@@ -115,7 +115,7 @@ class PageUnauthorizedError(UnauthorizedError, status=401, code="invalid_api_key
 
 
 class WorkerSilentError(ProxyError, status=503, code="worker_silent"):
-    """A worker did not answer another one in time, so something was done in part only."""
+    """What workers share cannot be read or written now, so something was not done, or in part only."""
 
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from aiohttp import web
 
-from proxy.account.history.place import Place
 from proxy.account.recorder import Recorder
 from proxy.account.recordings.writing import Recordings, end_call, measure_recordings
 from proxy.account.statistics.books import Books, open_statistics
@@ -24,7 +23,8 @@ from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transp
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory, bound_caches, bound_requests
-from proxy.server.admin.dashboard.serving import handle_worker, measure_dashboard, open_history, serve_workers
+from proxy.server.admin.dashboard.api import write_notes
+from proxy.server.admin.dashboard.opening import measure_dashboard, open_history
 from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
 from proxy.server.workers.worker import Worker
@@ -87,8 +87,9 @@ async def run_proxy(
     try:
         async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
             current = Current(replace(services, codecs=by_ending(codecs)))
+            if worker is not None:
+                services.past.notes = lambda: write_notes(current.services)
             async with (
-                serve_workers(current.serve_by(handle_worker), services.place),
                 _serve_pages(current, worker) as pages_url,
                 _serve_requests(current, worker) as url,
             ):
@@ -126,11 +127,11 @@ async def _open_services(
     uploads, memory = _bound_bodies(config)
     cold_cuts = ColdCuts(store)
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
+    on_error, on_fault = partial(_record_fault, recorder), partial(_count_fault, metrics)
+    past = books.history = open_history(config, worker, log=log, on_error=on_error, on_fault=on_fault)
     try:
-        past = books.history = open_history(config, partial(_record_fault, recorder))
-        place = None if worker is None else Place(worker.number, worker.metrics)
         lifecycle.background = Tasks(partial(_record_fault, recorder))
-        services = Services(config, client, *shared, lifecycle=lifecycle, past=past, place=place, spans=spans)
+        services = Services(config, client, *shared, lifecycle=lifecycle, past=past, spans=spans)
         books.start()
         yield replace(services, recordings=recordings)
     finally:
@@ -167,7 +168,7 @@ async def _serve_requests(current: Current, worker: Worker | None) -> AsyncItera
         lifecycle.ready = True
         yield url
         lifecycle.ready = False
-        current.services.past.live.close()
+        current.services.past.streams.close()
         delay_seconds = current.services.config.limits.shutdown_delay_seconds
         if delay_seconds:
             await asyncio.sleep(delay_seconds)  # time for load balancers to notice

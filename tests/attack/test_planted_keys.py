@@ -114,7 +114,7 @@ async def send_all(client: Any, proxy: Proxy, key: str) -> None:
             await client.get(proxy.url + path, headers={"authorization": f"Bearer {credential}"})
     await settle(proxy)
     await proxy.services.lifecycle.idle.wait()
-    await proxy.services.past.writer.settle()
+    await proxy.services.past.settle()
     await proxy.services.recordings.settle()
 
 

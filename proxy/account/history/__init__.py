@@ -1,4 +1,5 @@
 """What the proxy did lately, for people to look at.
 
-Law: values, in memory, of bounded size. Text of messages is kept only if the configuration says so.
+Law: one bounded table of events, which workers and replicas share in the store. Text of messages is kept only if the
+configuration says so, and never in the store.
 """

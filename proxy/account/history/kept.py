@@ -1,151 +1,318 @@
-"""Keeps what the dashboard shows of this process.
+"""Keeps what the dashboard shows: rows of events, in the place of the store.
 
-Law: bounded. It is told what happened, and changes nothing.
+Law: a request appends one value and goes on. A thread writes what waits, in batches, and answers readers. While the
+place cannot be written, what waits stays here, within a bound.
 """
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from proxy.account.history.event import Event
-from proxy.account.history.live import Live
-from proxy.account.history.sessions import Sessions
-from proxy.account.history.texts import Texts
-from proxy.account.history.timeline import Timeline
-from proxy.account.history.turn import Turn, decode_turn, encode_turn
-from proxy.account.history.writer import Writer
+from proxy.account.history import table, texts
+from proxy.account.history.table import FORM, Bounds, Erased, Row
+from proxy.account.history.texts import Packed
+from proxy.account.outcome import Outcome
+from proxy.state.stores.sqlite_file import SqliteFile, Work
+from proxy.state.stores.sqlite_thread import SqliteThread
+from proxy.state.stores.store import StoreError
+from proxy.tasks import Tasks
 
-MAX_EVENTS = 10_000
-"""Chosen: an hour of a busy team."""
-ROW_BYTES = 500
-"""What a kept event takes beside its JSON. Chosen: the row, its texts, and its places in the indexes, generously."""
+if TYPE_CHECKING:
+    from proxy.account.history.shared import SharedLog
 
+T = TypeVar("T")
+Waiting = tuple[Outcome, float | None] | Row
+"""A request with the price of a token that the prompt cache does not have, or what a summary cost."""
 
-class Row(NamedTuple):
-    """A kept event, with what it is searched by; `encoded` is its turn."""
-
-    at: float
-    request_id: str
-    session: str
-    outcome: str
-    label: str
-    model: str
-    encoded: bytes
-
-    @property
-    def turn(self) -> Turn:
-        """The event with its place in the session."""
-        return decode_turn(self.encoded)
+STORE = "sqlite"
+"""The name of the table's store in metrics."""
+FLUSH_SECONDS = 0.25
+"""Between two writes. Chosen: a person sees a request at once; a busy proxy writes a hundred rows together."""
+MAX_WAITING = 4096
+"""Rows that wait; the oldest give way. Chosen: seconds of a busy proxy, while the disk hangs."""
+MAX_TEXTS_WAITING = 32
+"""Texts that wait to be written. Chosen: a burst of a team; each holds on to its transcript."""
+NOTES_SECONDS = 5.0
+"""Between two writings of a worker's notes for the others. Chosen: they change rarely."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """The memory of a history: `events_bytes` for events, `text_bytes` for texts, kept or waiting to be written."""
+class Text:
+    """A text to write. `size_bytes`: the memory that it holds on to until then. `write`: returns None if it failed."""
 
-    events_bytes: int = 8 * 1024 * 1024
-    text_bytes: int = 64 * 1024 * 1024
+    request_id: str
+    session: str
+    at: float
+    size_bytes: int
+    write: Callable[[], Packed | None] = field(repr=False)
 
 
-def _ignore(_error: BaseException) -> None:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where rows are: the first of `files` that can be used, else memory; and who shares them.
+
+    texts: a file, or `:memory:`. log: the replicas' log, if they share one; then all else are its copies.
+    worker: the number of this process among `workers`.
+    """
+
+    files: Sequence[Path] = ()
+    texts: str = ":memory:"
+    log: "SharedLog | None" = None
+    worker: int = 1
+    workers: int = 1
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+class _InMemory(SqliteFile):
+    """A database in the memory of this process."""
+
+    def __init__(self, prepare: Work[None]) -> None:
+        super().__init__(Path(), prepare, None, FORM)
+
+    def _connect(self) -> Any:
+        if self._connection is None:
+            self._connection = table.open_in_memory()
+            self._prepare(self._connection)
+        return self._connection
+
+
+class Streams:
+    """Who reads the stream of events.
+
+    readers: how many. ending: set when all streams are to end; the next ones get another.
+    totals: when the totals were read for all of them, on the monotonic clock, and the totals; `reading` while they are.
+    """
+
+    def __init__(self) -> None:
+        self.readers = 0
+        self.ending = asyncio.Event()
+        self.totals: tuple[float, dict[str, Any]] | None = None
+        self.reading = asyncio.Lock()
+
+    def close(self) -> None:
+        """End all streams."""
+        self.ending.set()
+        self.ending = asyncio.Event()
+
+
+def _ignore(_: Any) -> None:
     """Do nothing."""
 
 
 class History:
-    """What this process did lately.
+    """What this process and those that share its place did lately.
 
     keeps_text: whether it also wants the text of requests.
-    began_at: since when it keeps anything, in seconds since 1970.
-    on_error: gets a fault in writing a text.
+    notes: what people should know about this worker's figures; other workers show it.
+    on_error: gets a fault in making a row or a text. on_fault: gets the name of a store that failed.
     """
 
     def __init__(
         self,
         *,
         keeps_text: bool = False,
-        bounds: Bounds = Bounds(),
+        places: Places = Places(),
+        log: Any = None,
         on_error: Callable[[BaseException], None] = _ignore,
+        on_fault: Callable[[str], None] = _ignore,
     ) -> None:
         self.keeps_text = keeps_text
-        self.began_at = time.time()
-        self.live = Live()
-        self.timeline = Timeline()
-        self.sessions = Sessions()
-        self.texts = Texts(bounds.text_bytes // 2)
-        self.writer = Writer(self.texts, bounds.text_bytes // 2, on_error)
-        self._max_bytes = bounds.events_bytes
-        self._total_bytes = 0
-        self._rows: deque[Row] = deque()
-        self._by_id: dict[str, Row] = {}
+        self.places = places
+        self.streams = Streams()
+        self.notes: Callable[[], bytes] | None = None
+        self._bounds, self._log = places.bounds, log
+        self._on_error, self._on_fault = on_error, on_fault
+        self._rows: deque[Waiting] = deque(maxlen=MAX_WAITING)
+        self._texts: deque[Text] = deque()
+        self._text_bytes = 0
+        self._orders: list[Work[None]] = []
+        self._is_due = False
+        self._noted_at = 0.0
+        self._thread: SqliteThread | None = None
+        self._opening, self._writing, self._packing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        self._tasks = Tasks(on_error)
 
-    def add(self, event: Event, cache_nanodollars: float | None = None) -> None:
+    def add(self, event: Outcome, cache_nanodollars: float | None = None) -> None:
         """Keep an event. `cache_nanodollars`: what a token costs more if the prompt cache does not have it."""
-        turn = self.sessions.add(event, cache_nanodollars)
-        self.timeline.add(event)
-        row = Row(event.at, event.request_id, event.session, event.outcome, event.label, event.model, encode_turn(turn))
-        self._rows.append(row)
-        self._by_id[row.request_id] = row
-        self._total_bytes += ROW_BYTES + len(row.encoded)
-        while len(self._rows) > MAX_EVENTS or self._total_bytes > self._max_bytes:
-            self._forget(self._rows.popleft())
-        self.live.publish(turn)
+        self._rows.append((event, cache_nanodollars))
+        if not self._is_due:
+            self._wake()
 
     def add_summary(self, at: float, cost: int, label: str, client: str, session: str) -> None:
         """Count what a summary cost, in nanodollars. It belongs to no event: a later request may use it."""
-        self.timeline.add_summary(at, cost, label, client)
-        self.sessions.add_summary(session, cost)
+        self._rows.append(Row.of_summary(at, cost, label, client, session, self.places.worker))
+        self._wake()
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """All kept events, oldest first."""
-        return tuple(row.turn.event for row in self._rows)
+    def add_text(self, text: Text) -> None:
+        """Write a text soon. The oldest waiting ones give way; a text that is too large alone is never written."""
+        most_bytes = self._bounds.text_bytes // 2
+        if text.size_bytes > most_bytes:
+            return
+        self._texts.append(text)
+        self._text_bytes += text.size_bytes
+        while len(self._texts) > MAX_TEXTS_WAITING or self._text_bytes > most_bytes:
+            self._take_text()
+        self._wake()
 
-    def newest(self) -> Iterator[Row]:
-        """All kept events, newest first."""
-        return reversed(self._rows)
+    async def read(self, work: Work[T]) -> T:
+        """What `work` returns for the table, with all that was added before. Raises StoreError."""
+        await self.flush()
+        return await self._use(work)
 
-    def find(self, request_id: str) -> Row | None:
-        """The event of a request; None if it is not kept."""
-        return self._by_id.get(request_id)
-
-    def erase(self, session: str, *, text_only: bool = False) -> bool:
-        """Erase a session, or only its texts. Returns whether it was known. Sums of minutes stay."""
-        is_known = session in self.sessions.by_name or self.texts.has(session)
-        self.texts.erase(session)
-        if text_only:
-            return is_known
-        self.sessions.erase(session)
-        rows = [row for row in self._rows if row.session == session]
-        self._rows = deque(row for row in self._rows if row.session != session)
-        for row in rows:
-            self._forget(row)
-        return is_known or bool(rows)
+    async def erase(self, session: str, *, text_only: bool = False) -> bool:
+        """Erase a session, or only its texts. Returns whether it was known. Raises StoreError."""
+        at = time.time()
+        is_known, entries = await self.read(partial(table.erase, session=session, at=at, text_only=text_only))
+        if self.places.log is not None:
+            await self.places.log.erase(Erased(session, at, text_only), entries)
+        return is_known
 
     def keep_text(self, *, keeps_text: bool) -> None:
         """From now on keep text or not; if not, erase what is kept."""
         self.keeps_text = keeps_text
         if not keeps_text:
-            self.writer.clear()
-            self.texts.erase()
+            self._drop_texts()
+            self._order(texts.erase_texts)
 
     def clear(self) -> None:
         """Forget everything, and end all streams."""
-        self.live.close()
-        self.writer.clear()
-        self.texts.erase()
-        self.timeline.buckets.clear()
-        self.sessions.clear()
+        self.streams.close()
         self._rows.clear()
-        self._by_id.clear()
-        self._total_bytes = 0
+        self._drop_texts()
+        self._order(table.clear)
+
+    async def flush(self) -> None:
+        """Write the rows that wait. If that fails, they stay."""
+        async with self._writing:
+            orders, rows = self._orders, list(self._rows)
+            self._orders = []
+            self._rows.clear()
+            try:
+                for order in orders:
+                    await self._use(order)
+                await self._write(rows)
+            except StoreError:
+                self._on_fault(STORE)
+                self._rows = deque([*rows, *self._rows], MAX_WAITING)
+
+    async def settle(self) -> None:
+        """Write everything that waits."""
+        await self.flush()
+        async with self._packing:
+            while self._texts:
+                text = self._take_text()
+                packed = await asyncio.to_thread(text.write)
+                if packed is not None and self.keeps_text:
+                    await self._keep(text, packed)
+                del text, packed  # else this frame would hold the transcript until the next text
 
     async def close(self) -> None:
-        """End all streams and tasks."""
-        self.live.close()
-        await self.writer.close()
+        """End all streams and tasks, and write the rows that wait."""
+        self.streams.close()
+        self._drop_texts()
+        await self._tasks.close()
+        if self._rows or self._orders:
+            await self.flush()
+        for one in (self._thread, self.places.log):
+            if one is not None:
+                with suppress(StoreError):
+                    await one.close()
 
-    def _forget(self, row: Row) -> None:
-        self._total_bytes -= ROW_BYTES + len(row.encoded)
-        if self._by_id.get(row.request_id) is row:
-            del self._by_id[row.request_id]
+    def _wake(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            _ = self._tasks.start(self._write_soon())
+
+    async def _write_soon(self) -> None:
+        await asyncio.sleep(FLUSH_SECONDS)
+        self._is_due = False
+        await self.settle()
+        if self.notes is not None and time.monotonic() - self._noted_at > NOTES_SECONDS:
+            self._noted_at = time.monotonic()
+            await self._try(partial(texts.write_notes, worker=self.places.worker, notes=self.notes()))
+
+    def _order(self, work: Work[None]) -> None:
+        """Have something done with the table before it is written or read again, if anything can be in it."""
+        if self._thread is not None or self.places.files:
+            self._orders.append(work)
+            self._wake()
+
+    async def _write(self, waiting: Sequence[Waiting]) -> None:
+        log = self.places.log
+        if log is None:
+            if waiting:
+                await self._use(lambda connection: table.add(connection, self._make_rows(waiting), self._bounds))
+            return
+        rows = await asyncio.to_thread(self._make_rows, waiting)
+        try:
+            await log.add(rows)
+            rows = []
+        except StoreError:  # meanwhile only this replica knows them
+            self._on_fault(log.name)
+        if rows:
+            await self._use(partial(table.add, rows=rows, bounds=self._bounds))
+        await self._copy(log)
+
+    async def _copy(self, log: "SharedLog") -> None:
+        """Copy what the log has and the table has not."""
+        try:
+            while entries := await log.read(await self._use(table.read_position)):
+                await self._use(partial(table.copy, entries=entries, bounds=self._bounds))
+        except StoreError:
+            self._on_fault(log.name)
+
+    def _make_rows(self, waiting: Sequence[Waiting]) -> list[Row]:
+        rows = []
+        for one in waiting:
+            try:
+                rows.append(one if isinstance(one, Row) else Row.of(*one, self.places.worker))
+            except (ValueError, TypeError, OverflowError) as error:  # it has a text or a number that no JSON has
+                self._on_error(error)
+        return rows
+
+    def _take_text(self) -> Text:
+        text = self._texts.popleft()
+        self._text_bytes -= text.size_bytes
+        return text
+
+    def _drop_texts(self) -> None:
+        self._texts.clear()
+        self._text_bytes = 0
+
+    async def _keep(self, text: Text, packed: Packed) -> None:
+        most_bytes = self._bounds.text_bytes // 2
+        await self._try(
+            lambda connection: texts.keep_text(connection, text.request_id, text.session, text.at, packed, most_bytes)
+        )
+
+    async def _try(self, work: Work[None]) -> None:
+        try:
+            await self._use(work)
+        except StoreError:
+            self._on_fault(STORE)
+
+    async def _use(self, work: Work[T]) -> T:
+        async with self._opening:
+            if self._thread is None:
+                self._thread = await self._open()
+        return await self._thread.use(work)
+
+    async def _open(self) -> SqliteThread:
+        prepare = partial(texts.attach, place=self.places.texts)
+        for path in self.places.files:
+            thread = SqliteThread(STORE, SqliteFile(path, prepare, self._log, FORM))
+            try:
+                _ = await thread.use(table.read_position)
+            except StoreError:
+                self._on_fault(STORE)
+                with suppress(StoreError):
+                    await thread.close()
+            else:
+                return thread
+        return SqliteThread(STORE, _InMemory(prepare))

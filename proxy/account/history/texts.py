@@ -1,30 +1,38 @@
-"""The text of the newest requests, packed.
+"""The text of the newest requests, packed, and what was erased: in a database that is never the store.
 
-Law: bounded by bytes, in memory only. What was erased does not come back, even if it is still being written.
+Law: bounded by bytes. It is in memory, or in the private folder in which several workers share their metrics. What was
+erased does not come back, even if it is still being written.
 """
 
+import os
+import sqlite3
 import zlib
-from collections import Counter, OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from proxy.account.history.event import EventText
+from proxy.account.outcome import OutcomeText
 from rules.pipeline.changes import Change
 
-MAX_EXPECTED = 1000
-"""Texts that are still being written. Chosen: more than the writer's queue holds."""
-_encoder = msgspec.json.Encoder()
-_head_decoder, _change_decoder = msgspec.json.Decoder(EventText), msgspec.json.Decoder(Change)
 ENTRY_BYTES = 1000
-"""What an entry takes beside its packed text. Chosen: the objects and the sentences, generously."""
+"""What an entry takes beside its packed text. Chosen: the row and the sentences, generously."""
+_TABLES = """
+CREATE TABLE IF NOT EXISTS private.texts (request_id TEXT PRIMARY KEY, session TEXT NOT NULL, sentences BLOB NOT NULL,
+  pack BLOB NOT NULL, size_bytes INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS private.texts_by_session ON texts (session);
+CREATE TABLE IF NOT EXISTS private.notes (worker INTEGER PRIMARY KEY, notes BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS private.erased (session TEXT NOT NULL, text_only INTEGER NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (session, text_only));
+"""
+_encoder = msgspec.json.Encoder()
+_head_decoder, _change_decoder = msgspec.json.Decoder(OutcomeText), msgspec.json.Decoder(Change)
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
     """The text of one request. `sentences` are at hand; `pack` has everything."""
 
-    session: str
     sentences: tuple[str, ...]
     pack: bytes
 
@@ -34,66 +42,68 @@ class Packed:
         return ENTRY_BYTES + len(self.pack) + sum(map(len, self.sentences))
 
 
-def pack_text(session: str, text: EventText) -> Packed:
+def pack_text(text: OutcomeText) -> Packed:
     """Pack a text; slow. It must not hold surrogates."""
     # A line for each change: decoding lets no other thread run, so it is done in pieces.
     lines = _encoder.encode_lines([replace(text, changes=()), *text.changes])
-    return Packed(session, text.sentences, zlib.compress(lines, 1))
+    return Packed(text.sentences, zlib.compress(lines, 1))
 
 
-def unpack_text(packed: Packed) -> EventText:
+def unpack_text(pack: bytes) -> OutcomeText:
     """The text of `pack_text`; slow."""
-    head, *changes = zlib.decompress(packed.pack).splitlines()
+    head, *changes = zlib.decompress(pack).splitlines()
     return replace(_head_decoder.decode(head), changes=tuple(map(_change_decoder.decode, changes)))
 
 
-class Texts:
-    """The packed texts by the id of their request, oldest first; at most `max_bytes`."""
+def attach(connection: sqlite3.Connection, place: str) -> None:
+    """Attach the database of texts, a file or `:memory:`, as `private`."""
+    if place != ":memory:":
+        with suppress(FileExistsError):
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection.execute("ATTACH ? AS private", (place,))
+    connection.execute("PRAGMA private.journal_mode = WAL")
+    connection.execute("PRAGMA private.synchronous = OFF")  # nobody reads it after the processes
+    for statement in _TABLES.split(";"):
+        connection.execute(statement)
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._total_bytes = 0
-        self._kept: OrderedDict[str, Packed] = OrderedDict()
-        self._expected: OrderedDict[str, str] = OrderedDict()
-        self._by_session: Counter[str] = Counter()
 
-    def expect(self, request_id: str, session: str) -> None:
-        """Announce a text: without this, or after it was erased, it is not kept."""
-        self._expected[request_id] = session
-        if len(self._expected) > MAX_EXPECTED:
-            self._expected.popitem(last=False)
+def keep_text(
+    connection: sqlite3.Connection, request_id: str, session: str, at: float, packed: Packed, max_bytes: int
+) -> None:
+    """Keep the text of a request that ended at a time, unless its session was erased since; drop the oldest ones."""
+    sentences = _encoder.encode(packed.sentences)
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "INSERT OR REPLACE INTO private.texts SELECT ?, ?, ?, ?, ?"
+            " WHERE NOT EXISTS (SELECT 1 FROM private.erased WHERE session = ? AND at >= ?)",
+            (request_id, session, sentences, packed.pack, packed.size_bytes, session, at),
+        )
+        (total_bytes,) = connection.execute("SELECT COALESCE(SUM(size_bytes), 0) FROM private.texts").fetchone()
+        while total_bytes > max_bytes:
+            oldest = "SELECT rowid FROM private.texts ORDER BY rowid LIMIT 1"
+            statement = f"DELETE FROM private.texts WHERE rowid = ({oldest}) RETURNING size_bytes"  # noqa: S608 - our own
+            total_bytes -= connection.execute(statement).fetchone()[0]
 
-    def keep(self, request_id: str, packed: Packed) -> None:
-        """Keep a text that is expected; drop the oldest ones beyond the bound."""
-        if self._expected.pop(request_id, None) is None:
-            return
-        self._drop(request_id)
-        self._kept[request_id] = packed
-        self._total_bytes += packed.size_bytes
-        self._by_session[packed.session] += 1
-        while self._total_bytes > self._max_bytes:
-            self._drop(next(iter(self._kept)))
 
-    def find(self, request_id: str) -> Packed | None:
-        """The text of a request; None if it is not kept."""
-        return self._kept.get(request_id)
+def find_text(connection: sqlite3.Connection, request_id: str) -> bytes | None:
+    """The packed text of a request; None if it is not kept."""
+    row: tuple[bytes] | None = connection.execute(
+        "SELECT pack FROM private.texts WHERE request_id = ?", (request_id,)
+    ).fetchone()
+    return None if row is None else row[0]
 
-    def has(self, session: str) -> bool:
-        """Whether text of a session is kept."""
-        return session in self._by_session
 
-    def erase(self, session: str | None = None) -> None:
-        """Erase the texts of a session, or all."""
-        for request_id in [each for each, packed in self._kept.items() if session in {None, packed.session}]:
-            self._drop(request_id)
-        for request_id in [each for each, whose in self._expected.items() if session in {None, whose}]:
-            del self._expected[request_id]
+def erase_texts(connection: sqlite3.Connection) -> None:
+    """Erase all texts."""
+    connection.execute("DELETE FROM private.texts")
 
-    def _drop(self, request_id: str) -> None:
-        packed = self._kept.pop(request_id, None)
-        if packed is None:
-            return
-        self._total_bytes -= packed.size_bytes
-        self._by_session[packed.session] -= 1
-        if not self._by_session[packed.session]:
-            del self._by_session[packed.session]
+
+def write_notes(connection: sqlite3.Connection, worker: int, notes: bytes) -> None:
+    """Keep what people should know about a worker's figures, as JSON."""
+    connection.execute("INSERT OR REPLACE INTO private.notes VALUES (?, ?)", (worker, notes))
+
+
+def read_notes(connection: sqlite3.Connection, but: int) -> list[bytes]:
+    """What all workers but one have noted."""
+    return [notes for (notes,) in connection.execute("SELECT notes FROM private.notes WHERE worker != ?", (but,))]

@@ -5,9 +5,7 @@ Law: pure. What is not known is None.
 
 from dataclasses import dataclass
 
-import msgspec
-
-from proxy.account.history.event import Event
+from proxy.account.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +18,13 @@ class Turn:
     cut_cost: what it cost that they were not read from the prompt cache, in nanodollars; None if not known.
     """
 
-    event: Event
+    event: Outcome
     cut_moved: bool = False
     cut_tokens: int | None = None
     cut_cost: int | None = None
 
 
-def name_mark(event: Event) -> str:
+def name_mark(event: Outcome) -> str:
     """The newest cut and the prune stop of a request, as one text; empty if nothing is cut."""
     window = event.window
     if window is None or not (window.cuts or window.prune_stop):
@@ -34,7 +32,7 @@ def name_mark(event: Event) -> str:
     return f"{window.cuts[-1].at if window.cuts else 0}/{window.prune_stop}"
 
 
-def follow(previous: Event | None, event: Event, *, is_new_mark: bool, cache_nanodollars: float | None) -> Turn:
+def follow(previous: Outcome | None, event: Outcome, *, is_new_mark: bool, cache_nanodollars: float | None) -> Turn:
     """The turn of a request.
 
     previous: the request of the session before it; None if not known. is_new_mark: no request before it had its mark.
@@ -53,16 +51,3 @@ def follow(previous: Event | None, event: Event, *, is_new_mark: bool, cache_nan
     tokens = max(tokens, 0)
     cost = None if cache_nanodollars is None else round(tokens * cache_nanodollars)
     return Turn(event, cut_moved=True, cut_tokens=tokens, cut_cost=cost)
-
-
-_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Turn)
-
-
-def encode_turn(turn: Turn) -> bytes:
-    """A turn as bytes: they take less memory than the values, and the garbage collector never looks at them."""
-    return _encoder.encode(turn)
-
-
-def decode_turn(encoded: bytes) -> Turn:
-    """The turn of `encode_turn`."""
-    return _decoder.decode(encoded)

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from proxy.account.history.event import Event
+from proxy.account.outcome import Outcome as Event
 from proxy.account.recordings.format import Recording
 from proxy.cli.records.run import find_difference
 from proxy.cli.records.variants import RecordedVariants

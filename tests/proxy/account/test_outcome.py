@@ -1,7 +1,14 @@
 """The event of a request: what it shows of the session and its window."""
 
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 from support.client import SMALL, post
+from support.events import read_events
 from support.sessions import make_session
+
+from proxy.account.outcome import Cut, Outcome, OutcomeText, Window
+from proxy.telemetry.ledger import Entry
 
 
 async def test_requests_of_one_session_have_its_name_and_those_of_another_do_not(client, start_proxy):
@@ -16,7 +23,7 @@ async def test_requests_of_one_session_have_its_name_and_those_of_another_do_not
     )
     await proxy.services.lifecycle.idle.wait()
 
-    first, second, other, other_tenant = proxy.services.history.events
+    first, second, other, other_tenant = await read_events(proxy.services.past)
     assert first.session == second.session
     assert len({first.session, other.session, other_tenant.session, ""}) == 4
     assert (first.messages, second.messages) == (20, len(session))
@@ -36,7 +43,7 @@ async def test_one_system_prompt_is_no_session(client, start_proxy):
     await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", "messages": messages[:1]})
     await proxy.services.lifecycle.idle.wait()
 
-    fix, write, at_noon, other_model, only_system = (event.session for event in proxy.services.history.events)
+    fix, write, at_noon, other_model, only_system = [event.session for event in await read_events(proxy.services.past)]
     assert fix == at_noon
     assert len({fix, write, other_model, only_system, ""}) == 5
 
@@ -47,9 +54,36 @@ async def test_the_window_has_the_waters_and_the_cuts(client, start_proxy):
     await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", **make_session(40)})
     await proxy.services.lifecycle.idle.wait()
 
-    (event,) = proxy.services.history.events
+    (event,) = await read_events(proxy.services.past)
     window = event.window
     assert 0 < window.low_tokens < window.high_tokens <= event.limit_tokens
     assert window.prune_stop or window.cuts
     assert {cut.kind for cut in window.cuts} <= {"summarise", "digest"}
     assert all(0 < cut.at <= cut.made_at <= event.messages for cut in window.cuts)
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+TOKENS = st.integers(0, 2**53)
+EVENTS = st.builds(
+    Outcome,
+    at=NUMBERS,
+    seconds=NUMBERS,
+    status=TOKENS,
+    prefix_kept=st.none() | NUMBERS,
+    cost=st.none() | TOKENS,
+    decisions=st.lists(
+        st.builds(Entry, *[st.text(), st.text(), *[TOKENS] * 6]),
+        max_size=3,
+    ).map(tuple),
+    window=st.none() | st.just(Window(9, 3, 2, (Cut("digest", 4, 6),))),
+)
+
+
+@given(event=EVENTS)
+def test_an_event_is_the_same_after_it_was_written_as_json(event):
+    assert msgspec.json.decode(msgspec.json.encode(event), type=Outcome) == event
+
+
+def test_the_text_of_a_conversation_is_not_shown_by_accident():
+    """Tracebacks and logs show the `repr` of values."""
+    assert "secret" not in repr(OutcomeText(("told",), (), "secret"))

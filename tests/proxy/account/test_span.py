@@ -3,6 +3,7 @@
 import pytest
 from support.client import CHAT, SMALL, post
 from support.collector import run_collector, sending_soon
+from support.events import read_events
 from support.sessions import make_session
 
 
@@ -22,7 +23,7 @@ async def test_its_figures_are_those_of_the_event(client, start_proxy, log):
         await proxy.services.lifecycle.idle.wait()
         await collector.wait_until(lambda: sum(not span.is_summary for span in collector.spans) == 2)
     told = {span.attributes["trimtab.request_id"]: span.attributes for span in collector.spans if not span.is_summary}
-    for event in proxy.services.history.events:
+    for event in await read_events(proxy.services.past):
         attributes = told[event.request_id]
         assert attributes["trimtab.tokens.original"] == event.original_tokens
         assert attributes["trimtab.tokens.sent"] == event.sent_tokens

@@ -1,12 +1,15 @@
 """The text of a request: only if it is wanted, whole, bounded, and after the answer."""
 
+from functools import partial
+
 import orjson
 import pytest
 from support.client import CHAT, SMALL, post
 from support.sessions import make_session
 
 from proxy.account import text as text_module
-from proxy.account.history.texts import unpack_text
+from proxy.account.history.table import find_request
+from proxy.account.history.texts import find_text, unpack_text
 from proxy.account.text import MAX_MESSAGE_CHARS, clean, crop
 from rules.pipeline.changes import Change, Fate
 
@@ -24,17 +27,23 @@ def make_body(planted=PLANTED):
 async def send(client, proxy, body, query="", **headers):
     response, _ = await post(client, f"{proxy.url}/v1/chat/completions{query}", body, **headers)
     await proxy.services.lifecycle.idle.wait()
-    await proxy.services.past.writer.settle()
+    await proxy.services.past.settle()
     return response
+
+
+async def find(proxy, request_id):
+    """A request, and its packed text."""
+    past = proxy.services.past
+    return [await past.read(partial(one, request_id=request_id)) for one in (find_request, find_text)]
 
 
 async def test_the_text_of_changed_messages_is_kept(client, start_proxy):
     """With what they said, and the summary that stands for them."""
     proxy = await start_proxy(*SMALL, KEEP, "defaults.overflow_strategy=summarize")
     response = await send(client, proxy, make_body())
-    packed = proxy.services.past.texts.find(response.headers["x-trimtab-request-id"])
-    text = unpack_text(packed)
-    assert text.sentences == packed.sentences != ()
+    listed, pack = await find(proxy, response.headers["x-trimtab-request-id"])
+    text = unpack_text(pack)
+    assert list(text.sentences) == listed.sentences != []
     assert any(PLANTED in change.before and PLANTED not in change.after for change in text.changes)
     assert "SUMMARY of the work so far" in text.summary or "harbour" in text.summary
 
@@ -43,7 +52,7 @@ async def test_the_text_of_changed_messages_is_kept(client, start_proxy):
 async def test_else_no_text_is_kept(settings, body, client, start_proxy):
     proxy = await start_proxy(*SMALL, *settings)
     response = await send(client, proxy, body)
-    assert proxy.services.past.texts.find(response.headers["x-trimtab-request-id"]) is None
+    assert (await find(proxy, response.headers["x-trimtab-request-id"]))[1] is None
 
 
 @pytest.mark.parametrize(
@@ -63,10 +72,10 @@ async def test_no_kept_text_holds_the_key_of_its_request(headers, query, client,
     named = orjson.loads(orjson.dumps(body).replace(b'"read_file"', f'"t_{KEY}"'.encode()))
     response = await send(client, proxy, named, query, **headers)
     request_id = response.headers["x-trimtab-request-id"]
-    packed = proxy.services.past.texts.find(request_id)
-    text = unpack_text(packed)
+    listed, pack = await find(proxy, request_id)
+    text = unpack_text(pack)
     assert "sk-planted" not in repr(text)
-    assert not any("sk-planted" in sentence for sentence in packed.sentences)
+    assert not any("sk-planted" in sentence for sentence in listed.sentences)
     assert any(f"*** {PLANTED}" in change.before for change in text.changes)
     assert {change.tool for change in text.changes} >= {"t_***"}
     async with client.get(f"{proxy.url}/trimtab/api/requests/{request_id}") as shown:
@@ -80,7 +89,7 @@ async def test_lone_surrogates_do_no_harm(client, start_proxy, log):
     session["messages"][3]["content"] += "SURROGATE"
     body = orjson.dumps({"model": "m", **session}).replace(b"SURROGATE", b"\\ud800")
     response = await send(client, proxy, body)
-    assert proxy.services.past.texts.find(response.headers["x-trimtab-request-id"]) is not None
+    assert (await find(proxy, response.headers["x-trimtab-request-id"]))[1] is not None
     assert not [line for line in log.lines if line["event"] == "fail_open"]
 
 
@@ -94,8 +103,9 @@ async def test_a_fault_in_the_story_costs_nothing_else(client, start_proxy, monk
     proxy = await start_proxy(*SMALL, KEEP)
     response = await send(client, proxy, make_body())
     request_id = response.headers["x-trimtab-request-id"]
-    assert proxy.services.past.find(request_id) is not None
-    assert proxy.services.past.texts.find(request_id) is None
+    listed, pack = await find(proxy, request_id)
+    assert listed is not None
+    assert pack is None
     (fault,) = [line for line in log.lines if line["event"] == "fail_open"]
     assert (fault["phase"], fault["error"], fault["request_id"]) == ("tell", "ZeroDivisionError", request_id)
 

@@ -1,11 +1,14 @@
 """The name of a request's session, and what a client says about its own compaction."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from support.client import SMALL, post, settle
+from support.events import read_events
 from support.journeys import arrive
 
+from proxy.account.history.table import list_sessions
 from proxy.exchange.session import CLASS, COMPACTION, tells_compaction
 from proxy.server.app import Proxy
 
@@ -25,8 +28,7 @@ async def name(client: Any, proxy: Proxy, body: dict[str, Any], path: str = CHAT
     response, answer = await post(client, proxy.url + path, {"model": "m", "max_tokens": 9, **body}, **headers)
     assert response.status == 200, answer
     await proxy.services.lifecycle.idle.wait()
-    assert proxy.services.history is not None
-    event = proxy.services.history.events[-1]
+    event = (await read_events(proxy.services.past))[-1]
     assert len(event.session) == 16
     return event.session
 
@@ -135,8 +137,7 @@ async def test_nothing_that_the_client_says_is_kept(client, start_proxy, log) ->
     await name(client, proxy, {"messages": HELLO}, **{SESSION: LEAK, AGENT: LEAK})
     await settle(proxy)
     assert LEAK not in str(log.lines)
-    assert proxy.services.history is not None
-    assert LEAK not in str(list(proxy.services.history.events))
+    assert LEAK not in str(await read_events(proxy.services.past))
 
 
 async def test_what_is_forwarded_does_not_depend_on_it(client, upstream, start_proxy) -> None:
@@ -198,6 +199,7 @@ async def test_a_summary_is_paid_by_the_session_that_it_is_for(client, upstream,
         found = {await name(client, proxy, {"messages": said(*texts[:stop])}) for stop in (1, 21, 41, 61)}
         await settle(proxy)
         assert len(found) == 1
-        paid.append(proxy.services.past.sessions.by_name[found.pop()].summary_cost)
+        (session,) = await proxy.services.past.read(partial(list_sessions, limit=1, name=found.pop()))
+        paid.append(session.summary_cost)
     assert upstream.summaries
     assert min(paid) > 0

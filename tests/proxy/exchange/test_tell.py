@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.client import CHAT, SMALL, ask_raw, post
+from support.events import read_events
 from support.journeys import MakeStages, read_session
 from support.sessions import make_session
 
@@ -17,7 +18,7 @@ async def test_each_request_is_told_once(client, start_proxy, log):
         await post(client, f"{proxy.url}/v1/chat/completions", body)
     await proxy.services.lifecycle.idle.wait()
 
-    events = proxy.services.history.events
+    events = await read_events(proxy.services.past)
     lines = [line for line in log.lines if line["event"] == "request"]
     assert [event.request_id for event in events] == [line["request_id"] for line in lines]
     for event, line in zip(events, lines, strict=True):
@@ -40,7 +41,7 @@ async def test_a_path_or_a_model_that_is_no_text_is_told_too(target, client, sta
     head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
     assert await ask_raw(proxy.url, head % (target, len(body)) + body)
     await proxy.services.lifecycle.idle.wait()
-    assert len(proxy.services.history.events) == 1
+    assert len(await read_events(proxy.services.past)) == 1
     assert not [line for line in log.lines if line["event"] == "fail_open"]
     async with client.get(f"{proxy.url}/trimtab/api/requests") as response:
         assert response.status == 200

@@ -7,13 +7,22 @@ and only with a header that a page of another site cannot send.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from functools import partial
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+import orjson
 from aiohttp import web
 
-from proxy.account.history.timeline import KEPT_STEPS
+from proxy.account.history.table import (
+    KEPT_STEPS,
+    Query,
+    find_request,
+    list_requests,
+    list_sessions,
+    sum_steps,
+)
+from proxy.account.history.texts import find_text, read_notes
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle, Services
 from proxy.http.errors import (
@@ -25,18 +34,20 @@ from proxy.http.errors import (
 )
 from proxy.server.admin.dashboard.curve import Curve
 from proxy.server.admin.dashboard.files import UNSTORED
-from proxy.server.admin.dashboard.merge import (
+from proxy.server.admin.dashboard.shapes import (
+    Json,
     choose_step,
-    merge_requests,
-    merge_sessions,
-    merge_timelines,
-    merge_turns,
+    shape_request,
+    shape_session,
+    shape_text,
+    shape_timeline,
+    write_json,
 )
-from proxy.server.admin.dashboard.peers import ask_all, correct_cuts
-from proxy.server.admin.dashboard.shapes import Json, write_json
 from proxy.server.admin.dashboard.stream import read_samples, stream_events
 from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
+from proxy.server.admin.models import MAX_SHOWN
 from proxy.state.catalogue.costs import NANODOLLARS
+from proxy.state.models.model_policy import ModelView
 from proxy.state.stores.store import StoreError
 from proxy.telemetry.metrics import read_version
 from proxy.telemetry.samples import Samples
@@ -54,6 +65,14 @@ OWN_HEADER = "x-trimtab-dashboard"
 
 async def answer_api(services: Services, request: web.BaseRequest, path: str) -> web.StreamResponse | None:
     """Answer a path below /trimtab/api/; None if there is no such page. Raises ProxyError."""
+    try:
+        return await _answer(services, request, path)
+    except StoreError as error:
+        message = f"the dashboard's events cannot be read or erased now; {error}; try again"
+        raise WorkerSilentError(message) from error
+
+
+async def _answer(services: Services, request: web.BaseRequest, path: str) -> web.StreamResponse | None:
     name, _, one = path.partition("/")
     if request.method == "DELETE" and name == "sessions" and one:
         return await _erase(services, request, one)
@@ -89,19 +108,15 @@ def _read_number(query: Mapping[str, str], name: str, default: int, most: int) -
 
 
 async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
-    config, metrics, place = services.config, services.recorder.metrics, services.place
-    answers = await ask_all(services, "notes")
-    notes = [note for part in answers.found for note in part]
-    notes += [
-        {"kind": "worker", "text": f"Worker {number} does not answer; its requests are missing in the lists."}
-        for number in (*answers.missing, *(place.stopped if place else ()))
-    ]
+    config, metrics, past = services.config, services.recorder.metrics, services.past
+    noted = await past.read(partial(read_notes, but=past.places.worker))
+    notes = [*note_worker(services), *(note for written in noted for note in orjson.loads(written))]
     samples = await read_samples(services)
     return {
         "version": read_version(),
         "started_at": metrics.started_at,
         "now": time.time(),
-        "workers": 1 if place is None else place.shared.roster.workers,
+        "workers": past.places.workers,
         "mode": config.tell_modes(),
         "upstreams": list(dict.fromkeys(urlsplit(url).netloc for url in config.list_base_urls())),
         "keeps_text": config.dashboard.keep_text,
@@ -117,7 +132,7 @@ def _read_all(samples: Samples) -> Json:
 
 async def _read_week(services: Services) -> Json | None:
     """The sums of the last seven days, as `trimtab stats` reads them; None if the store cannot tell now."""
-    if services.place is not None and services.config.store == "memory":
+    if services.past.places.workers > 1 and services.config.store == "memory":
         return None  # each worker knows its own requests only
     try:
         async with asyncio.timeout(WEEK_SECONDS):
@@ -148,50 +163,79 @@ def _note_config(config: Config) -> list[Json]:
     return [{"kind": "text", "text": text}]
 
 
+def note_worker(services: Services) -> list[Json]:
+    """What people should know about the figures of this worker."""
+    counted, unlearned, notes = [], [], list[Json]()
+    for known in services.models.list_known()[:MAX_SHOWN]:
+        model = known.name.model
+        view = ModelView.of(services.config, services.config.policy_for(model), known.name, known.facts)
+        if services.compactors.name_vocabulary(view.settings, model) == "heuristic":
+            counted.append(model)
+        if view.window_from == "default":
+            unlearned.append(model)
+    if counted:
+        names = ", ".join(dict.fromkeys(counted))
+        notes.append({"kind": "counting", "text": f"Tokens of {names} are estimated by characters."})
+    if unlearned:
+        names = ", ".join(dict.fromkeys(unlearned))
+        text = f"The context window of {names} is not known; the default is assumed. See context_window."
+        notes.append({"kind": "window", "text": text})
+    fallen = services.summaries.fallen.count()
+    if fallen:
+        reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(fallen.items()))
+        text = f"Sessions with digests instead of summaries on worker {services.past.places.worker}: {reasons}."
+        notes.append({"kind": "summaries", "text": text})
+    return notes
+
+
+def write_notes(services: Services) -> bytes:
+    """The notes as JSON, for the other workers."""
+    return orjson.dumps(note_worker(services))
+
+
 async def _show_timeline(services: Services, query: Mapping[str, str]) -> Json:
     minutes = _read_number(query, "minutes", 60, KEPT_STEPS)
     step_seconds = choose_step(minutes)
     stop = (int(time.time()) // step_seconds + 1) * step_seconds
     start = stop - -(-minutes * 60 // step_seconds) * step_seconds
-    answers = await ask_all(services, "timeline", {"from": start, "to": stop, "step": step_seconds})
-    return await asyncio.to_thread(merge_timelines, answers.found, start, stop, step_seconds)
+    sums = await services.past.read(partial(sum_steps, start=start, stop=stop, step_seconds=step_seconds))
+    return await asyncio.to_thread(shape_timeline, sums, start, stop, step_seconds)
 
 
 async def _list_requests(services: Services, query: Mapping[str, str]) -> Json:
-    limit, before = _read_number(query, "limit", 50, MAX_LISTED), None
-    if query.get("before"):
-        before = next(iter((await ask_all(services, "locate", {"id": query["before"]})).found), None)
-        if before is None:
-            raise _name_unknown(REQUEST)
-    wanted: dict[str, Any] = {name: query.get(name) or None for name in ("session", "outcome", "model")}
-    answers = await ask_all(services, "requests", {"limit": limit, "before": before, **wanted})
-    merged = await asyncio.to_thread(merge_requests, answers.found, limit)
-    await correct_cuts(services, merged["requests"])
-    return merged
+    names = ("before", "session", "outcome", "model")
+    wanted = Query(_read_number(query, "limit", 50, MAX_LISTED), *(query.get(name) or None for name in names))
+    found = await services.past.read(partial(list_requests, query=wanted))
+    if found is None:
+        raise _name_unknown(REQUEST)
+    listed, more = found
+    return {"requests": await asyncio.to_thread(lambda: [*map(shape_request, listed)]), "more": more}
 
 
 async def _show_request(services: Services, request_id: str, _: Mapping[str, str]) -> Json:
-    found: Json | None = next(iter((await ask_all(services, "request", {"id": request_id})).found), None)
+    found = await services.past.read(partial(find_request, request_id=request_id))
     if found is None:
         raise _name_unknown(REQUEST)
-    await correct_cuts(services, [found["event"]])
-    return found
+    pack = await services.past.read(partial(find_text, request_id=request_id))
+    text = None if pack is None else await asyncio.to_thread(shape_text, pack)
+    return {"event": shape_request(found), "text": text}
 
 
 async def _list_sessions(services: Services, query: Mapping[str, str]) -> Json:
     limit = _read_number(query, "limit", 50, MAX_LISTED)
-    answers = await ask_all(services, "sessions", {"limit": limit})
-    return {"sessions": await asyncio.to_thread(merge_sessions, answers.found, limit)}
+    sessions = await services.past.read(partial(list_sessions, limit=limit))
+    return {"sessions": await asyncio.to_thread(lambda: [*map(shape_session, sessions)])}
 
 
 async def _show_session(services: Services, name: str, query: Mapping[str, str]) -> Json:
     limit = _read_number(query, "limit", MAX_LISTED, MAX_LISTED)
-    found = (await ask_all(services, "session", {"id": name, "limit": limit})).found
-    if not found:
+    sessions = await services.past.read(partial(list_sessions, limit=1, name=name))
+    found = await services.past.read(partial(list_requests, query=Query(limit, session=name)))
+    if not sessions or found is None:
         raise _name_unknown(SESSION)
-    merged = await asyncio.to_thread(merge_turns, found, limit)
-    await correct_cuts(services, merged["turns"])
-    return merged
+    listed, more = found
+    turns = await asyncio.to_thread(lambda: [shape_request(one) for one in reversed(listed)])
+    return {"session": shape_session(sessions[0]), "turns": turns, "more": more}
 
 
 async def _erase(services: Services, request: web.BaseRequest, name: str) -> web.Response:
@@ -201,12 +245,7 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
     if request.query.get("text", "only") != "only":
         message = "text must be only; without it, the whole session is deleted"
         raise InvalidQueryError(message, "text")
-    answers = await ask_all(services, "erase", {"id": name, "text_only": "text" in request.query})
-    if answers.missing:
-        numbers = ", ".join(map(str, answers.missing))
-        message = f"worker {numbers} did not answer, so its part of the session may remain; try again"
-        raise WorkerSilentError(message)
-    if not any(answers.found):
+    if not await services.past.erase(name, text_only="text" in request.query):
         raise _name_unknown(SESSION)
     return web.Response(status=204, headers=UNSTORED)
 

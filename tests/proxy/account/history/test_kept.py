@@ -1,80 +1,239 @@
-"""The history keeps the newest events."""
+"""The history keeps the newest events, in the place of the store."""
+
+import sqlite3
+import threading
+import time
+from functools import partial
 
 import pytest
-from support.events import make_event
+from support.events import make_event, read_events
 
 from proxy.account.history import kept
-from proxy.account.history.event import EventText
-from proxy.account.history.kept import Bounds, History
-from proxy.account.history.texts import pack_text
+from proxy.account.history.kept import History, Places, Text
+from proxy.account.history.shared import SharedLog
+from proxy.account.history.table import Bounds, list_sessions, sum_steps
+from proxy.account.history.texts import find_text, pack_text, read_notes
+from proxy.account.outcome import OutcomeText
 
 
-def names(history: History) -> list[str]:
-    return [event.request_id for event in history.events]
+async def names(history) -> list[str]:
+    return [event.request_id for event in await read_events(history)]
 
 
-def test_only_the_newest_events_stay(monkeypatch):
-    monkeypatch.setattr(kept, "MAX_EVENTS", 3)
-    history = History()
-    for number in range(5):
+@pytest.fixture(params=["memory", "file"])
+async def history(request, tmp_path, log):
+    """A history of one process."""
+    files = [tmp_path / "folder" / "events"] if request.param == "file" else []
+    found = History(keeps_text=True, places=Places(files), log=log)
+    yield found
+    await found.close()
+
+
+async def test_what_was_added_is_read_at_once(history):
+    """Although it is written later, with others."""
+    history.add(make_event("1", session="s"))
+    history.add_summary(1000.0, 5, "m", "", "s")
+    history.add(make_event("2"))
+    assert await names(history) == ["1", "2"]
+    (session,) = await history.read(partial(list_sessions, limit=5))
+    assert session.summary_cost == 5
+
+
+async def test_it_is_written_soon_although_nobody_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "FLUSH_SECONDS", 0.01)
+    history, path = History(places=Places([tmp_path / "events"])), tmp_path / "events"
+    history.add(make_event())
+    await history._tasks.settle()
+    assert count_rows(path) == 1
+    await history.close()
+
+
+def count_rows(path) -> int:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT COUNT(*) FROM events").fetchone()[0]
+    finally:
+        connection.close()
+
+
+async def test_a_file_outlives_the_process(tmp_path):
+    """What waits at the end is written. Only the owner can read it."""
+    places = Places([tmp_path / "events"])
+    for number in range(3):
+        history = History(places=places)
         history.add(make_event(str(number)))
-    assert names(history) == ["2", "3", "4"]
-    assert history.find("1") is None
-    assert history.find("2").turn.event.request_id == "2"
+        await history.close()
+    history = History(places=places)
+    assert await names(history) == ["0", "1", "2"]
+    assert (tmp_path / "events").stat().st_mode & 0o777 == 0o600
+    await history.close()
 
 
-def test_only_so_many_bytes_are_kept():
-    """Whatever the events hold."""
-    history = History(bounds=Bounds(events_bytes=20_000))
-    for number in range(100):
-        history.add(make_event(str(number), reason="x" * 1000))
-    assert 5 < len(history.events) < 20
-    assert history._total_bytes <= 20_000
-    assert names(history)[-1] == "99"
-    assert len(history._by_id) == len(history.events)
+async def test_workers_and_replicas_see_what_each_of_them_did(twins):
+    """Rows, minutes and orders to erase; a cut that another one has seen has not moved."""
+    one, two = twins
+    now = time.time() // 60 * 60
+    one.add(make_event("a", session="s", at=now - 60))
+    one.add(make_event("b", session="t", at=now - 50))
+    await one.flush()
+    two.add(make_event("c", session="s", at=now - 40))
+    for each in (two, one):
+        assert await names(each) == ["a", "b", "c"]
+        sums = await each.read(partial(sum_steps, start=int(now) - 60, stop=int(now), step_seconds=60))
+        assert {name: figures[0] for _, kind, name, figures in sums if not kind} == {"": 3}
+    assert await one.erase("s")
+    for each in twins:
+        assert await names(each) == ["b"]
+    two.add(make_event("d", session="s", at=now + 100))
+    await two.flush()
+    assert await names(one) == ["b", "d"]
 
 
-def test_an_event_comes_back_as_it_was():
-    history, event = History(), make_event(cost=7, original_sections=(1, 2, 3, 4, 5))
-    history.add(event)
-    assert history.events == (event,)
+async def test_a_place_that_cannot_be_used_is_passed_over(tmp_path, log):
+    """The page works all the same; the fault is counted once."""
+    faults = []
+    (tmp_path / "file").touch()
+    history = History(places=Places([tmp_path / "file" / "events"]), log=log, on_fault=faults.append)
+    history.add(make_event())
+    assert await names(history) == ["a"]
+    assert faults == ["sqlite"]
+    await history.close()
 
 
-def test_erasing_a_session_leaves_the_others():
-    """Its events and texts go; what is told by the minute stays."""
-    history = History(keeps_text=True)
-    for number, session in enumerate("abab"):
-        history.add(make_event(str(number), session=session))
-        history.texts.expect(str(number), session)
-        history.texts.keep(str(number), pack_text(session, EventText(("told",))))
-    assert history.erase("a")
-    assert names(history) == ["1", "3"]
-    assert [history.texts.find(str(number)) is None for number in range(4)] == [True, False, True, False]
-    assert list(history.sessions.by_name) == ["b"]
-    assert sum(bucket.requests for bucket in history.timeline.buckets.values()) == 4
-    assert not history.erase("a")
-    before = history._total_bytes
-    assert history.erase("b", text_only=True)
-    assert names(history) == ["1", "3"]
-    assert history._total_bytes == before
-    assert not history.texts.has("b")
+async def test_another_programs_file_is_left_alone(tmp_path, log):
+    path = tmp_path / "events"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.commit()
+    connection.close()
+    before, history = path.read_bytes(), History(places=Places([path]), log=log)
+    history.add(make_event())
+    assert await names(history) == ["a"]
+    await history.close()
+    assert path.read_bytes() == before
+
+
+async def test_what_cannot_be_written_now_is_written_later(tmp_path, log):
+    """Another process holds the file."""
+    faults, path = [], tmp_path / "events"
+    history = History(places=Places([path]), log=log, on_fault=faults.append)
+    await history.read(lambda _: None)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    history.add(make_event())
+    await history.flush()
+    assert faults == ["sqlite"]
+    other.execute("ROLLBACK")
+    other.close()
+    assert await names(history) == ["a"]
+    await history.close()
+
+
+async def test_a_request_that_is_no_json_is_a_fault_and_costs_no_other(history):
+    faults = []
+    history._on_error = faults.append
+    for event in (make_event("1"), make_event("2", reason="\ud800"), make_event("3")):
+        history.add(event)
+    assert await names(history) == ["1", "3"]
+    assert [type(fault) for fault in faults] == [UnicodeEncodeError]
+
+
+async def test_what_waits_is_bounded(history, monkeypatch):
+    for number in range(kept.MAX_WAITING + 5):
+        history.add(make_event(str(number)))
+    assert len(history._rows) == kept.MAX_WAITING
+
+
+async def test_without_a_server_a_replica_knows_its_own_requests(log):
+    """Each failure is counted, and the server is not asked at each look."""
+    faults = []
+    places = Places(log=SharedLog("redis://127.0.0.1:9/0", ttl_seconds=60))
+    history = History(places=places, log=log, on_fault=faults.append)
+    history.add(make_event())
+    assert await names(history) == ["a"]
+    assert set(faults) == {"redis"}
+    await history.close()
+
+
+async def write_texts(history, wanted: str, size_bytes: int = 1, write=lambda: pack_text(OutcomeText())) -> list[str]:
+    """Which texts are kept if all arrive at once."""
+    for name in wanted:
+        history.add_text(Text(name, "s", 1000.0, size_bytes, write))
+    await history.settle()
+    return [name for name in wanted if await history.read(partial(find_text, request_id=name))]
+
+
+async def test_texts_are_written_in_a_thread(history):
+    threads = set()
+
+    def write():
+        threads.add(threading.current_thread().name)
+        return pack_text(OutcomeText())
+
+    assert await write_texts(history, "abc", write=write) == list("abc")
+    assert threading.main_thread().name not in threads
+
+
+async def test_the_oldest_waiting_texts_give_way(history, monkeypatch):
+    monkeypatch.setattr(kept, "MAX_TEXTS_WAITING", 2)
+    assert await write_texts(history, "abcde") == list("de")
+
+
+async def test_texts_that_wait_are_bounded_by_bytes_too(log):
+    history = History(keeps_text=True, places=Places(bounds=Bounds(text_bytes=10_000)), log=log)
+    assert await write_texts(history, "abcd", size_bytes=2000) == list("cd")
+    assert await write_texts(history, "e", size_bytes=5001) == []
+    await history.close()
+
+
+async def test_a_failed_text_is_not_kept_and_the_next_one_is(history):
+    results = [None, pack_text(OutcomeText())]
+    assert await write_texts(history, "ab", write=lambda: results.pop(0)) == ["b"]
+
+
+async def test_a_session_is_erased_with_its_texts(history):
+    """What waits to be written goes with it."""
+    history.add(make_event(session="s"))
+    history.add_text(Text("a", "s", 1000.0, 1, lambda: pack_text(OutcomeText())))
+    assert await history.erase("s")
+    await history.settle()
+    assert await names(history) == []
+    assert await history.read(partial(find_text, request_id="a")) is None
+    assert not await history.erase("s")
 
 
 @pytest.mark.parametrize("is_cleared", [False, True])
-def test_what_is_switched_off_keeps_nothing(is_cleared):
-    history = History(keeps_text=True)
-    history.add(make_event(session="s"))
-    history.texts.expect("a", "s")
-    history.texts.keep("a", pack_text("s", EventText()))
+async def test_what_is_switched_off_keeps_nothing(is_cleared, history):
+    """And all streams end."""
+    ending = history.streams.ending
+    history.add(make_event("1", session="s"))
+    await write_texts(history, "1")
+    history.add(make_event("2"))
     if is_cleared:
         history.clear()
-        assert (names(history), history.sessions.by_name, history.timeline.buckets) == ([], {}, {})
+        assert await names(history) == []
+        assert await history.read(partial(sum_steps, start=0, stop=6000, step_seconds=60)) == []
+        assert ending.is_set()
+        assert not history.streams.ending.is_set()
     else:
         history.keep_text(keeps_text=False)
-        assert names(history) == ["a"]
-    assert not history.texts.has("s")
+        assert await names(history) == ["1", "2"]
+    assert await history.read(partial(find_text, request_id="1")) is None
 
 
-def test_a_history_says_whether_it_wants_texts():
-    assert [History(keeps_text=wanted).keeps_text for wanted in (True, False)] == [True, False]
-    assert not History().keeps_text
+async def test_text_that_is_not_wanted_any_more_is_not_kept(history):
+    def write():
+        history.keep_text(keeps_text=False)
+        return pack_text(OutcomeText())
+
+    assert await write_texts(history, "a", write=write) == []
+
+
+async def test_notes_go_to_the_other_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "FLUSH_SECONDS", 0)
+    history = History(places=Places(texts=str(tmp_path / "texts"), worker=2, workers=2))
+    history.notes = lambda: b"[]"
+    history.add(make_event())
+    await history._tasks.settle()
+    assert await history.read(partial(read_notes, but=1)) == [b"[]"]
+    await history.close()

@@ -1,45 +1,60 @@
 """Texts are kept within a bound, and what was erased stays away."""
 
-from proxy.account.history import texts
-from proxy.account.history.event import EventText
-from proxy.account.history.texts import Texts, pack_text, unpack_text
+import sqlite3
+
+from proxy.account.history.table import open_in_memory
+from proxy.account.history.texts import (
+    attach,
+    erase_texts,
+    find_text,
+    keep_text,
+    pack_text,
+    read_notes,
+    unpack_text,
+    write_notes,
+)
+from proxy.account.outcome import OutcomeText
 from rules.pipeline.changes import Change, Fate
 
-TEXT = EventText(("told",), (Change(3, "tool", "read", Fate.PRUNED, ("prune",), 9, 2, "before é", "after"),), "sum")
+TEXT = OutcomeText(("told",), (Change(3, "tool", "read", Fate.PRUNED, ("prune",), 9, 2, "before é", "after"),), "sum")
+PACKED = pack_text(TEXT)
 
 
-def test_a_text_comes_back_as_it_was():
-    packed = pack_text("s", TEXT)
-    assert unpack_text(packed) == TEXT
-    assert packed.sentences == ("told",)
+def test_a_text_comes_back_as_it_was(connection):
+    keep_text(connection, "a", "s", 1.0, PACKED, 10**6)
+    assert unpack_text(find_text(connection, "a")) == TEXT
+    assert PACKED.sentences == ("told",)
 
 
-def test_the_oldest_texts_give_way():
-    size_bytes = pack_text("s", TEXT).size_bytes
-    kept = Texts(3 * size_bytes)
+def test_the_oldest_texts_give_way(connection):
     for name in "abcde":
-        kept.expect(name, "s")
-        kept.keep(name, pack_text("s", TEXT))
-    assert [name for name in "abcde" if kept.find(name)] == list("cde")
-    assert kept.has("s")
-    kept.erase()
-    assert not kept.has("s")
-    assert kept._total_bytes == 0
+        keep_text(connection, name, "s", 1.0, PACKED, 3 * PACKED.size_bytes)
+    assert [name for name in "abcde" if find_text(connection, name)] == list("cde")
+    erase_texts(connection)
+    assert not any(find_text(connection, name) for name in "cde")
 
 
-def test_what_was_erased_while_it_was_written_is_not_kept():
-    kept = Texts(10**6)
-    for name, session in (("a", "s"), ("b", "t")):
-        kept.expect(name, session)
-    kept.erase("s")
-    for name, session in (("a", "s"), ("b", "t"), ("c", "t")):
-        kept.keep(name, pack_text(session, TEXT))
-    assert [name for name in "abc" if kept.find(name)] == ["b"]
+def test_what_was_erased_while_it_was_written_is_not_kept(connection):
+    connection.execute("INSERT INTO private.erased VALUES ('s', 1, 5.0), ('t', 0, 5.0)")
+    for name, session, at in (("a", "s", 5.0), ("b", "t", 4.0), ("c", "t", 6.0), ("d", "u", 1.0)):
+        keep_text(connection, name, session, at, PACKED, 10**6)
+    assert [name for name in "abcd" if find_text(connection, name)] == list("cd")
 
 
-def test_only_so_many_texts_are_expected(monkeypatch):
-    monkeypatch.setattr(texts, "MAX_EXPECTED", 2)
-    kept = Texts(10**6)
-    for name in "abc":
-        kept.expect(name, "s")
-    assert list(kept._expected) == ["b", "c"]
+def test_texts_are_never_in_the_file_of_the_rows(tmp_path):
+    """But where workers share them."""
+    connection = sqlite3.connect(tmp_path / "events", isolation_level=None)
+    attach(connection, str(tmp_path / "texts"))
+    other = open_in_memory()
+    attach(other, str(tmp_path / "texts"))
+    keep_text(connection, "a", "s", 1.0, PACKED, 10**6)
+    assert find_text(other, "a") == PACKED.pack
+    assert connection.execute("SELECT COUNT(*) FROM main.sqlite_master").fetchone() == (0,)
+    connection.close()
+    other.close()
+
+
+def test_a_worker_reads_what_the_others_have_noted(connection):
+    for worker, notes in ((1, b"[1]"), (2, b"[2]"), (2, b"[3]")):
+        write_notes(connection, worker, notes)
+    assert read_notes(connection, 1) == [b"[3]"]

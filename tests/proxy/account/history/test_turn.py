@@ -2,7 +2,7 @@
 
 from support.events import make_event, make_window
 
-from proxy.account.history.turn import Turn, decode_turn, encode_turn, follow, name_mark
+from proxy.account.history.turn import Turn, follow, name_mark
 
 BEFORE = make_event(original_tokens=10_000, sent_tokens=10_000)
 
@@ -36,8 +36,3 @@ def test_what_is_not_known_is_none():
     assert follow(BEFORE, make_event(), is_new_mark=True, cache_nanodollars=2.5) == Turn(make_event(), cut_moved=True)
     assert follow(BEFORE, event, is_new_mark=True, cache_nanodollars=None).cut_cost is None
     assert follow(BEFORE, event, is_new_mark=False, cache_nanodollars=2.5) == Turn(event)
-
-
-def test_a_turn_comes_back_from_bytes():
-    turn = Turn(make_event(window=make_window(7)), cut_moved=True, cut_tokens=3)
-    assert decode_turn(encode_turn(turn)) == turn

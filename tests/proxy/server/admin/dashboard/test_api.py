@@ -6,7 +6,7 @@ import time
 import orjson
 import pytest
 from support.client import CHAT, SMALL, post, settle
-from support.events import make_event
+from support.events import make_event, read_events
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion
 
@@ -135,7 +135,7 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
         assert session[name] == pytest.approx(totals[name])
     assert session["summary_usd"] > 0
 
-    events = proxy.services.history.events
+    events = await read_events(proxy.services.past)
     for name in ("original_tokens", "sent_tokens", "completion_tokens"):
         assert sum(getattr(event, name) for event in events) == totals[name]
     (bucket,) = [bucket for bucket in (await read(client, proxy, "timeline"))["buckets"] if bucket["requests"]]
@@ -356,3 +356,22 @@ async def test_without_the_dashboard_there_is_no_page(path, client, start_proxy)
     for stays in ("health", "ready", "api/models"):
         async with client.get(f"{proxy.url}/trimtab/{stays}") as response:
             assert response.status == 200
+
+
+async def test_a_table_that_cannot_be_read_is_said_so(client, start_proxy, monkeypatch):
+    """The reader may try again. No other page depends on it."""
+    proxy = await start_proxy()
+
+    async def fail(_):
+        msg = "sqlite"
+        raise StoreError(msg, "the disk is full")
+
+    monkeypatch.setattr(proxy.services.past, "read", fail)
+    for method, path in (("GET", "requests"), ("GET", "overview"), ("DELETE", "sessions/s"), ("GET", "events")):
+        url = f"{proxy.url}/trimtab/api/{path}"
+        async with client.request(method, url, headers={"x-trimtab-dashboard": "1"}) as response:
+            assert (path, response.status) == (path, 503)
+            error = orjson.loads(await response.read())["error"]
+            assert (error["code"], "the disk is full" in error["message"]) == ("worker_silent", True)
+    async with client.get(f"{proxy.url}/trimtab/api/models") as response:
+        assert response.status == 200

@@ -1,14 +1,15 @@
 """The stream of events: live, bounded, and never in the way."""
 
 import asyncio
+import itertools
 import time
 
 import aiohttp
 import orjson
 import pytest
 from support.client import CHAT, post, wait_until
+from support.events import make_event
 
-from proxy.account.history import live
 from proxy.config.load import load_config
 from proxy.server.admin.dashboard import stream
 from proxy.server.app import run_proxy
@@ -62,45 +63,42 @@ async def test_silence_is_filled_with_comments(client, start_proxy, monkeypatch)
 async def test_a_stream_ends_when_its_reader_leaves(address, client, start_proxy):
     """At both addresses. Nothing is kept for it."""
     proxy = await start_proxy(*(["metrics_listen=127.0.0.1:0"] if address == "metrics_listen" else []))
-    readers = proxy.services.past.live
+    readers = proxy.services.past.streams
     async with client.get(proxy.metrics_url.removesuffix("metrics") + "trimtab/api/events") as response:
         await read_events(response, until="totals")
-        assert (readers.readers, len(readers)) == (1, 1)
+        assert readers.readers == 1
         response.close()
-    await wait_until(lambda: not len(readers) and not readers.readers)
+    await wait_until(lambda: not readers.readers)
 
 
 async def test_a_slow_reader_loses_events_and_is_told_so(client, start_proxy, monkeypatch):
-    """What waits for it is bounded, and the proxy serves on."""
-    monkeypatch.setattr(live, "MAX_WAITING", 3)
+    """What waits for it is bounded. What comes after the loss is told again."""
+    monkeypatch.setattr(stream, "MAX_WAITING", 3)
     proxy = await start_proxy()
-    await ask(client, proxy)
-    (turn,) = [row.turn for row in proxy.services.past.newest()]
     async with client.get(f"{proxy.url}/trimtab/api/events") as response:
         await read_events(response, until="totals")
-        (subscriber,) = proxy.services.past.live._subscribers
-        for _ in range(100):  # without giving the stream a chance to send
-            proxy.services.past.live.publish(turn)
-        assert len(subscriber._waiting) <= 3
+        for number in range(4):  # at once, so between two looks
+            proxy.services.past.add(make_event(str(number)))
         assert (await read_events(response, until="lost"))[-1] == ("lost", {})
+        proxy.services.past.add(make_event("next"))
+        assert (await read_events(response, until="request"))[-1][1]["request_id"] == "next"
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off(start_proxy, client, monkeypatch):
     """It never reads, until the buffers between are full."""
     monkeypatch.setattr(stream, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(stream, "LOOK_SECONDS", 0.0)
     proxy = await start_proxy()
-    await ask(client, proxy)
-    (turn,) = [row.turn for row in proxy.services.past.newest()]
     host, port = proxy.url.removeprefix("http://").split(":")
     _, writer = await asyncio.open_connection(host, int(port), limit=1)
     writer.write(b"GET /trimtab/api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    live_readers = proxy.services.past.live
-    await wait_until(lambda: live_readers.readers == 1)
+    readers, numbers = proxy.services.past.streams, itertools.count()
+    await wait_until(lambda: readers.readers == 1)
 
     def is_cut_off() -> bool:
-        for _ in range(100):
-            live_readers.publish(turn)
-        return not live_readers.readers
+        for number in itertools.islice(numbers, 0 if proxy.services.past._rows else 20):
+            proxy.services.past.add(make_event(str(number), reason="x" * 10_000))
+        return not readers.readers
 
     await wait_until(is_cut_off)
     writer.close()

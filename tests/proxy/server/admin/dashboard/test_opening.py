@@ -1,14 +1,16 @@
 """The dashboard's data follow the configuration."""
 
 import asyncio
-from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from support.client import CHAT, post
-from support.events import make_event
+from support.events import make_event, read_events
 
 from proxy.config.load import load_config
 from proxy.memory import MAX_HISTORY_BYTES, MAX_TEXT_BYTES
-from proxy.server.admin.dashboard.serving import measure_dashboard, open_history, serve_workers
+from proxy.server.admin.dashboard.opening import measure_dashboard, open_history
 from proxy.server.reload import adopt
 
 MB = 1024 * 1024
@@ -44,31 +46,54 @@ async def test_a_reload_switches_the_dashboard_and_its_texts(client, start_proxy
     await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
     await proxy.services.lifecycle.idle.wait()
     stream = await client.get(f"{proxy.url}/trimtab/api/events")
-    assert (past.keeps_text, len(past.events)) == (True, 1)
+    assert (past.keeps_text, len(await read_events(past))) == (True, 1)
     no_text = config.model_copy(update={"dashboard": config.dashboard.model_copy(update={"keep_text": False})})
     adopt(proxy.current, no_text)
-    assert (past.keeps_text, len(past.events)) == (False, 1)
+    assert (past.keeps_text, len(await read_events(past))) == (False, 1)
     off = config.model_copy(update={"dashboard": config.dashboard.model_copy(update={"enabled": False})})
     adopt(proxy.current, off)
-    assert (proxy.services.history, past.events) == (None, ())
+    assert (proxy.services.history, await read_events(past)) == (None, [])
     async with asyncio.timeout(30):
         await stream.content.read()  # it ends
     await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
     await proxy.services.lifecycle.idle.wait()
-    assert past.events == ()
+    assert await read_events(past) == []
     adopt(proxy.current, config)
     await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
     await proxy.services.lifecycle.idle.wait()
-    assert len(past.events) == 1
+    assert len(await read_events(past)) == 1
 
 
 async def test_a_history_is_opened_with_the_share_of_its_memory():
-    history = open_history(load("limits.max_memory_bytes=536870912"), lambda _: None)
+    history = open_history(load("limits.max_memory_bytes=536870912", "store=memory"))
     for number in range(3000):
         history.add(make_event(str(number), reason="x" * 1500))
-    assert 3.8 * MB < history._total_bytes <= 4 * MB
+    assert 3.8 * MB < await history.read(sum_bytes) < 4.01 * MB
+    await history.close()
 
 
-async def test_a_single_process_serves_nobody():
-    async with serve_workers(replace, None):
-        pass
+def sum_bytes(connection) -> int:
+    return connection.execute("SELECT SUM(LENGTH(event) + 500) FROM events").fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    ("store", "files"),
+    [("memory", []), ("sqlite:////data/store", ["/data/store.events"]), ("redis://127.0.0.1:9/0", [])],
+)
+def test_the_table_is_where_summaries_are_and_workers_share_a_folder(store, files):
+    """Texts are never there. All workers together may keep what each of them may."""
+    config = load(f"store={store}")
+    alone = open_history(config).places
+    worker = SimpleNamespace(number=2, count=3, metrics=SimpleNamespace(path=Path("/shared")))
+    shared = open_history(config, worker).places
+    assert (alone.files, alone.texts) == ([Path(file) for file in files], ":memory:")
+    assert shared.files == [*alone.files, Path("/shared/events.sqlite3")]
+    assert shared.texts == "/shared/texts.sqlite3"
+    assert (alone.log is not None) is store.startswith("redis")
+    assert (shared.worker, shared.workers, alone.workers) == (2, 3, 1)
+    assert shared.bounds.events == 3 * alone.bounds.events
+
+
+def test_the_default_store_has_its_events_beside_it(monkeypatch):
+    (file,) = open_history(load()).places.files
+    assert file.name == "events.sqlite3"

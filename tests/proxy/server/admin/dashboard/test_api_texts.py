@@ -1,8 +1,10 @@
-"""What one worker knows: text only if it is kept, and nothing that must stay secret."""
+"""What the pages show of texts: only if they are kept, and nothing that must stay secret."""
 
+import msgspec
 import orjson
 import pytest
 from support.client import SMALL, post
+from support.events import read_events
 from support.sessions import make_session
 
 KEEP = "dashboard.keep_text=true"
@@ -19,8 +21,8 @@ async def send(client, proxy):
     url = f"{proxy.url}/v1/chat/completions?api-key={KEY}"
     response, _ = await post(client, url, body, authorization=f"Bearer {KEY}")
     await proxy.services.lifecycle.idle.wait()
-    await proxy.services.past.writer.settle()
-    (event,) = proxy.services.history.events
+    await proxy.services.past.settle()
+    (event,) = await read_events(proxy.services.past)
     return response.headers["x-trimtab-request-id"], event.session
 
 
@@ -34,8 +36,8 @@ async def read_all(client, proxy, request_id, session):
             found += await response.read()
     async with client.get(f"{proxy.url}/trimtab/api/events") as response:
         found += await response.content.readuntil(b"\n\n")
-        (row,) = proxy.services.past.newest()
-        proxy.services.past.live.publish(row.turn)
+        (event,) = await read_events(proxy.services.past)
+        proxy.services.past.add(msgspec.structs.replace(event, request_id="again"))
         while b"event: request" not in found:
             found += await response.content.readuntil(b"\n\n")
     return found

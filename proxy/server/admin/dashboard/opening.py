@@ -1,0 +1,76 @@
+"""Opens and changes the dashboard's data with the configuration.
+
+Law: what is switched off keeps nothing. The table is where summaries are: in memory, in a file beside theirs, or in a
+copy of the log on their server. Workers share one file in any case.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from proxy.account.history.kept import History, Places
+from proxy.account.history.table import MAX_EVENTS, Bounds
+from proxy.config.schema import Config
+from proxy.memory import bound_history, bound_text
+from proxy.server.workers.worker import Worker
+from proxy.state.stores.opening import data_directory, require_store
+
+EVENTS_SHARE = 2
+"""Half of the history's memory is for events. Chosen: indexes and minutes take less than the other half."""
+FILE_NAME = "events.sqlite3"
+TEXTS_NAME = "texts.sqlite3"
+
+
+def measure_dashboard(config: Config) -> int:
+    """The memory that the dashboard's data may take, in bytes."""
+    most_bytes, dashboard = config.limits.max_memory_bytes, config.dashboard
+    if not dashboard.enabled:
+        return 0
+    return bound_history(most_bytes) + (bound_text(most_bytes) if dashboard.keep_text else 0)
+
+
+def open_history(
+    config: Config,
+    worker: Worker | None = None,
+    *,
+    log: Any = None,
+    on_error: Callable[[BaseException], None] = lambda _: None,
+    on_fault: Callable[[str], None] = lambda _: None,
+) -> History:
+    """The history of this process. It is empty, and stays so while the dashboard is off.
+
+    Raises ConfigError if the Redis package is missing or the URL is unusable.
+    """
+    places = _find_places(config, worker)
+    return History(keeps_text=_keeps_text(config), places=places, log=log, on_error=on_error, on_fault=on_fault)
+
+
+def _find_places(config: Config, worker: Worker | None) -> Places:
+    """The places of a history. The folder of the metrics is private to the workers."""
+    number, workers, folder = (1, 1, None) if worker is None else (worker.number, worker.count, worker.metrics.path)
+    shared = [] if folder is None else [folder / FILE_NAME]
+    texts = ":memory:" if folder is None else str(folder / TEXTS_NAME)
+    most_bytes, ttl_seconds = config.limits.max_memory_bytes, config.store_ttl_seconds
+    events_bytes, text_bytes = workers * bound_history(most_bytes) // EVENTS_SHARE, workers * bound_text(most_bytes)
+    bounds = Bounds(workers * MAX_EVENTS, events_bytes, text_bytes, ttl_seconds)
+    scheme, _, rest = config.store.partition("://")
+    log = None
+    if scheme == "sqlite":
+        shared.insert(0, Path(f"{rest[1:]}.events").expanduser() if rest else data_directory() / FILE_NAME)
+    elif scheme != "memory":
+        require_store(config)
+        from proxy.account.history.shared import SharedLog  # noqa: PLC0415  an optional package
+
+        log = SharedLog(config.store, ttl_seconds=ttl_seconds)
+    return Places(shared, texts, log, number, workers, bounds)
+
+
+def adopt_dashboard(past: History, config: Config) -> None:
+    """Use the dashboard's keys of another configuration. What is not to be kept any more is erased."""
+    past.keep_text(keeps_text=_keeps_text(config))
+    if not config.dashboard.enabled:
+        past.clear()
+
+
+def _keeps_text(config: Config) -> bool:
+    return config.dashboard.enabled and config.dashboard.keep_text

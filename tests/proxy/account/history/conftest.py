@@ -1,0 +1,48 @@
+"""A table, in memory and in a file that two processes share."""
+
+import pytest
+from programs.redis_server import PROGRAM, RedisServer
+
+from proxy.account.history.kept import History, Places
+from proxy.account.history.shared import SharedLog
+from proxy.account.history.table import open_in_memory
+from proxy.account.history.texts import attach
+
+
+def fail(error):
+    raise AssertionError from error if isinstance(error, BaseException) else AssertionError(error)
+
+
+@pytest.fixture
+def connection():
+    """A connection to an empty table."""
+    found = open_in_memory()
+    attach(found, ":memory:")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def redis_url(tmp_path):
+    """The URL of a Redis server for this test only."""
+    if PROGRAM is None:
+        pytest.skip("redis-server is not on PATH")
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def twins(request, tmp_path, log):
+    """Two workers of one proxy, or two replicas."""
+    if request.param == "sqlite":
+        texts = str(tmp_path / "texts")
+        places = [Places([tmp_path / "events"], texts, worker=number, workers=2) for number in (1, 2)]
+    else:
+        url = request.getfixturevalue("redis_url")
+        places = [Places(log=SharedLog(url, ttl_seconds=60)) for _ in range(2)]
+    pair = [History(keeps_text=True, places=each, log=log, on_error=fail, on_fault=fail) for each in places]
+    yield pair
+    for each in pair:
+        await each.close()
