@@ -4,6 +4,7 @@ Law: a fault is recorded by its type only, never by its text. A client's value b
 answered for it. The program's one broad `except` is here, in `fail_open`.
 """
 
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -19,9 +20,10 @@ MAX_ERROR_RATIO = 20.0
 MAX_TOLD_PATHS = 64
 """Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
 _LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and not shown.of_prompt})
-_PROMPT_LINE = {name: name for name, shown in FIGURES.items() if shown.in_log and shown.of_prompt}
+_PROMPT_LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and shown.of_prompt})
 _ROUNDED = tuple((name, shown.digits) for name, shown in FIGURES.items() if shown.digits is not None)
-_HISTOGRAMS = tuple((name, shown.histogram) for name, shown in FIGURES.items() if shown.histogram)
+_OBSERVED = {name: shown.histogram for name, shown in FIGURES.items() if shown.histogram}
+_read_observed = attrgetter(*_OBSERVED)
 
 
 class Recorder:
@@ -29,6 +31,7 @@ class Recorder:
 
     def __init__(self, metrics: Metrics, log: Any, books: Books | None = None) -> None:
         self.metrics = metrics
+        self._histograms = tuple(getattr(metrics, name) for name in _OBSERVED.values())
         self.books = books or Books(metrics)
         self._log = log
         self._told_paths: set[str] = set()
@@ -107,10 +110,9 @@ class Recorder:
         if outcome.cached_tokens is not None and outcome.prompt_tokens:
             metrics.cache_reported_tokens[label] += outcome.prompt_tokens
         metrics.record_cache(label, outcome.cached_tokens, outcome.written_tokens, outcome.cache_miss)
-        for name, histogram in _HISTOGRAMS:
-            value = getattr(outcome, name)
+        for histogram, value in zip(self._histograms, _read_observed(outcome), strict=True):
             if value is not None:
-                getattr(metrics, histogram).observe(label, value)
+                histogram.observe(label, value)
 
     def _tell_not_compacted(self, outcome: Outcome) -> None:
         """Warn, once for each path, that prompts pass there whatever their length."""
@@ -143,8 +145,7 @@ def write_line(outcome: Outcome) -> dict[str, Any]:
 
 
 def _write_prompt(outcome: Outcome, fields: dict[str, Any]) -> None:
-    for name in _PROMPT_LINE:
-        fields[name] = getattr(outcome, name)
+    fields |= _PROMPT_LINE.write(outcome)
     named = zip(Sections._fields, outcome.original_sections, outcome.sent_sections, strict=True)
     fields["sections"] = {name: {"original": original, "sent": sent} for name, original, sent in named}
     fields["decisions"] = [entry.describe() for entry in outcome.decisions]

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from proxy.account.recorder import Recorder
 from proxy.account.recordings.writing import Recordings, end_call, measure_recordings
-from proxy.account.statistics.books import Books, open_statistics
+from proxy.account.statistics.books import Books
+from proxy.account.statistics.store import open_statistics
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from proxy.account.outcome import Outcome, keep
-from proxy.account.statistics.store import MOST
+from proxy.account.statistics.books import MOST
 from proxy.config.schema import Config
 from proxy.http.headers import Headers
 from proxy.state.catalogue.costs import Bill, Tokens

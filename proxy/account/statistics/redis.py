@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from proxy.account.statistics.store import DAY_SECONDS, KEPT_DAYS, Batch, Place, Sums, go_back
+from proxy.account.statistics.books import DAY_SECONDS, KEPT_DAYS, Batch, Place, Sums, go_back
 from proxy.state.stores.redis import PREFIX, RedisStore
 from proxy.state.stores.store import StoreError
 

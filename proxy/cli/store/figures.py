@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.account.statistics.books import open_statistics
-from proxy.account.statistics.store import Rows, Sums, name_day
+from proxy.account.statistics.books import Rows, Sums, name_day
+from proxy.account.statistics.store import open_statistics
 from proxy.cli.store.since import find_first_day
 from proxy.config.schema import Config
 from proxy.state.catalogue.costs import NANODOLLARS

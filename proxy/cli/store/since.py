@@ -3,7 +3,7 @@
 import re
 from datetime import date
 
-from proxy.account.statistics.store import KEPT_DAYS, go_back
+from proxy.account.statistics.books import KEPT_DAYS, go_back
 
 ALLOWED = "a number of days, hours or weeks (7d, 24h, 2w), or a date (2026-01-31)"
 _PERIOD = re.compile(r"([1-9][0-9]{0,3})([hdw])")

@@ -6,7 +6,7 @@ Law: it is imported only if a table is printed, because it needs rich.
 from rich.console import Console
 from rich.table import Table
 
-from proxy.account.statistics.store import Sums
+from proxy.account.statistics.books import Sums
 from proxy.cli.store.figures import Statistics
 from proxy.cli.tables import add_figures, make_console, safe, write_dollars
 from proxy.state.catalogue.costs import NANODOLLARS

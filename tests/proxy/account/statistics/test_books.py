@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.account.statistics.books import Books
-from proxy.account.statistics.store import Batch, MemoryStatistics, Place, Sums
+from proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
 from proxy.state.stores.store import StoreError
 from proxy.telemetry.metrics import Metrics
 

@@ -3,8 +3,8 @@
 import pytest
 import redis.asyncio
 
+from proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
 from proxy.account.statistics.redis import DAY_SECONDS, RedisStatistics, day_key, writer_key
-from proxy.account.statistics.store import KEPT_DAYS, Batch, Place, Sums, go_back
 from proxy.state.stores.store import StoreError
 
 TODAY = "2026-11-23"

@@ -4,7 +4,8 @@ import sqlite3
 
 import pytest
 
-from proxy.account.statistics.store import Batch, Place, SqliteStatistics, Sums
+from proxy.account.statistics.books import Batch, Place, Sums
+from proxy.account.statistics.store import SqliteStatistics
 from proxy.state.stores.sqlite import SqliteStore
 from proxy.state.stores.store import StoreError
 
