@@ -174,8 +174,7 @@ async def begin_answer(
         raise UpstreamInvalidError(message)
     reply.status = answer.status
     response = make_response(answer, added)
-    if holds_head:
-        response.hold_head()
+    response.holds_head = holds_head
     return await reply.begin(response)
 
 

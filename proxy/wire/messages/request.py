@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -73,7 +74,7 @@ class _Body(msgspec.Struct):
 FORM = Form(
     b'"messages"',
     msgspec.json.Decoder(_Body).decode,
-    lambda body: body.messages,
+    attrgetter("messages"),
     lambda body: (body.system, body.tools),
 )
 
