@@ -1,4 +1,6 @@
-"""The event of a request: what it shows of the session and its window."""
+"""What became of a request: a figure is shown where its declaration says, and the session and its window are told."""
+
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -7,8 +9,11 @@ from support.client import SMALL, post
 from support.events import read_events
 from support.sessions import make_session
 
-from proxy.account.outcome import Cut, Outcome, OutcomeText, Window
+from proxy.account.outcome import FIGURES, Cut, Outcome, OutcomeText, Window, keep
+from proxy.account.recorder import write_line
+from proxy.account.span import describe
 from proxy.telemetry.ledger import Entry
+from proxy.telemetry.metrics import Metrics
 
 
 async def test_requests_of_one_session_have_its_name_and_those_of_another_do_not(client, start_proxy):
@@ -87,3 +92,24 @@ def test_an_event_is_the_same_after_it_was_written_as_json(event):
 def test_the_text_of_a_conversation_is_not_shown_by_accident():
     """Tracebacks and logs show the `repr` of values."""
     assert "secret" not in repr(OutcomeText(("told",), (), "secret"))
+
+
+def _fill(kind: msgspec.inspect.Type) -> Any:
+    """A value of this type that is not empty."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return next((value for value in map(_fill, kind.types) if value is not None), None)
+    plain = {msgspec.inspect.StrType: "word", msgspec.inspect.IntType: 7, msgspec.inspect.FloatType: 0.5}
+    return plain.get(type(kind), True if isinstance(kind, msgspec.inspect.BoolType) else None)
+
+
+def test_each_figure_is_shown_where_its_declaration_says() -> None:
+    """So a new figure needs no other place than its declaration, and the line that fills it."""
+    kinds = {each.name: each.type for each in msgspec.inspect.type_info(Outcome).fields}
+    filled = {name: value for name, kind in kinds.items() if (value := _fill(kind)) is not None}
+    outcome = Outcome(**filled, original_sections=(1,) * 5, sent_sections=(1,) * 5)
+    line, attributes, kept = write_line(outcome), describe(outcome), keep(outcome)
+
+    assert {name for name in filled if FIGURES[name].in_log} <= line.keys()
+    assert {FIGURES[name].span for name in filled if FIGURES[name].span} <= attributes.keys()
+    assert kept.keys() == {name for name, shown in FIGURES.items() if shown.is_kept}
+    assert {shown.histogram for shown in FIGURES.values() if shown.histogram} <= vars(Metrics()).keys()
