@@ -15,7 +15,7 @@ from typing import Literal
 
 from proxy.account.outcome import Answered
 from proxy.compaction.prefix_watch import Prefix
-from proxy.state.catalogue.costs import Tokens
+from proxy.state.catalogue.prices import Tokens
 
 BLOCK_TOKENS = 128
 """Caches hold whole blocks. Source: OpenAI's and Azure's; others have smaller ones. The bench uses the same."""

@@ -23,9 +23,8 @@ from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
 from proxy.exchange.attempt import Attempt, Call, Prepared
 from proxy.exchange.route import Route
 from proxy.exchange.services import Services
-from proxy.state.catalogue.costs import Bill, Tokens, price
 from proxy.state.catalogue.lifetimes import find_lifetime_seconds
-from proxy.state.catalogue.prices import PriceList, find_price_list
+from proxy.state.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from rules.conversation import Conversation, Role
 
 

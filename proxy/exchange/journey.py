@@ -19,7 +19,7 @@ from proxy.http.client import Sending
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
 from proxy.http.relay import Reply
-from proxy.state.catalogue.costs import Bill
+from proxy.state.catalogue.prices import Bill
 from proxy.telemetry.ledger import Ledger, Prompt
 from proxy.wire.codec import Request
 from rules.tokens.sections import Sections

@@ -24,7 +24,7 @@ from proxy.exchange.attempt import Attempt, Call, Prepared
 from proxy.exchange.journey import MAX_ATTEMPTS, NO_TARGET, Journey, find_sent
 from proxy.exchange.services import Services
 from proxy.http.errors import ContextExceededError, ProxyError
-from proxy.state.catalogue.costs import PER_TOKEN
+from proxy.state.catalogue.prices import PER_TOKEN
 from rules.conversation import Outcome as Applied
 from rules.conversation import count_leading
 from rules.pipeline.plan import Plan

@@ -17,8 +17,7 @@ from proxy.account.outcome import Outcome, keep
 from proxy.account.statistics.books import MOST
 from proxy.config.schema import Config
 from proxy.http.headers import Headers
-from proxy.state.catalogue.costs import Bill, Tokens
-from proxy.state.catalogue.prices import PriceList
+from proxy.state.catalogue.prices import Bill, PriceList, Tokens
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.codec import Request
 from rules.conversation import Decision

@@ -20,8 +20,7 @@ import msgspec
 
 from proxy.account.history.kept import History
 from proxy.account.statistics.sessions import Sessions
-from proxy.state.catalogue.costs import NANODOLLARS, Bill, Cost, Tokens, price
-from proxy.state.catalogue.prices import PriceList
+from proxy.state.catalogue.prices import NANODOLLARS, Bill, Cost, PriceList, Tokens, price
 from proxy.state.stores.store import StoreError
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics

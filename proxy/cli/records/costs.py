@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from proxy.account.prompt_cache import MIN_CACHED_TOKENS, count_cached
 from proxy.compaction.engine import Compaction
 from proxy.compaction.prefix_watch import Prefix, PrefixWatch
-from proxy.state.catalogue.costs import Tokens
-from proxy.state.catalogue.prices import PriceList
+from proxy.state.catalogue.prices import PriceList, Tokens
 from rules.conversation import Conversation, Role, count_leading, starts_step
 
 TRIMTAB, NOTHING, SLIDING = STRATEGIES = ("trimtab", "nothing", "sliding")

@@ -25,7 +25,7 @@ from proxy.cli.tables import add_figures, make_console, safe, write_dollars
 from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
 from proxy.server.admin.dashboard.shapes import shape_event
-from proxy.state.catalogue.costs import NANODOLLARS
+from proxy.state.catalogue.prices import NANODOLLARS
 from proxy.telemetry.logs import escape, get_log
 from proxy.wire.codec import UndecodableError
 from rules.conversation import Decision

@@ -12,7 +12,7 @@ from typing import Any
 from proxy.account.recordings.format import Recording
 from proxy.cli.records.costs import NOTHING, STRATEGIES, TRIMTAB, Paid, PromptCaches
 from proxy.compaction.engine import Compaction
-from proxy.state.catalogue.costs import Tokens, to_dollars
+from proxy.state.catalogue.prices import Tokens, to_dollars
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.samples import Samples
 from rules.conversation import Decision

@@ -12,8 +12,7 @@ from typing import Any, Literal, Self
 from yarl import URL
 
 from proxy.http.errors import ProxyError
-from proxy.state.catalogue.costs import Tokens
-from proxy.state.catalogue.prices import PriceList
+from proxy.state.catalogue.prices import PriceList, Tokens
 from proxy.state.catalogue.refusals import Refusals
 from proxy.telemetry.metrics import OTHER, Metrics
 from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current

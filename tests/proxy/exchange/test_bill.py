@@ -8,7 +8,7 @@ from support.journeys import MakeStages, read_session
 from proxy.account.outcome import Answered
 from proxy.exchange.attempt import Passed
 from proxy.exchange.bill import draw_bill
-from proxy.state.catalogue.costs import Tokens
+from proxy.state.catalogue.prices import Tokens
 
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
 PRUNES = "defaults.overflow_strategy=prune"

@@ -46,7 +46,7 @@ from proxy.server.admin.dashboard.shapes import (
 from proxy.server.admin.dashboard.stream import read_samples, stream_events
 from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
 from proxy.server.admin.models import MAX_SHOWN
-from proxy.state.catalogue.costs import NANODOLLARS
+from proxy.state.catalogue.prices import NANODOLLARS
 from proxy.state.models.model_policy import ModelView
 from proxy.state.stores.store import StoreError
 from proxy.telemetry.metrics import read_version

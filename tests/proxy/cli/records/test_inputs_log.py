@@ -8,7 +8,7 @@ import pytest
 
 from proxy.cli.records.inputs import LogReader, estimate_tokens, find_sent, is_log
 from proxy.cli.records.sums import RequestFigures, SummaryFigures
-from proxy.state.catalogue.costs import Tokens
+from proxy.state.catalogue.prices import Tokens
 from rules.tokens.sections import Sections
 
 NOW = "2026-11-23T04:56:46Z"

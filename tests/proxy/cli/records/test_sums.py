@@ -12,8 +12,7 @@ from proxy.cli.records.variants import compact_again, read
 from proxy.compaction.engine import Compaction, Variant
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
-from proxy.state.catalogue.costs import Tokens
-from proxy.state.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier
+from proxy.state.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
 from rules.policy import Policy
 from rules.tokens.sections import Sections
 
