@@ -48,7 +48,7 @@ class SafeTap:
             return
         self.tap = None
         with self._guard:
-            tap.take(chunk, arrived_at)
+            tap.feed(chunk, arrived_at)
             self.tap = tap
 
     def has_ended(self) -> bool:

@@ -21,7 +21,7 @@ from proxy.http.headers import keep_for_session, request_headers
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.calls import Payer
-from proxy.state.summaries.fallen import SLIDING
+from proxy.state.summaries.service import SLIDING
 from proxy.state.summaries.summariser import Apart, Inline, Summariser, Task
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT

@@ -174,7 +174,8 @@ async def begin_answer(
         raise UpstreamInvalidError(message)
     reply.status = answer.status
     response = make_response(answer, added)
-    response.holds_head = holds_head
+    if holds_head:
+        response.hold_head()
     return await reply.begin(response)
 
 

@@ -20,7 +20,7 @@ from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
 from proxy.exchange.services import Lifecycle, Services
-from proxy.http.aiohttp_fixes import keep_header_bytes, reset_transport
+from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory, bound_caches, bound_requests
@@ -158,6 +158,7 @@ async def _serve_requests(current: Current, worker: Worker | None) -> AsyncItera
     server = Server(
         current.serve_by(handle),
         handler_cancellation=True,
+        request_factory=OwnRequest.make,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         lingering_time=LINGERING_SECONDS,
@@ -222,6 +223,7 @@ async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator
     server = Server(
         current.serve_by(handle_pages),
         handler_cancellation=True,  # a stream ends when its reader leaves
+        request_factory=OwnRequest.make,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         lingering_time=LINGERING_SECONDS,

@@ -20,7 +20,7 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, RequestHandler, _ErrInfo
 
-from proxy.http.aiohttp_fixes import OwnRequest, reset_transport
+from proxy.http.aiohttp_fixes import reset_transport
 from proxy.http.errors import BadFramingError, HeadTooLargeError, ProxyError, UnreadableRequestError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 from proxy.http.relay import STALLED_SECONDS
@@ -165,12 +165,12 @@ class _Connection(RequestHandler):
     async def _answer(self, message: Any, body: StreamReader) -> bool:
         """Serve one request; return whether the connection may go on. Any failure closes the connection."""
         handler: Any = self._request_handler
-        make_request: Any = OwnRequest
         if isinstance(message, _ErrInfo):
             handler, message = self._make_error_handler(message), ERROR
+        make_request: Any = self._request_factory
         writer = StreamWriter(self, self._loop)
         # The task is not bound to a name here: an error's frames would hold the task, and the task the error.
-        request = make_request(message, body, self, writer, self._task_handler or asyncio.current_task(), self._loop)
+        request = make_request(message, body, self, writer, self._task_handler or asyncio.current_task())
         is_done = False
         try:
             response, is_gone = await self._handle_request(request, None, handler)

@@ -18,7 +18,7 @@ from proxy.exchange.journey import Journey
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
 from proxy.exchange.tell import tell
-from proxy.http.aiohttp_fixes import PlainResponse, loses_what_follows
+from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS
 from proxy.http.credentials import find_shown
 from proxy.http.errors import ClientLimitError, MethodNotAllowedError, OverloadedError, ProxyError
@@ -55,8 +55,7 @@ class Current:
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             response = await handler(self.services, request)
-            # A response of the upstream has looked at that itself.
-            if not isinstance(response, PlainResponse) and loses_what_follows(request):
+            if loses_what_follows(request):
                 response.force_close()
             return response
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from proxy.http.client import UpstreamClient
 from proxy.state.models.calibration import Report
-from proxy.state.models.facts import Facts
-from proxy.state.models.records import ModelName
+from proxy.state.models.records import Facts, ModelName
 from proxy.state.models.service import Models
 from proxy.state.stores import SummaryStore
 from proxy.state.stores.memory import MemoryStore

@@ -18,8 +18,7 @@ from proxy.account.history import table, texts
 from proxy.account.history.table import FORM, Bounds, Erased, Row
 from proxy.account.history.texts import Packed
 from proxy.account.outcome import Outcome
-from proxy.state.stores.sqlite_file import SqliteFile, Work
-from proxy.state.stores.sqlite_thread import SqliteThread
+from proxy.state.stores.sqlite_file import SqliteFile, SqliteThread, Work
 from proxy.state.stores.store import StoreError
 from proxy.tasks import Tasks
 

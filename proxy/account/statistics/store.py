@@ -12,8 +12,7 @@ from typing import Any
 from proxy.account.statistics.books import NAMES, Batch, MemoryStatistics, Place, StatisticsStore, Sums, go_back
 from proxy.config.schema import Config
 from proxy.state.stores.opening import data_directory, require_store
-from proxy.state.stores.sqlite_file import FileForm, SqliteFile
-from proxy.state.stores.sqlite_thread import SqliteThread
+from proxy.state.stores.sqlite_file import FileForm, SqliteFile, SqliteThread
 from proxy.state.stores.store import StoreError
 
 FILE_NAME = "statistics.sqlite3"

@@ -30,10 +30,9 @@ from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.state.models.facts import complete, list_learned, recall
 from proxy.state.models.hypotheses import combine
 from proxy.state.models.model_policy import ModelView, name_model
-from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.models.records import ModelName, Record, Records, complete, list_learned, recall
 from proxy.state.stores import SummaryStore, find_key_file, open_store
 from proxy.state.tenancy import Tenancy, Tenant
 from rules.tokens.families import Family, find_family

@@ -30,8 +30,8 @@ from proxy.http.client import UpstreamClient, target_url
 from proxy.http.headers import Headers, request_headers, write_key
 from proxy.state.catalogue.prices import PriceList, find_price_list
 from proxy.state.models.discovery import discover
-from proxy.state.models.facts import Facts, complete
 from proxy.state.models.model_policy import ModelView, name_model
+from proxy.state.models.records import Facts, complete
 from proxy.state.summaries.calls import Payer
 from proxy.state.summaries.summariser import Summariser
 from proxy.wire.dialects import DEFAULT

@@ -19,8 +19,8 @@ from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.lru import BytesLRU
 from proxy.state.catalogue.lifetimes import find_lifetime_seconds
-from proxy.state.models.facts import Facts
 from proxy.state.models.model_policy import ModelView, name_model
+from proxy.state.models.records import Facts
 from proxy.telemetry.metrics import OTHER
 from proxy.wire.codec import Request, Unsent
 from proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key

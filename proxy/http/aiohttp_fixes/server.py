@@ -30,15 +30,14 @@ def loses_what_follows(request: web.BaseRequest) -> bool:
 
 
 class PlainResponse(web.StreamResponse):
-    """A response to which aiohttp adds no header except `Date` and those that frame the body.
+    """A response to which aiohttp adds no header except `Date` and those that frame the body."""
 
-    holds_head: the head is sent together with the first bytes of the body, not before.
-    """
-
-    holds_head = False
+    def hold_head(self) -> None:
+        """Send the head together with the first bytes of the body, not before."""
+        self._send_headers_immediately = False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send the head, or keep it for the first bytes of the body if it `holds_head`."""
+        """Send the head, or keep it for the first bytes of the body after `hold_head`."""
         if self._payload_writer is not None or self._eof_sent:
             return self._payload_writer
         if not request.content.is_eof() or loses_what_follows(request):
@@ -53,7 +52,7 @@ class PlainResponse(web.StreamResponse):
         self._frame_connection(request, is_newest=is_newest)
         version = request.version
         await writer.write_headers(f"HTTP/{version[0]}.{version[1]} {self._status} {self._reason}", self._headers)
-        if not self.holds_head:
+        if self._send_headers_immediately:
             writer.send_headers()
         return writer
 
@@ -110,6 +109,11 @@ class PlainResponse(web.StreamResponse):
 
 class OwnRequest(web.BaseRequest):
     """A request; the proxy's own responses to it do not name a library in `Server`."""
+
+    @classmethod
+    def make(cls, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> "OwnRequest":
+        """The request factory for aiohttp's server."""
+        return cls(message, payload, protocol, writer, task, protocol._loop)  # noqa: SLF001 - asking for it costs a system call
 
     async def _prepare_hook(self, resp: web.StreamResponse) -> None:
         if not isinstance(resp, PlainResponse):

@@ -7,6 +7,6 @@ The terms, and where each is explained:
 - ratio, refuted, claim, `of_all` (what counts for all clients): records.py
 - lesson, guess: lessons.py
 - hypothesis, test: hypotheses.py
-- vouched, taught: state.py
+- vouched, taught: keeping.py
 - believed tokens: model_policy.py
 """

@@ -19,8 +19,7 @@ from typing import Any
 import msgspec
 
 from proxy.state.models.calibration import KEPT_SHARE
-from proxy.state.models.facts import Facts
-from proxy.state.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Record
+from proxy.state.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Facts, Record
 
 FIRST_TEST = 32
 """The first test of a guess is this request among those that it cuts. Chosen: a wrong guess ends soon, and a right one

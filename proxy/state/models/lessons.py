@@ -8,8 +8,7 @@ from typing import Any
 
 from proxy.state.models.calibration import MIN_SAMPLE_TOKENS, clamp
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from proxy.state.models.facts import recall
-from proxy.state.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source
+from proxy.state.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, recall
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from rules.policy import Policy

@@ -9,8 +9,7 @@ from typing import Self
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.state.catalogue.prices import PriceList, find_price_list
-from proxy.state.models.facts import Facts, complete
-from proxy.state.models.records import ModelName, name_for
+from proxy.state.models.records import Facts, ModelName, complete, name_for
 from proxy.state.tenancy import Tenant
 from rules.policy import Policy
 from rules.tokens.families import find_family

@@ -18,13 +18,21 @@ from proxy.http.client import UpstreamClient
 from proxy.http.headers import Headers
 from proxy.state.catalogue.providers import is_ready, load_catalogue
 from proxy.state.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Report
-from proxy.state.models.discovery import MIN_WINDOW_TOKENS
-from proxy.state.models.discovery_schedule import Told
-from proxy.state.models.facts import Facts, Known, complete, list_learned, recall
+from proxy.state.models.discovery import MIN_WINDOW_TOKENS, Told
 from proxy.state.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
-from proxy.state.models.keeping import Entry, FindChanges, Kept
+from proxy.state.models.keeping import FindChanges, Kept, Model
 from proxy.state.models.lessons import Lesson, find_changes
-from proxy.state.models.records import Claim, ModelName, Records, find_ratios
+from proxy.state.models.records import (
+    Claim,
+    Facts,
+    Known,
+    ModelName,
+    Records,
+    complete,
+    find_ratios,
+    list_learned,
+    recall,
+)
 from proxy.state.stores import SummaryStore
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
@@ -54,7 +62,7 @@ class Models:
         self.read_seconds = READ_SECONDS
         self._told = Told(client, clock)
         self._tasks = Tasks(lambda error: log.error("models_fault", error=type(error).__name__))
-        self._kept = Kept(Records(store), self._told.find, self._tasks, metrics, log, clock)
+        self._kept = Kept(Records(store), self._find_window, self._tasks, metrics, log, clock)
         self._metrics = metrics
         self._log = log
         self._clock = clock
@@ -68,12 +76,13 @@ class Models:
         """
         if len(name.model) > MAX_NAME_CHARS:
             return self.recall(name)
-        of_all, model = self._kept.meet(name.of_all, label), self._kept.meet(name, label)
-        reading = {self._kept.refresh(name.of_all, of_all), self._kept.refresh(name, model)} - {None}
-        if reading:
-            await asyncio.wait(filter(None, reading), timeout=self.read_seconds)
-            for one in (of_all, model):
-                one.read_at = one.read_at or self._clock()  # requests wait only once for a store that hangs
+        model, of_all = self._kept.find_both(name)
+        if model is None or of_all is None:
+            of_all, model = self._kept.meet(name.of_all), self._kept.meet(name)
+        model.label = of_all.label = label
+        now = self._clock()
+        if model.is_old(now) or of_all.is_old(now):
+            await self._refresh(model, of_all)
         if model.known.forgotten < of_all.known.forgotten:  # an operator had the model forgotten
             model.forget(msgspec.structs.replace(self._kept.begin(name), forgotten=of_all.known.forgotten))
         seen = model.known, of_all.known, model.most_answered
@@ -84,10 +93,22 @@ class Models:
             model.completed = seen, facts
         return model.completed[1]
 
+    async def _refresh(self, model: Model, of_all: Model) -> None:
+        """Read the store. Waits only for the first time."""
+        reading = {self._kept.refresh(of_all), self._kept.refresh(model)} - {None}
+        if reading:
+            await asyncio.wait(filter(None, reading), timeout=self.read_seconds)
+            for one in (of_all, model):
+                one.read_at = one.read_at or self._clock()  # requests wait only once for a store that hangs
+
+    def _find_window(self, name: ModelName) -> int | None:
+        return self._told.find(name.base_url, name.model, name.tenant)
+
     def vouch_for(self, name: ModelName) -> None:
         """Note that the upstream has answered a request for this model with success."""
-        self._kept.vouch_for(name)
-        self._kept.vouch_for(name.of_all)
+        for model in self._kept.find_both(name):
+            if model is not None and not model.is_vouched:
+                self._kept.vouch_for(model)
 
     def recall(self, name: ModelName) -> Facts:
         """The facts in this process's memory, without reading the store; with the catalogue's window if needed."""
@@ -100,7 +121,7 @@ class Models:
 
     def list_known(self) -> list[Known]:
         """List the vouched models: one item that counts for all clients, and one for each client that used it."""
-        return [_show(name, self.recall(name), model) for name, model in self._kept.vouched.items()]
+        return [_show(model, self.recall(model.name)) for _, model in self._kept.vouched.items()]
 
     def list_told(self) -> list[tuple[str, str]]:
         """List base_url and model of each window that an upstream has reported to this process for all clients."""
@@ -108,7 +129,7 @@ class Models:
 
     def observe(self, name: ModelName, report: Report) -> None:
         """Learn from the prompt tokens that an upstream reported for one request."""
-        model = self._kept.vouched.get(name)
+        model = self._kept.vouched.get(name.key)
         if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
             return
         calibration = model.calibration
@@ -125,7 +146,7 @@ class Models:
         if model.writing is None or model.writing.done():  # else the ratio in `known` is about to change
             self._calibrate(name, model)
 
-    def _calibrate(self, name: ModelName, model: Entry) -> None:
+    def _calibrate(self, name: ModelName, model: Model) -> None:
         """Use another ratio if the reports justify it."""
         calibration, known = model.calibration, model.known
         found = calibration.choose_ratio(known.ratio, is_calibrated=known.calibrated, ratios=find_ratios(name.model))
@@ -136,7 +157,7 @@ class Models:
             changes |= {"ratio": found, "ratio_source": "answers", "ratio_at": self._wall_clock()}
             if known.refused_tokens is not None:  # it was computed with the old ratio
                 changes["refused_tokens"] = round(known.refused_tokens * found / known.ratio)
-        model.writing = self._tasks.start(self._kept.write(name, model, **changes))
+        model.writing = self._tasks.start(self._kept.write(model, **changes))
         if changes["calibrated"]:
             self._claim_soon(name, Claim(name.key_id, ratio=found))
 
@@ -145,7 +166,7 @@ class Models:
 
         is_test: it was a test, which succeeded. Then a ratio that no usage report confirmed is dropped, too.
         """
-        model, of_all = self._kept.find(name), self._kept.find(name.of_all)
+        model, of_all = self._kept.find_both(name)
         if model is None or of_all is None:
             return
         model.most_answered = max(model.most_answered, tokens)
@@ -153,21 +174,21 @@ class Models:
         if is_test:
             changes |= doubt_ratio(model.known, of_all.known, find_family(name.model).ratio)
         if changes:
-            model.writing = self._tasks.start(self._kept.write(name, model, **changes))
+            model.writing = self._tasks.start(self._kept.write(model, **changes))
             self._change_of_all(name, partial(retract, name.key_id))
 
     def take_test(self, name: ModelName) -> bool:
         """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
-        model, of_all = self._kept.find(name), self._kept.find(name.of_all)
+        model, of_all = self._kept.find_both(name)
         return model is not None and of_all is not None and model.take_test(of_all.known)
 
     def fail_test(self, name: ModelName) -> None:
         """Note that a test failed: the next one comes later."""
         model = self._kept.find(name)
         if model is not None and model.known.failures < MAX_FAILURES:
-            model.writing = self._tasks.start(self._kept.write(name, model, failures=model.known.failures + 1))
+            model.writing = self._tasks.start(self._kept.write(model, failures=model.known.failures + 1))
 
-    def _watch_cuts(self, name: ModelName, model: Entry, report: Report) -> None:
+    def _watch_cuts(self, name: ModelName, model: Model, report: Report) -> None:
         """Learn the window if the upstream silently cuts prompts short."""
         if model.calibration.cuts_short:
             self._metrics.silent_truncations[model.label] += 1
@@ -201,7 +222,7 @@ class Models:
         lesson, known = lesson.given(model.calibration.most_reported), model.known
         now = self._wall_clock()
         if model.is_vouched and model.find_changes(believed_tokens, lesson, now):
-            changing = self._kept.change(name, model, partial(find_changes, believed_tokens, lesson, now=now))
+            changing = self._kept.change(model, partial(find_changes, believed_tokens, lesson, now=now))
             writing = self._tasks.start(changing)
             await asyncio.wait({writing}, timeout=self.read_seconds)
         # Not written, because the model is not vouched or the store hangs: keep it in memory, or the next request would
@@ -222,7 +243,7 @@ class Models:
         if not (name.key_id and name.tenant) or of_all is None:
             return  # without client keys, one client could pose as two
         if of_all.is_vouched:
-            _ = self._tasks.start(self._kept.change(name.of_all, of_all, find_changes))
+            _ = self._tasks.start(self._kept.change(of_all, find_changes))
         else:
             of_all.teach(find_changes(of_all.known))
 
@@ -246,12 +267,12 @@ class Models:
 
     async def _ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
         await self._told.ask(upstream, headers, tenant)
-        for name, model in self._kept.list_read():  # the others take it at their first read
-            if name.base_url == upstream.base_url and tenant in {"", name.tenant}:
-                await self._kept.take_window(name, model)
+        for model in self._kept.list_read():  # the others take it at their first read
+            if model.name.base_url == upstream.base_url and tenant in {"", model.name.tenant}:
+                await self._kept.take_window(model)
 
 
-def _show(name: ModelName, facts: Facts, model: Entry) -> Known:
+def _show(model: Model, facts: Facts) -> Known:
     samples, error = len(model.calibration.samples), model.calibration.error
-    learned = list_learned(model.known, for_all=not name.tenant)
-    return Known(name, facts, model.known.calibrated, samples, error, learned)
+    learned = list_learned(model.known, for_all=not model.name.tenant)
+    return Known(model.name, facts, model.known.calibrated, samples, error, learned)

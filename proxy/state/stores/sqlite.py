@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from proxy.state.stores.sqlite_file import SqliteFile
-from proxy.state.stores.sqlite_thread import SqliteThread
+from proxy.state.stores.sqlite_file import SqliteFile, SqliteThread
 
 P = ParamSpec("P")
 T = TypeVar("T")

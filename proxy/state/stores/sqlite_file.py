@@ -1,17 +1,23 @@
-"""One SQLite file that processes share: create it, open it, set it aside if it is damaged.
+"""One SQLite file that processes share: create it, open it, set it aside if it is damaged; and its thread.
 
 Law: a damaged file is renamed, and a new one is created. A file that another process has just created, or that belongs
-to another program, is never renamed. Only the owner can read the file. One thread calls all methods.
+to another program, is never renamed. Only the owner can read the file. The event loop never waits for the disk: each
+operation is one function that runs to its end in the file's own thread, even if its caller leaves. Every fault becomes
+a StoreError.
 """
 
+import asyncio
 import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from proxy.state.stores.store import StoreError, describe_fault
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -39,6 +45,21 @@ class FileForm:
 SUMMARIES = FileForm(APPLICATION_ID, SCHEMA_VERSION, _TABLES)
 BUSY_SECONDS = 1.0
 """The longest wait for the write of another process. Chosen: writes take milliseconds."""
+OPERATION_SECONDS = 2.0
+"""The longest wait of a caller; a slower disk counts as gone. Chosen: longer than BUSY_SECONDS."""
+PRIMARY_CODE = 0xFF
+"""The bits of the primary code in an extended result code. Source: SQLite, Result and Error Codes."""
+_WORDS = {
+    sqlite3.SQLITE_BUSY: "another process has locked the file",
+    sqlite3.SQLITE_LOCKED: "another process has locked the file",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_PERM: "there is no permission to open the file",
+    sqlite3.SQLITE_READONLY: "the file cannot be written",
+}
 _SIDE_FILES = ("-wal", "-shm")
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
@@ -180,3 +201,43 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 def _is_broken(error: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
     return isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN
+
+
+class SqliteThread:
+    """A file and its own thread. `name`: of the store, in errors."""
+
+    def __init__(self, name: str, file: SqliteFile) -> None:
+        self._name = name
+        self._file = file
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    async def use(self, work: Work[T]) -> T:
+        """Return what `work` returns for the connection. Raises StoreError."""
+        return await self._run(lambda: self._file.use(work))
+
+    async def close(self) -> None:
+        """Close the file and end the thread. Raises StoreError."""
+        try:
+            await self._run(self._file.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(OPERATION_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise StoreError(self._name, describe_error(error)) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(self._name, describe_fault(error)) from error
+
+
+def describe_error(error: sqlite3.Error) -> str:
+    """SQLite's kind of fault in our words."""
+    if isinstance(error, ForeignFileError):
+        return "the file is another program's, or another version's"
+    name: str | None = getattr(error, "sqlite_errorname", None)
+    if name is None:
+        return "SQLite refuses the operation"
+    words = _WORDS.get(error.sqlite_errorcode & PRIMARY_CODE)
+    return f"{words} ({name})" if words else name

@@ -1,21 +1,24 @@
 """Gets summaries: from the store, from a call under way, or from a new call.
 
 Law: every caller gets a text; the digest if no model's summary is available. A text can be found and read only with the
-credential that paid for it. One summary causes one call, however many processes ask for it.
+credential that paid for it. One summary causes one call, however many processes ask for it: the one that holds its
+lease. A lease is short and is renewed while the call runs, so a dead process holds up others for one lease at most. A
+call goes on even if its lease cannot be renewed: the store decides whose text is kept.
 """
 
 import asyncio
 import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from sys import getsizeof
 
 from proxy.http.client import UpstreamClient
 from proxy.lru import BytesLRU
-from proxy.state.stores import SummaryStore
+from proxy.state.stores import StoreError, SummaryStore
 from proxy.state.summaries.calls import BusyError, NoSummaryError, SummaryCalls
-from proxy.state.summaries.fallen import Fallen
-from proxy.state.summaries.leases import hold
 from proxy.state.summaries.sealing import seal, unseal
 from proxy.state.summaries.summariser import Summariser, Task, ask_model
 from proxy.tasks import Tasks
@@ -33,6 +36,15 @@ OPENED_BYTES = 4 * 1024 * 1024
 OPENED_SECONDS = 60.0
 """After this time the store is asked again, so that it knows which summaries are still used. Chosen: short compared
 with `store_ttl_seconds`."""
+LEASE_SECONDS = 6.0
+"""Others wait this long for a process that has died. Chosen: three renewals may fail."""
+RENEW_SECONDS = 1.5
+"""Between two renewals. Chosen: if one fails after the store's time limit of 2 s, the next one is still in time."""
+MAX_SESSIONS = 10_000
+"""Sessions that are remembered; the ones not seen for longest are forgotten. Chosen: some 2 MB."""
+SLIDING, NOT_READY = "sliding", "not_ready"
+"""Reasons beside the results of calls: the client drops its oldest messages; no summary was ready in time, or why is no
+longer known."""
 _PAUSES_BYTES = 1024 * 1024  # chosen: some ten thousand clients
 
 
@@ -268,3 +280,59 @@ def _lengthen(pause: _Pause | None, error: NoSummaryError) -> _Pause:
     if isinstance(error, BusyError) and error.seconds is not None:
         seconds, failures = error.seconds, 0
     return _Pause(failures, time.monotonic() + min(seconds, MAX_PAUSE_SECONDS), is_busy, error.result)
+
+
+class Fallen:
+    """The sessions that have digests although a model's summary was wanted, and why, in a word.
+
+    A session is told of once, until a summary of a model stands in it again.
+    """
+
+    def __init__(self, calls: SummaryCalls) -> None:
+        self._calls = calls
+        self._reasons: OrderedDict[str, str] = OrderedDict()
+
+    def note(self, session: str, model: str, reason: str) -> str:
+        """Note a digest in a session; returns why the session has it. `model`: the metrics' label."""
+        known = self._reasons.get(session)
+        if known is None:
+            known = self._reasons[session] = reason or NOT_READY
+            self._calls.note_fallen(session, model, known)
+            if len(self._reasons) > MAX_SESSIONS:
+                self._reasons.popitem(last=False)
+        self._reasons.move_to_end(session)
+        return known
+
+    def recover(self, session: str) -> None:
+        """Note that a model's summary stands in a session."""
+        self._reasons.pop(session, None)
+
+    def count(self) -> Counter[str]:
+        """How many sessions have digests now, by the reason."""
+        return Counter(self._reasons.values())
+
+
+@asynccontextmanager
+async def hold(
+    store: SummaryStore, summary_id: str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> AsyncIterator[int | None]:
+    """Hold a summary's lease, renewed until the block ends. Yields None if another process holds it."""
+    lease = await store.claim(summary_id, LEASE_SECONDS)
+    if lease is None:
+        yield None
+        return
+    tasks = Tasks(lambda _: None)  # the call goes on without its lease
+    _ = tasks.start(_renew(store, summary_id, lease, sleep))
+    try:
+        yield lease
+    finally:
+        await tasks.close()
+        await store.release(summary_id, lease)
+
+
+async def _renew(store: SummaryStore, summary_id: str, lease: int, sleep: Callable[[float], Awaitable[None]]) -> None:
+    """Renew a lease until cancelled. After a store error it tries again, because the lease may still be valid."""
+    while True:
+        await sleep(RENEW_SECONDS)
+        with suppress(StoreError):
+            await store.renew(summary_id, lease, LEASE_SECONDS)

@@ -113,11 +113,8 @@ class Tap:
 
     def feed(self, chunk: bytes, arrived_at: float = 0.0) -> None:
         """Take the next bytes of the body, and the time at which they arrived."""
-        if not self.put_off(chunk, arrived_at):
-            self.take(chunk, arrived_at)
-
-    def take(self, chunk: bytes, arrived_at: float) -> None:
-        """Take the next bytes, which could not be put off: read everything that has come so far."""
+        if self.put_off(chunk, arrived_at):
+            return
         before, self.size_bytes = self.size_bytes, self.size_bytes + len(chunk)
         if self._events is not None:
             self._unread.append((chunk, arrived_at))

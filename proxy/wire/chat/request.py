@@ -6,7 +6,6 @@ Law: everything that no rule touched keeps its bytes: messages, the white space 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -62,7 +61,7 @@ class _Body(msgspec.Struct):
 FORM = Form(
     b'"messages"',
     msgspec.json.Decoder(_Body).decode,
-    attrgetter("messages"),
+    lambda body: body.messages,
     lambda body: (body.tools, body.functions, body.response_format),
 )
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -74,7 +73,7 @@ class _Body(msgspec.Struct):
 FORM = Form(
     b'"messages"',
     msgspec.json.Decoder(_Body).decode,
-    attrgetter("messages"),
+    lambda body: body.messages,
     lambda body: (body.system, body.tools),
 )
 

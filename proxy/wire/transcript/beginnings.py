@@ -49,9 +49,6 @@ class Decoded(NamedTuple):
         return Decoded(self.messages[:number], self.origins[:number])
 
 
-NOTHING = Decoded()
-
-
 class Marked(NamedTuple):
     """Which of the first `elements` of a body have cache markers, by their numbers."""
 

@@ -29,7 +29,7 @@ from operator import attrgetter
 from sys import getsizeof
 from typing import NamedTuple, Protocol, TypeVar
 
-from proxy.wire.transcript.beginnings import NOTHING, Beginning, Decoded
+from proxy.wire.transcript.beginnings import Beginning, Decoded
 from rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
 
 OBJECT_BYTES = 150
@@ -239,8 +239,8 @@ def decode_units(
     decode: decodes the JSON of a unit; its elements are separated by commas. Its errors are raised.
     find_units: None if each element is a unit.
     """
-    recalled = NOTHING if beginning is None else recall(raws, beginning, known, find_units)
-    start = recalled.origins[-1].stop if recalled.origins else 0
+    recalled = recall(raws, beginning, known, find_units)
+    start = recalled.elements
     if start == len(raws):
         return recalled
     units = [(at, at + 1) for at in range(start, len(raws))] if find_units is None else list(find_units(raws, start))
@@ -261,7 +261,7 @@ def recall(
     raws: Sequence[bytes], beginning: Beginning | None, known: KnownView, find_units: FindUnits | None = None
 ) -> Decoded:
     """What was decoded of the first elements for an earlier body, without a last unit that may have grown."""
-    recalled = NOTHING if beginning is None else beginning.decoded.get(known.number, NOTHING)
+    recalled = Decoded() if beginning is None else beginning.decoded.get(known.number, Decoded())
     if recalled.elements > len(raws):
         recalled = recalled.first(len(raws))
     messages, origins = recalled

@@ -11,7 +11,7 @@ from proxy.account.outcome import Answered
 from proxy.exchange.answer import Observed, count_answer, observe
 from proxy.exchange.attempt import Attempt, Passed
 from proxy.state.models.calibration import URGENT_SAMPLES
-from proxy.state.models.facts import Known
+from proxy.state.models.records import Known
 from proxy.wire.answers.tap import Tap
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec

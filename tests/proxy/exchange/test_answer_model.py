@@ -41,7 +41,7 @@ def test_the_name_may_be_split(step) -> None:
     for chunk in chunks:
         model_tap.feed(chunk, 1.0)
     assert model_tap.model == "m-1"
-    assert [call.args[0] for call in tap.take.mock_calls] == chunks
+    assert [call.args[0] for call in tap.feed.mock_calls] == chunks
 
 
 def test_only_the_beginning_is_searched() -> None:

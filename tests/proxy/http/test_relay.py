@@ -243,7 +243,7 @@ async def test_an_error_in_the_form_of_an_event_passes_as_it_is(
     assert (response.status, answer) == (status, ERROR_EVENT)
 
 
-@pytest.mark.parametrize("method", ["take", "finish", "count_completion"])
+@pytest.mark.parametrize("method", ["feed", "finish", "count_completion"])
 async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, start_proxy, log, monkeypatch):
     """The response passes whole, the fault is counted, and the connection can be used again."""
 

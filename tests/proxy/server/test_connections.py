@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from support.client import wait_until
 
+from proxy.http.aiohttp_fixes import OwnRequest
 from proxy.server.app import listen_at
 from proxy.server.connections import Server
 
@@ -20,7 +21,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 @asynccontextmanager
 async def _run(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection to a server with this handler."""
-    server = Server(handler, access_log=None, handler_cancellation=True)
+    server = Server(handler, request_factory=OwnRequest.make, access_log=None, handler_cancellation=True)
     async with listen_at(server, "127.0.0.1:0") as (_, url):
         reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
         try:
@@ -123,7 +124,7 @@ async def test_behind_an_unreadable_request_nothing_is_read() -> None:
             protocols.append(super().__call__())
             return protocols[-1]
 
-    server = Noting(note, access_log=None, handler_cancellation=True)
+    server = Noting(note, request_factory=OwnRequest.make, access_log=None, handler_cancellation=True)
     async with listen_at(server, "127.0.0.1:0") as (_, url):
         reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
         writer.write(b"no request\r\n\r\n")

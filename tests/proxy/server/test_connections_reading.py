@@ -9,6 +9,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.http.aiohttp_fixes import OwnRequest
 from proxy.server.connections import MAX_STOPS, Server
 
 END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -25,7 +26,7 @@ async def _run(seen: list[Seen], *, reads: bool = True) -> AsyncIterator[int]:
             seen.append((request.raw_path, body, tuple(request.headers)))
         return web.Response(text="x")
 
-    server = Server(note, access_log=None)
+    server = Server(note, request_factory=OwnRequest.make, access_log=None)
     runner = web.ServerRunner(server)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

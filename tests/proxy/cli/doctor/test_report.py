@@ -65,7 +65,8 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
     """The catalogue counts if the upstream reports no window."""
     monkeypatch.setattr(
-        "proxy.state.models.facts.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
+        "proxy.state.models.records.find_window",
+        lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None,
     )
     report = await _examine(upstream, "defaults.count=heuristic", models=("m",))
 

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from support.client import ask_raw
 
-from proxy.http.aiohttp_fixes import PlainResponse
+from proxy.http.aiohttp_fixes import OwnRequest, PlainResponse
 from proxy.server.app import listen_at
 from proxy.server.connections import Server
 
@@ -17,7 +17,7 @@ async def _ask(response: PlainResponse, asked: bytes, body: bytes = b"body") -> 
         await response.write_eof(body)
         return response
 
-    server = Server(answer, access_log=None)
+    server = Server(answer, request_factory=OwnRequest.make, access_log=None)
     async with listen_at(server, "127.0.0.1:0") as (_, url):
         head, _, rest = (await ask_raw(url, asked)).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
@@ -59,7 +59,7 @@ async def test_an_answer_without_a_body_has_none(method: bytes, status: int):
 
 async def test_a_head_that_is_held_goes_out_with_the_body():
     response = PlainResponse(headers={"Content-Length": "4"})
-    response.holds_head = True
+    response.hold_head()
     _, body = await _ask(response, GET)
     assert body == b"body"
 

@@ -92,7 +92,7 @@ async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
 
 async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:
     """It overrides the configuration, the upstream's own report and the catalogue."""
-    monkeypatch.setattr("proxy.state.models.facts.find_window", lambda *_: 30_000)
+    monkeypatch.setattr("proxy.state.models.records.find_window", lambda *_: 30_000)
 
     async def refuse(recorded, _request):
         if len(recorded.body) < 60_000:
@@ -117,7 +117,7 @@ async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, mon
 
 async def test_the_catalogue_is_named(client, upstream, start_proxy, monkeypatch) -> None:
     """It is the source if no other source knows the window."""
-    monkeypatch.setattr("proxy.state.models.facts.find_window", lambda url, model: 7000 if model == "m" else None)
+    monkeypatch.setattr("proxy.state.models.records.find_window", lambda url, model: 7000 if model == "m" else None)
     proxy = await start_proxy()
     await _ask(client, proxy, "m")
     shown = (await _look(client, proxy))["models"][0]

@@ -7,8 +7,7 @@ from support.model_learning import NAME, Clock
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.state.models.discovery import Windows
-from proxy.state.models.discovery_schedule import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told
+from proxy.state.models.discovery import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told, Windows
 
 UPSTREAM = UpstreamConfig(base_url=NAME.base_url)
 NOTHING = Windows({}, None)
@@ -34,7 +33,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Windows]:
     async def discover(*_: object) -> Windows:
         return answers.pop(0) if answers else NOTHING
 
-    monkeypatch.setattr("proxy.state.models.discovery_schedule.discover", discover)
+    monkeypatch.setattr("proxy.state.models.discovery.discover", discover)
     return answers
 
 
@@ -69,7 +68,7 @@ async def test_what_was_told_stays_if_nothing_is_told_later(told: Told, clock: C
         await told.ask(UPSTREAM, [], "")
         clock.seconds += REDISCOVER_SECONDS + 1
 
-    assert told.find(NAME) == 8192
+    assert told.find(NAME.base_url, NAME.model, "") == 8192
     assert told.list_models() == [(NAME.base_url, NAME.model)]
 
 
@@ -99,7 +98,7 @@ async def test_what_one_client_is_told_counts_for_that_client(told: Told, answer
         assert told.take_turn(UPSTREAM, tenant)
         await told.ask(UPSTREAM, CREDENTIAL, tenant)
 
-    assert [told.find(name) for name in (mine, other, NAME)] == [4096, 2048, None]
+    assert [told.find(name.base_url, name.model, name.tenant) for name in (mine, other, NAME)] == [4096, 2048, None]
     assert told.list_models() == []
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.state.models.facts import Facts, recall
 from proxy.state.models.hypotheses import (
     FIRST_TEST,
     FIRST_TEST_OF_NUMBERS,
@@ -19,7 +18,7 @@ from proxy.state.models.hypotheses import (
     is_test_due,
     retract,
 )
-from proxy.state.models.records import MAX_CLAIMS, Claim, Record
+from proxy.state.models.records import MAX_CLAIMS, Claim, Facts, Record, recall
 
 LEARNED = Record(1.0, learned_tokens=8192, refuted=(128_000,), refused_tokens=12_000, window_source="second attempt")
 NOW = 5.0

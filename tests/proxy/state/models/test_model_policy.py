@@ -10,8 +10,8 @@ from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
 from proxy.state.catalogue.prices import find_price_list
-from proxy.state.models.facts import Facts
 from proxy.state.models.model_policy import ModelView, name_model
+from proxy.state.models.records import Facts
 
 WINDOWS = st.none() | st.integers(1024, 200_000)
 

@@ -7,7 +7,7 @@ import pytest
 from support.model_learning import NAME, TOKENS, Clock, Start, report, run_processes
 
 from proxy.state.models.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
-from proxy.state.models.facts import Facts
+from proxy.state.models.records import Facts
 from proxy.state.models.service import MAX_NAME_CHARS
 from proxy.state.stores.memory import MemoryStore
 

@@ -16,10 +16,9 @@ from upstreams.recording import completion
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import UpstreamConfig
 from proxy.state.models.calibration import WARM_UP_SAMPLES
-from proxy.state.models.discovery import Windows
-from proxy.state.models.discovery_schedule import _Upstream
-from proxy.state.models.facts import Facts
+from proxy.state.models.discovery import Windows, _Upstream
 from proxy.state.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REFRESH_SECONDS
+from proxy.state.models.records import Facts
 from proxy.state.models.service import MAX_NAME_CHARS
 from proxy.state.stores import SummaryStore
 from proxy.state.stores.layered import LayeredStore
@@ -102,9 +101,9 @@ async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Cl
     for _ in range(WARM_UP_SAMPLES):
         process.models.observe(NAME, report(TOKENS, round(1.3 * TOKENS)))
     process.models._told._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None), has_told=True)
-    model = process.models._kept.vouched.get(NAME)
+    model = process.models._kept.vouched.get(NAME.key)
     assert model is not None
-    await process.models._kept.take_window(NAME, model)  # before the record's first step
+    await process.models._kept.take_window(model)  # before the record's first step
     await process.settle()
     await process.feed([1.3] * WARM_UP_SAMPLES)
     for one in (process, start(), process):

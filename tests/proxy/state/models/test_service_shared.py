@@ -10,9 +10,8 @@ from support.model_learning import NAME, TOKENS, Clock, Start, report, run_proce
 
 from proxy.state.models import records
 from proxy.state.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
-from proxy.state.models.facts import Facts
 from proxy.state.models.keeping import REFRESH_SECONDS
-from proxy.state.models.records import MAX_RATIO
+from proxy.state.models.records import MAX_RATIO, Facts
 from proxy.state.stores.layered import LayeredStore
 from proxy.state.stores.memory import MemoryStore
 

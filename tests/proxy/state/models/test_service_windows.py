@@ -12,10 +12,9 @@ from upstreams.recording import FakeUpstream
 
 from proxy.config.schema import UpstreamConfig
 from proxy.state.models.calibration import WARM_UP_SAMPLES
-from proxy.state.models.discovery_schedule import REDISCOVER_SECONDS
-from proxy.state.models.facts import Facts
+from proxy.state.models.discovery import REDISCOVER_SECONDS
 from proxy.state.models.keeping import REFRESH_SECONDS
-from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.models.records import Facts, ModelName, Record, Records
 from proxy.state.stores.memory import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]

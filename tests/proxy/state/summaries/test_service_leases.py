@@ -10,8 +10,8 @@ from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
 from proxy.state.stores.memory import MemoryStore
-from proxy.state.summaries import leases, sealing, service
-from proxy.state.summaries.leases import LEASE_SECONDS
+from proxy.state.summaries import sealing, service
+from proxy.state.summaries.service import LEASE_SECONDS
 from rules.summary.request import Summary
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -65,7 +65,7 @@ class Claimed(Shared):
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch) -> None:
     """Whatever is done at intervals is done at every turn of the loop."""
-    monkeypatch.setattr(leases, "RENEW_SECONDS", 0)
+    monkeypatch.setattr(service, "RENEW_SECONDS", 0)
     monkeypatch.setattr(service, "POLL_SECONDS", 0)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.state.stores import StoreError
 from proxy.state.stores.memory import MemoryStore
-from proxy.state.summaries.leases import LEASE_SECONDS, RENEW_SECONDS, hold
+from proxy.state.summaries.service import LEASE_SECONDS, RENEW_SECONDS, hold
 
 
 class Time:

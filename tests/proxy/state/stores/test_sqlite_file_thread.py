@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.stores import sqlite_file, sqlite_thread
+from proxy.state.stores import sqlite_file
 from proxy.state.stores.store import StoreError
 
 
@@ -57,7 +57,7 @@ async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, pat
     await store.get("id")
     with closing(_lock(path)) as other:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sqlite_thread, "OPERATION_SECONDS", 0.01)
+            patch.setattr(sqlite_file, "OPERATION_SECONDS", 0.01)
             with pytest.raises(StoreError, match="it does not answer in time"):
                 await store.put("id", b"sealed")
         other.execute("ROLLBACK")

@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.state.models.calibration import Calibration
+from proxy.state.models.keeping import Model
 from proxy.state.models.lessons import Lesson
-from proxy.state.models.records import Record
-from proxy.state.models.state import Model
+from proxy.state.models.records import ModelName, Record
 
 LESSON = Lesson(window_tokens=8192, ratio=1.5)
 BELIEVED_TOKENS = 128_000
+NAME = ModelName("http://upstream", "m", "auto")
 
 
 def _teach(model: Model, lesson: Lesson = LESSON) -> None:
@@ -20,7 +21,7 @@ def _teach(model: Model, lesson: Lesson = LESSON) -> None:
 @given(st.lists(st.booleans()))
 def test_what_was_taught_waits_to_be_written_until_a_record_is_gone_by(lessons: list[bool]) -> None:
     """Neither lessons nor records make a model vouched."""
-    model = Model(Record(1.0))
+    model = Model(NAME, Record(1.0))
     for generation, is_lesson in enumerate(lessons, start=1):
         if is_lesson:
             _teach(model, Lesson(window_tokens=8192 + generation))
@@ -31,7 +32,7 @@ def test_what_was_taught_waits_to_be_written_until_a_record_is_gone_by(lessons: 
 
 def test_a_lesson_is_learned_once() -> None:
     """A lesson that is already known changes nothing."""
-    model = Model(Record(1.0, calibrated=True))
+    model = Model(NAME, Record(1.0, calibrated=True))
     _teach(model)
     assert (model.known.learned_tokens, model.known.ratio, model.known.calibrated) == (8192, 1.5, False)
     model.adopt(1, model.known)
@@ -42,7 +43,7 @@ def test_a_lesson_is_learned_once() -> None:
 
 def test_what_is_forgotten_leaves_no_trace() -> None:
     """Neither a lesson that waits to be written, nor samples, nor requests that count towards a test."""
-    model = Model(Record(1.0))
+    model = Model(NAME, Record(1.0))
     _teach(model)
     model.take_test(Record(1.0))
     model.calibration = None
@@ -53,7 +54,7 @@ def test_what_is_forgotten_leaves_no_trace() -> None:
 
 
 def test_a_lesson_without_a_ratio_leaves_a_calibration() -> None:
-    model = Model(Record(1.3, calibrated=True))
+    model = Model(NAME, Record(1.3, calibrated=True))
     _teach(model, Lesson(window_tokens=8192))
 
     assert (model.known.ratio, model.known.calibrated) == (1.3, True)
@@ -72,7 +73,7 @@ def test_a_lesson_without_a_ratio_leaves_a_calibration() -> None:
 def test_a_newer_record_is_adopted_and_another_one_unless_a_lesson_is_fresher(
     generation, ratio, is_taught, adopts
 ) -> None:
-    model = Model(Record(1.0), generation=1)
+    model = Model(NAME, Record(1.0), generation=1)
     if is_taught:
         _teach(model, Lesson(added_tokens=500))
 
@@ -80,7 +81,7 @@ def test_a_newer_record_is_adopted_and_another_one_unless_a_lesson_is_fresher(
 
 
 def test_adopting_tells_what_changed_and_keeps_a_window_that_a_record_lacks() -> None:
-    model = Model(Record(1.0, 8192))
+    model = Model(NAME, Record(1.0, 8192))
     assert model.adopt(1, Record(1.3, learned_tokens=4096)) == [
         ("calibration", 1.0, 1.3),
         ("window", None, 4096),
