@@ -220,7 +220,10 @@ async def test_a_refused_attempt_has_the_time_of_its_phases(make_stages: MakeSta
 async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeStages) -> None:
     """It is the configuration's glob, or the name once an upstream has answered for it."""
     matched = await make_stages("models=[{match: 'gpt*'}]")
-    recorder, (known, other) = matched.services.recorder, (matched.route(model).target for model in ("gpt-5", "other"))
+    recorder, (known, other) = (
+        matched.services.recorder,
+        (matched.route(model).target for model in ("gpt-5", "other-model")),
+    )
     assert [recorder.label(target.model, target.match) for target in (known, other)] == ["gpt*", "other"]
     recorder.metrics.vouch_for("other-model")
     assert recorder.label("other-model", None) == "other-model"
