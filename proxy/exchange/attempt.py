@@ -28,6 +28,7 @@ from rules.prefix import hash_head, place_session
 from rules.summary.request import Summary, SummaryRequest
 from rules.window.state import ColdCut
 
+MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
 KEY_CHARS = 32
 """Source: OpenAI and OpenRouter refuse more than 64 and 256. Chosen: 128 bits, so sessions never share a key."""
 _PURPOSE = b"trimtab prompt_cache_key\0"
@@ -140,6 +141,11 @@ class Prepared:
 
 
 Attempt = Passed | Refused | Prepared
+
+
+def is_last(attempt: Attempt) -> bool:
+    """Whether the request was planned again after a refusal for its length."""
+    return attempt.call is not None and attempt.call.attempt == MAX_ATTEMPTS
 
 
 def settle(call: Call, conversation: Conversation, session: str) -> Call:

@@ -20,8 +20,8 @@ from proxy.account.text import tell_text
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.pool import Compactors
 from proxy.exchange.arrival import find_path_keys
-from proxy.exchange.attempt import Attempt, Call, Prepared
-from proxy.exchange.journey import MAX_ATTEMPTS, NO_TARGET, Journey, find_sent
+from proxy.exchange.attempt import Attempt, Call, Prepared, is_last
+from proxy.exchange.finish import NO_TARGET, Finished, find_sent
 from proxy.exchange.services import Services
 from proxy.http.errors import ContextExceededError, ProxyError
 from proxy.state.catalogue.prices import PER_TOKEN
@@ -35,36 +35,43 @@ MAX_COLD = 256
 _NOTHING: Mapping[str, Any] = {}
 
 
-def tell(services: Services, journey: Journey) -> None:
-    """Tell the log, the metrics, the books, traces, the history and the recordings of a request."""
+def tell(services: Services, finished: Finished, error: ProxyError | None, *, is_over: bool) -> None:
+    """Tell the log, the metrics, the books, traces, the history and the recordings of a request.
+
+    error: trimtab's own, which the client got. is_over: the request got its answer, or its client left; if not, an
+        unexpected error has stopped it.
+    """
     recorder, history, recordings = services.recorder, services.history, services.recordings
-    outcome = make_outcome(recorder, journey, is_kept=history is not None or recordings is not None)
+    is_kept = history is not None or recordings is not None
+    outcome = make_outcome(recorder, finished, error, is_over=is_over, is_kept=is_kept)
     recorder.record(outcome)
-    if journey.trace.is_on:
+    if finished.trace.is_on:
         with fail_open(recorder, outcome.request_id, "tell"):
-            last_byte_at = journey.reply.last_byte_at
+            last_byte_at = finished.reply.last_byte_at
             seconds_ago = time.monotonic() - last_byte_at if last_byte_at else 0.0
-            journey.trace.end(describe(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
-    if history is None and recordings is None:
+            finished.trace.end(describe(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
+    if not is_kept:
         return
     with fail_open(recorder, outcome.request_id, "tell"):
         if history is not None:
             if history.keeps_text:
-                tell_text(recorder, history, make_served(services, journey, outcome))
-            history.add(outcome, _price_cache(journey.attempt.call, outcome))
+                tell_text(recorder, history, make_served(services, finished, outcome))
+            history.add(outcome, _price_cache(finished.attempt.call, outcome))
         # One that was refused by its head alone is not recorded: anybody can send many of those.
-        if recordings is not None and (journey.error is None or journey.target != NO_TARGET):
-            record(recorder, recordings, make_served(services, journey, outcome))
+        if recordings is not None and (error is None or finished.target != NO_TARGET):
+            record(recorder, recordings, make_served(services, finished, outcome))
 
 
-def make_outcome(recorder: Recorder, journey: Journey, *, is_kept: bool) -> Outcome:
-    """What became of a request. is_kept: with what only the dashboard and recordings show."""
-    arrival, target, attempt, error = journey.arrival, journey.target, journey.attempt, journey.error
-    status = journey.reply.status if error is None else error.status
+def make_outcome(
+    recorder: Recorder, finished: Finished, error: ProxyError | None, *, is_over: bool = True, is_kept: bool = False
+) -> Outcome:
+    """What became of a request; see `tell`. is_kept: with what only the dashboard and recordings show."""
+    arrival, target, attempt = finished.arrival, finished.target, finished.attempt
+    sent_at, opening, request = finished.sent_at, finished.opening, finished.request
+    status = finished.reply.status if error is None else error.status
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
-    prompt = None if journey.is_count else attempt.compacted
-    overflow = None if journey.opening is None else journey.opening.overflow
-    is_refused = journey.is_hopeless or (journey.attempts == MAX_ATTEMPTS and overflow is not None)
+    prompt = None if request is not None and request.codec.is_count else attempt.compacted
+    is_refused = finished.is_hopeless or (is_last(attempt) and opening is not None and opening.overflow is not None)
     if status == 200 and prompt is not None and not is_refused:
         recorder.metrics.vouch_for(target.vouched)
     seconds = time.monotonic() - arrival.started_at
@@ -75,7 +82,7 @@ def make_outcome(recorder: Recorder, journey: Journey, *, is_kept: bool) -> Outc
         method=arrival.method,
         path=arrival.path,
         status=status,
-        outcome=_name_outcome(journey, status),
+        outcome=_name_outcome(finished, error, status, is_over=is_over),
         seconds=seconds,
         client=arrival.tenant.client_name,
         upstream=target.upstream,
@@ -83,16 +90,16 @@ def make_outcome(recorder: Recorder, journey: Journey, *, is_kept: bool) -> Outc
         match=target.match,
         mode=target.mode,
         label=recorder.label(target.model, target.match),
-        retry=_name_retry(journey),
+        retry=_name_retry(finished, error),
         has_prompt=prompt is not None,
         is_refused=is_refused,
         is_uncompacted=error is None and arrival.passed is not None and arrival.passed.has_prompt,
         phase_seconds=attempt.seconds,
-        overhead_seconds=journey.sent_at - arrival.started_at if journey.sent_at else seconds,
+        overhead_seconds=sent_at - arrival.started_at if sent_at else seconds,
         **(_NOTHING if error is None else _describe_error(error)),
-        **(_NOTHING if prompt is None else _describe_prompt(journey, prompt)),
+        **(_NOTHING if prompt is None else _describe_prompt(attempt, prompt, sent_at)),
         **(_describe_session(recorder, arrival.request_id, attempt) if is_kept else _NOTHING),
-        **_describe_answer(journey),
+        **_describe_answer(finished),
     )
 
 
@@ -104,9 +111,8 @@ def _describe_error(error: ProxyError) -> Mapping[str, Any]:
     return {"error": error.code, "reason": str(error), "context_cost": cost}
 
 
-def _describe_prompt(journey: Journey, compacted: Compacted) -> Mapping[str, Any]:
-    attempt = journey.attempt
-    sent_tokens, sent_sections = find_sent(journey, compacted)
+def _describe_prompt(attempt: Attempt, compacted: Compacted, sent_at: float) -> Mapping[str, Any]:
+    sent_tokens, sent_sections = find_sent(attempt, compacted, sent_at)
     used = attempt.summary if isinstance(attempt, Prepared) else None
     told = {
         "original_tokens": compacted.original_tokens,
@@ -114,7 +120,7 @@ def _describe_prompt(journey: Journey, compacted: Compacted) -> Mapping[str, Any
         "limit_tokens": compacted.limit_tokens,
         "original_sections": tuple(compacted.original_sections),
         "sent_sections": tuple(sent_sections),
-        "decisions": journey.ledger.entries,
+        "decisions": () if attempt.call is None else attempt.call.ledger.entries,
         "planned": compacted.decisions,
         "is_client_compaction": isinstance(attempt, Prepared) and attempt.chosen.planned.plan.is_client_compaction,
     }
@@ -137,11 +143,11 @@ def _describe_session(recorder: Recorder, request_id: str, attempt: Attempt) -> 
     return _NOTHING
 
 
-def _describe_answer(journey: Journey) -> Mapping[str, Any]:
-    answered, observed, bill, call = journey.answered, journey.observed, journey.bill, journey.attempt.call
-    pace, sent_at, started_at = journey.reply.pace, journey.sent_at, journey.arrival.started_at
-    last_byte_at = journey.reply.last_byte_at
-    has_text, is_stream = pace.chars > 0, journey.reply.is_stream if call is None else call.request.stream
+def _describe_answer(finished: Finished) -> Mapping[str, Any]:
+    arrival, reply, call, sent_at = finished.arrival, finished.reply, finished.attempt.call, finished.sent_at
+    answered, observed, bill = finished.learned.answered, finished.learned.observed, finished.learned.bill
+    pace, started_at, last_byte_at = reply.pace, arrival.started_at, reply.last_byte_at
+    has_text, is_stream = pace.chars > 0, reply.is_stream if call is None else call.request.stream
     return {
         "prompt_tokens": answered.prompt_tokens,
         "cached_tokens": answered.cached_tokens,
@@ -154,14 +160,12 @@ def _describe_answer(journey: Journey) -> Mapping[str, Any]:
         "first_token_seconds": pace.first_at - started_at if has_text else None,
         "first_chunk_seconds": pace.first_at - sent_at if has_text and is_stream else None,
         "tokens_per_second": pace.tokens_per_second(answered.streamed_tokens or 0) if has_text else None,
-        "upstream_seconds": (
-            last_byte_at - sent_at if last_byte_at and sent_at and journey.arrival.passed is None else None
-        ),
+        "upstream_seconds": (last_byte_at - sent_at if last_byte_at and sent_at and arrival.passed is None else None),
         "upstream_overhead_seconds": sent_at - started_at if sent_at else None,
         "is_stream": is_stream,
         "max_tokens": None if call is None else call.request.max_tokens,
-        "response_model": journey.response_model,
-        "is_compacted": journey.attempt.outcome == "compacted" and sent_at > 0,
+        "response_model": finished.learned.response_model,
+        "is_compacted": finished.attempt.outcome == "compacted" and sent_at > 0,
         "bill": bill,
         "cost": None if bill is None or bill.cost is None else bill.cost.total,
         "without_cost": None if bill is None or bill.without_cost is None else bill.without_cost.total,
@@ -182,22 +186,22 @@ def _draw_window(plan: Plan, policy: Policy) -> Window:
     return Window(high, low, window.prune_stop, cuts)
 
 
-def _name_outcome(journey: Journey, status: int) -> str:
+def _name_outcome(finished: Finished, error: ProxyError | None, status: int, *, is_over: bool) -> str:
     """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
-    if journey.reply.broken or not journey.is_over:
+    if finished.reply.broken or not is_over:
         return "broken"
-    if journey.reply.client_left or not status:
+    if finished.reply.client_left or not status:
         return "aborted"
-    return journey.attempt.outcome if journey.error is None else journey.error.outcome
+    return finished.attempt.outcome if error is None else error.outcome
 
 
-def _name_retry(journey: Journey) -> str:
+def _name_retry(finished: Finished, error: ProxyError | None) -> str:
     """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
-    opening = journey.opening
-    if journey.attempts < MAX_ATTEMPTS:
-        return "hopeless" if journey.is_hopeless else ""
-    if journey.error is not None or opening is None:
-        return "aborted" if journey.error is None else "failed"
+    opening = finished.opening
+    if not is_last(finished.attempt):
+        return "hopeless" if finished.is_hopeless else ""
+    if error is not None or opening is None:
+        return "aborted" if error is None else "failed"
     if opening.overflow is not None:
         return "refused"
     return "recovered" if opening.status == 200 else "failed"
@@ -212,19 +216,19 @@ def _price_cache(call: Call | None, outcome: Outcome) -> float | None:
     return max(paid - tier.cached_input, 0.0) * PER_TOKEN
 
 
-def make_served(services: Services, journey: Journey, outcome: Outcome) -> Served:
+def make_served(services: Services, finished: Finished, outcome: Outcome) -> Served:
     """What the text and the recording of a request are written from."""
-    arrival, attempt = journey.arrival, journey.attempt
+    arrival, attempt = finished.arrival, finished.attempt
     return Served(
         outcome=outcome,
         config=services.config,
         find_shown=lambda: arrival.secrets | find_path_keys(arrival.headers, arrival.target),
         headers=arrival.end_to_end,
         dialect="" if arrival.passed is not None else arrival.endpoint,
-        request=journey.request,
+        request=finished.request,
         body=attempt.body,
         added_headers=() if attempt.compacted is None or attempt.body is None else attempt.compacted.headers,
-        was_sent=bool(journey.sent_at),
+        was_sent=bool(finished.sent_at),
         carried_out=_describe_carried_out(attempt) if isinstance(attempt, Prepared) else None,
         describe=None
         if attempt.call is None

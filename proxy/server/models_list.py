@@ -17,15 +17,14 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config.schema import Config, UpstreamConfig
-from proxy.exchange.arrival import tell_upstream
-from proxy.exchange.journey import Journey
+from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.route import Target, find_credentials_for
 from proxy.exchange.services import Services
 from proxy.http.aiohttp_fixes import PlainResponse
 from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
 from proxy.http.headers import Headers, request_headers
-from proxy.http.relay import make_response, send_whole
+from proxy.http.relay import Reply, make_response, send_whole
 from proxy.state.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for_models, find_name
 from proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_members
 
@@ -141,16 +140,19 @@ def wants_all(config: Config, request: web.BaseRequest) -> bool:
     return len(config.list_reachable()) > 1 and _OF_A_PAGE.isdisjoint(request.query)
 
 
-async def list_models(services: Services, journey: Journey, added: Headers) -> web.StreamResponse:
+def name_main(config: Config) -> Target:
+    """The main upstream, which the log names for a merged list."""
+    return Target(tell_upstream(None, config.upstream.base_url))
+
+
+async def list_models(services: Services, arrival: Arrival, reply: Reply, added: Headers) -> web.StreamResponse:
     """Ask all upstreams at once, and answer with one list. Raises ProxyError."""
-    config, arrival, reply = services.config, journey.arrival, journey.reply
+    config = services.config
     main = config.upstream
     url = target_url(main, arrival.target)
     headers = request_headers(arrival.end_to_end, main, identity=True)
-    journey.target = Target(tell_upstream(None, main.base_url))
-    journey.begin_attempt()
     async with asyncio.TaskGroup() as tasks:
-        asking = [tasks.create_task(_ask(services.client, main, journey.target.upstream, (url, headers), added))]
+        asking = [tasks.create_task(_ask(services.client, main, name_main(config).upstream, (url, headers), added))]
         for name in config.list_reachable()[1:]:
             upstream = config.upstream_for(name)
             question = ask_for_models(upstream, find_credentials_for(upstream, arrival.end_to_end))

@@ -4,6 +4,7 @@ Law: nothing of the answer is held or changed, and an answer of a known API says
 policy names another upstream, nothing of the body is read or held. A request without a model goes to the main upstream.
 """
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,15 +16,15 @@ from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.admission import hold
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.attempt import Passed
-from proxy.exchange.journey import Journey
+from proxy.exchange.finish import NO_TARGET, Finished, Note
 from proxy.exchange.route import Target, describe_target
 from proxy.exchange.services import Services
 from proxy.http.client import Body, target_url
 from proxy.http.headers import OUTCOME_HEADER, Headers, request_headers
-from proxy.http.relay import relay_answer
+from proxy.http.relay import Reply, relay_answer
 from proxy.http.request_body import ReceivedBody, receive_beginning
 from proxy.http.websocket import is_upgrade, relay_websocket
-from proxy.server.models_list import list_models, wants_all
+from proxy.server.models_list import list_models, name_main, wants_all
 from proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
 
 
@@ -39,9 +40,9 @@ class Destination:
     received: ReceivedBody | None = None
 
 
-async def find_destination(services: Services, journey: Journey) -> Destination:
+async def find_destination(services: Services, arrival: Arrival, request: web.BaseRequest) -> Destination:
     """Choose the upstream; read as much of the body as that needs. Raises SlowRequestError and OverloadedError."""
-    config, arrival, request = services.config, journey.arrival, journey.reply.request
+    config = services.config
     if not config.routes_by_model:
         return go_to(config, arrival)
     if request.method == "GET":
@@ -87,28 +88,31 @@ async def _read_model(services: Services, arrival: Arrival, received: ReceivedBo
 
 
 PASSED = "passed"
+_PASSED = Passed(PASSED)
 
 
-async def pass_through(services: Services, journey: Journey) -> web.StreamResponse:
+async def pass_through(services: Services, arrival: Arrival, reply: Reply, note: Note) -> web.StreamResponse:
     """Answer a request that no codec claims. Raises ProxyError."""
-    arrival, reply = journey.arrival, journey.reply
-    request = reply.request
-    journey.attempt = Passed(PASSED)
+    request, target, sent_at = reply.request, NO_TARGET, 0.0
     is_known = arrival.passed is not None and arrival.passed.is_inference
     added: Headers = [(OUTCOME_HEADER, PASSED)] if is_known else ()
-    if wants_all(services.config, request):
-        return await list_models(services, journey, added)
-    to_open = is_upgrade(request)
-    goal = go_to(services.config, arrival) if to_open else await find_destination(services, journey)
-    upstream, journey.target = goal.upstream, goal.target
-    url = target_url(upstream, arrival.target)
-    headers = request_headers(arrival.end_to_end, upstream, identity=False, is_messages=arrival.is_messages)
-    if to_open:
-        journey.begin_attempt()
-        return await relay_websocket(reply, services.client, url, headers, upstream, added)
-    body: Body | None = services.uploads.read(request) if request.body_exists else None
-    if goal.received is not None:
-        body = goal.received.write(None, headers)
-    journey.begin_attempt()
-    async with services.client.send(request.method, url, headers, body, upstream) as answer:
-        return await relay_answer(reply, answer, added)
+    try:
+        if wants_all(services.config, request):
+            target, sent_at = name_main(services.config), time.monotonic()
+            return await list_models(services, arrival, reply, added)
+        to_open = is_upgrade(request)
+        goal = go_to(services.config, arrival) if to_open else await find_destination(services, arrival, request)
+        upstream, target = goal.upstream, goal.target
+        url = target_url(upstream, arrival.target)
+        headers = request_headers(arrival.end_to_end, upstream, identity=False, is_messages=arrival.is_messages)
+        if to_open:
+            sent_at = time.monotonic()
+            return await relay_websocket(reply, services.client, url, headers, upstream, added)
+        body: Body | None = services.uploads.read(request) if request.body_exists else None
+        if goal.received is not None:
+            body = goal.received.write(None, headers)
+        sent_at = time.monotonic()
+        async with services.client.send(request.method, url, headers, body, upstream) as answer:
+            return await relay_answer(reply, answer, added)
+    finally:
+        note(Finished(arrival, reply, target, _PASSED, sent_at=sent_at))

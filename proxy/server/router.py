@@ -13,8 +13,8 @@ from math import inf
 
 from aiohttp import HttpVersion11, web
 
-from proxy.exchange.arrival import find_secrets, read_arrival, tell_path
-from proxy.exchange.journey import Journey
+from proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
+from proxy.exchange.finish import Finished, write_headers
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
 from proxy.exchange.tell import tell
@@ -69,39 +69,47 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         codec = find_codec(services.codecs, path, config.compaction.paths)
     if codec is None and is_own(config, path):
         return await _answer_page(services, request, of_pages=False)
-    journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
-    arrival = journey.arrival
+    arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
     services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
-    show, client = services.recorder.metrics.show_in_flight, journey.arrival.tenant.client_name
-    with services.lifecycle.serving(show, journey.reply, client):
-        return await _serve(services, journey, codec)
+    with services.lifecycle.serving(services.recorder.metrics.show_in_flight, reply, arrival.tenant.client_name):
+        return await _serve(services, arrival, reply, codec)
 
 
-async def _serve(services: Services, journey: Journey, codec: Codec | None) -> web.StreamResponse:
-    """Answer a request that is not for our own pages. It is reported in any case."""
-    reply = journey.reply
+async def _serve(services: Services, arrival: Arrival, reply: Reply, codec: Codec | None) -> web.StreamResponse:
+    """Answer a request that is not for our own pages. It is told in any case."""
+    finished, refusal, is_over = Finished(arrival, reply), None, False
+
+    def note(found: Finished) -> None:
+        nonlocal finished
+        finished = found
+
     try:
-        _admit(services, reply.request, journey)
+        _admit(services, reply.request, arrival)
         await _invite_body(reply.request)
-        answer = await (pass_through(services, journey) if codec is None else serve(services, journey, codec))
+        serving = (
+            pass_through(services, arrival, reply, note)
+            if codec is None
+            else serve(services, arrival, reply, codec, note)
+        )
+        answer = await serving
     except ProxyError as error:
         # The traceback holds the request body, which would stay in memory until the next garbage collection.
         error.__traceback__ = error.__cause__ = error.__context__ = None
-        journey.error, journey.is_over = error, True
-        return await _answer_error(journey, error, codec, find_dialect(services.codecs, journey.arrival.endpoint))
+        refusal, is_over = error, True
+        return await _answer_error(finished, error, codec, find_dialect(services.codecs, arrival.endpoint))
     except (asyncio.CancelledError, ConnectionError) as error:
-        journey.is_over = True
+        is_over = True
         # A client may leave once it has its answer; the client of a WebSocket, before the upstream has answered.
         reply.client_left = reply.status != SWITCHING_PROTOCOLS and not reply.last_byte_at
         if isinstance(error, ConnectionError):
             return reply.response or web.Response()  # nobody reads it; raised, it would be logged as a fault
         raise
     else:
-        journey.is_over = True
+        is_over = True
         return answer
     finally:
         services.uploads.release(reply.request)
-        tell(services, journey)
+        tell(services, finished, refusal, is_over=is_over)
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -127,7 +135,7 @@ async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages
     return answer
 
 
-def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> None:
+def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> None:
     """Admit a request by its head alone. Raises ProxyError."""
     check_framing(request)
     if request.method == "CONNECT":
@@ -137,8 +145,8 @@ def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> No
         message = "TRACE would make the upstream reveal this proxy's own key; use another method"
         raise MethodNotAllowedError(message)
     admit_site(services.config, request, of_pages=False)
-    admit_client(services.config, journey.arrival.headers)
-    client = journey.arrival.tenant.client_name
+    admit_client(services.config, arrival.headers)
+    client = arrival.tenant.client_name
     if client and services.lifecycle.count_of(client) > services.config.clients.limits.get(client, inf):
         message = "too many requests of this client at once (its max_concurrent_requests in client_keys); try again"
         raise ClientLimitError(message)
@@ -155,20 +163,20 @@ async def _invite_body(request: web.BaseRequest) -> None:
 
 
 async def _answer_error(
-    journey: Journey, error: ProxyError, codec: Codec | None, dialect: Codec | None
+    finished: Finished, error: ProxyError, codec: Codec | None, dialect: Codec | None
 ) -> web.StreamResponse:
     """Send our own error: as the answer, or as an event if a stream has already begun.
 
     dialect: of the request's path, also if `codec` does not claim it; None if the path belongs to none.
     """
-    stream = journey.reply.response
-    if stream is not None and codec is not None and journey.reply.is_stream:
+    stream = finished.reply.response
+    if stream is not None and codec is not None and finished.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
             await stream.write_eof(codec.write_error(error.text(), as_event=True))
         return stream
     if stream is not None:  # a second head would be read as the answer to the next request
-        journey.reply.reset()
+        finished.reply.reset()
         return stream
     answer = answer_error(error, codec or dialect or DEFAULT)
-    answer.headers.extend(journey.write_headers())
+    answer.headers.extend(write_headers(finished.arrival, finished.attempt, finished.sent_at, error))
     return answer

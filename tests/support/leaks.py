@@ -10,11 +10,11 @@ from aiohttp import ClientResponse, web
 from upstreams.faulty import FaultyUpstream
 from yarl import URL
 
-from proxy.exchange.journey import Journey
+from proxy.exchange.finish import Finished
 from proxy.server.app import Proxy
 
 CALM_SECONDS = 30.0
-PER_REQUEST = (Journey, ClientResponse, web.BaseRequest, web.StreamResponse)
+PER_REQUEST = (Finished, ClientResponse, web.BaseRequest, web.StreamResponse)
 """No object of these classes outlives its request."""
 
 

@@ -1,9 +1,11 @@
 """The outcome of a request is filled from what its stages found out."""
 
 from dataclasses import replace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
 from proxy.account.outcome import Answered, Outcome
@@ -12,10 +14,11 @@ from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.exchange.attempt import Chosen, Passed, Prepared
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.journey import Journey
+from proxy.exchange.finish import Finished, Learned
 from proxy.exchange.tell import make_outcome
-from proxy.http.errors import ContextExceededError, UpstreamUnreachableError
+from proxy.http.errors import ContextExceededError, ProxyError, UpstreamUnreachableError
 from proxy.http.relay import Reply
+from proxy.telemetry.ledger import Ledger
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.overflow.classify import Overflow
@@ -29,25 +32,33 @@ COMPACTED = Compacted(
     (b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000, BEFORE, AFTER
 )
 PLANNED = Compactor(count_by_heuristic).plan(read([{"role": "user", "content": "hi"}]), Policy())
-ATTEMPT = Prepared("compacted", Mock(idle_seconds=None), Chosen(PLANNED), COMPACTED, seconds=(("plan", 0.1),))
+
+
+def make_attempt(mode: str = "enforce", number: int = 1, ledger: Ledger | None = None) -> Prepared:
+    """The first or second attempt of a request whose plan was carried out."""
+    route = Mock(target=replace(TARGET, mode=mode))
+    call = Mock(idle_seconds=None, attempt=number, ledger=ledger or Ledger(), route=route)
+    return Prepared("compacted", call, Chosen(PLANNED), COMPACTED, seconds=(("plan", 0.1),))
+
+
 OVERFLOW = Overflow(Kind.PROMPT)
 
 
-def _journey(mode: str = "enforce", status: int = 200) -> Journey:
+def _finish(status: int = 200, **more: Any) -> Finished:
     """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s."""
     reply = Reply(Mock())
     reply.status, reply.last_byte_at = status, 103.0
-    target = replace(TARGET, mode=mode)
-    return Journey(ARRIVAL, reply, target, ATTEMPT, attempts=1, sent_at=100.5, opening=Opening(status), is_over=True)
+    found = {"attempt": make_attempt(), "sent_at": 100.5, "opening": Opening(status)}
+    return Finished(ARRIVAL, reply, TARGET, **{**found, **more})
 
 
-def _make(journey: Journey) -> Outcome:
-    return make_outcome(Recorder(Metrics(), Mock()), journey, is_kept=False)
+def _make(finished: Finished, error: ProxyError | None = None, *, is_over: bool = True) -> Outcome:
+    return make_outcome(Recorder(Metrics(), Mock()), finished, error, is_over=is_over)
 
 
 def test_the_outcome_says_what_was_sent() -> None:
     """It has the tokens before and after, the decisions, and all times."""
-    outcome = _make(_journey())
+    outcome = _make(_finish())
 
     assert (outcome.request_id, outcome.model, outcome.match) == (ARRIVAL.request_id, TARGET.shown_model, TARGET.match)
     assert (outcome.status, outcome.outcome, outcome.has_prompt) == (200, "compacted", True)
@@ -59,9 +70,7 @@ def test_the_outcome_says_what_was_sent() -> None:
 
 def test_a_request_that_never_left_sent_nothing() -> None:
     """Its tokens are still known."""
-    journey = _journey()
-    journey.sent_at, journey.error = 0.0, ContextExceededError("too long")
-    outcome = _make(journey)
+    outcome = _make(_finish(sent_at=0.0), ContextExceededError("too long"))
 
     assert (outcome.status, outcome.outcome, outcome.error) == (400, "refused", "context_length_exceeded")
     assert (outcome.original_tokens, outcome.sent_tokens, outcome.upstream_seconds) == (1000, 0, None)
@@ -78,10 +87,10 @@ def test_a_request_that_never_left_sent_nothing() -> None:
 )
 def test_how_it_ended_goes_before_what_was_done(status: int, outcome: str, *, broken: bool, client_left: bool) -> None:
     """A client that left or a broken answer decides the outcome. An upstream's error is an answer like any other."""
-    journey = _journey(status=status)
-    journey.reply.broken, journey.reply.client_left = broken, client_left
+    finished = _finish(status)
+    finished.reply.broken, finished.reply.client_left = broken, client_left
 
-    assert (_make(journey).outcome, _make(journey).status) == (outcome, status)
+    assert (_make(finished).outcome, _make(finished).status) == (outcome, status)
 
 
 GONE = UpstreamUnreachableError("gone")
@@ -104,34 +113,27 @@ def test_a_second_attempt_ends_in_one_way(
     attempts: int, opening: Opening | None, error: UpstreamUnreachableError | None, retry: str
 ) -> None:
     """A first attempt has no label, unless its refusal stands because nothing shorter could be sent."""
-    journey = _journey()
-    journey.attempts, journey.opening, journey.error = attempts, opening, error
+    finished = _finish(attempt=make_attempt(number=attempts), opening=opening)
 
-    assert _make(journey).retry == retry
+    assert _make(finished, error).retry == retry
 
 
 def test_a_refusal_stands_only_once_that_is_known() -> None:
     """If the client leaves while the second attempt is planned, it was not refused."""
-    journey = _journey(status=400)
-    journey.opening = Opening(400, overflow=OVERFLOW)
-    assert (_make(journey).retry, _make(journey).is_refused) == ("", False)
-    journey.is_hopeless = True
-    assert (_make(journey).retry, _make(journey).is_refused) == ("hopeless", True)
+    opening = Opening(400, overflow=OVERFLOW)
+    for is_hopeless, told in ((False, ("", False)), (True, ("hopeless", True))):
+        outcome = _make(_finish(400, opening=opening, is_hopeless=is_hopeless))
+        assert (outcome.retry, outcome.is_refused) == told
 
 
 def test_what_nobody_expects_is_no_success() -> None:
     """An answer had begun, and then a part of ours failed."""
-    journey = _journey()
-    journey.is_over = False
-
-    assert _make(journey).outcome == "broken"
+    assert _make(_finish(), is_over=False).outcome == "broken"
 
 
 def test_an_error_of_ours_is_told_by_its_code_and_words() -> None:
     """They contain no text of the conversation."""
-    journey = _journey()
-    journey.error = ContextExceededError("This model's maximum context length is 8000 tokens.")
-    outcome = _make(journey)
+    outcome = _make(_finish(), ContextExceededError("This model's maximum context length is 8000 tokens."))
 
     assert (outcome.status, outcome.outcome, outcome.error) == (400, "refused", "context_length_exceeded")
     assert outcome.reason == "This model's maximum context length is 8000 tokens."
@@ -139,13 +141,15 @@ def test_an_error_of_ours_is_told_by_its_code_and_words() -> None:
 
 def test_a_success_without_a_transcript_vouches_for_nothing() -> None:
     """A body that was not read as a chat request proves nothing about a model. A name with a credential is no label."""
-    recorder, journey = Recorder(Metrics(), Mock()), _journey()
-    journey.target, journey.attempt = replace(TARGET, match=None), Passed("undecodable")
-    assert make_outcome(recorder, journey, is_kept=False).label == "other"
-    journey.target, journey.attempt = replace(journey.target, is_secret=True), ATTEMPT
-    assert make_outcome(recorder, journey, is_kept=False).label == "other"
-    journey.target = replace(journey.target, is_secret=False)
-    assert make_outcome(recorder, journey, is_kept=False).label == "m"
+    recorder, found = Recorder(Metrics(), Mock()), _finish()
+    target, planned = replace(TARGET, match=None), make_attempt()
+    for attempt, is_secret, label in (
+        (Passed("undecodable"), False, "other"),
+        (planned, True, "other"),
+        (planned, False, "m"),
+    ):
+        finished = structs.replace(found, attempt=attempt, target=replace(target, is_secret=is_secret))
+        assert make_outcome(recorder, finished, None).label == label
 
 
 @pytest.mark.parametrize(
@@ -161,9 +165,8 @@ def test_a_stream_has_a_first_token_and_a_rate(
     pace: Pace, streamed_tokens: int | None, seconds: float | None, rate: float | None
 ) -> None:
     """The first text came at 101 s, half of the text in the next 2 s. Hidden reasoning is no part of the rate."""
-    journey = _journey()
-    journey.reply.pace = pace
-    journey.answered = Answered(completion_tokens=2060, streamed_tokens=streamed_tokens)
-    outcome = _make(journey)
+    finished = _finish(learned=Learned(Answered(completion_tokens=2060, streamed_tokens=streamed_tokens)))
+    finished.reply.pace = pace
+    outcome = _make(finished)
 
     assert (outcome.first_token_seconds, outcome.tokens_per_second) == (seconds, rate)

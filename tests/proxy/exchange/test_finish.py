@@ -1,4 +1,4 @@
-"""The journey of a request: its headers."""
+"""The headers of an answer."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -7,13 +7,9 @@ from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.attempt import Chosen, Passed, Prepared
-from proxy.exchange.early_answer import Opening
-from proxy.exchange.journey import Journey
-from proxy.http.relay import Reply
-from proxy.telemetry.ledger import UsedSummary
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.overflow.wordings import Kind
+from proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared
+from proxy.exchange.finish import write_headers
+from proxy.telemetry.ledger import Ledger, UsedSummary
 from rules.conversation import Conversation
 from rules.policy import Policy
 from rules.tokens.sections import Sections
@@ -35,34 +31,28 @@ COMPACTED = Compacted(
     (b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000, BEFORE, AFTER
 )
 PLANNED = Compactor(count_by_heuristic).plan(read([{"role": "user", "content": "hi"}]), Policy())
-ATTEMPT = Prepared("compacted", Mock(idle_seconds=None), Chosen(PLANNED), COMPACTED, seconds=(("plan", 0.1),))
-OVERFLOW = Overflow(Kind.PROMPT)
 
 
-def _journey(mode: str = "enforce", status: int = 200) -> Journey:
-    """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s."""
-    reply = Reply(Mock())
-    reply.status, reply.last_byte_at = status, 103.0
-    target = replace(TARGET, mode=mode)
-    return Journey(ARRIVAL, reply, target, ATTEMPT, attempts=1, sent_at=100.5, opening=Opening(status), is_over=True)
+def make_attempt(mode: str = "enforce", number: int = 1, ledger: Ledger | None = None) -> Prepared:
+    """The first or second attempt of a request whose plan was carried out."""
+    route = Mock(target=replace(TARGET, mode=mode))
+    call = Mock(idle_seconds=None, attempt=number, ledger=ledger or Ledger(), route=route)
+    return Prepared("compacted", call, Chosen(PLANNED), COMPACTED, seconds=(("plan", 0.1),))
 
 
-def test_each_attempt_begins_anew_but_the_clock() -> None:
-    """The beginning of the first answer does not count for the second. The clock runs from the first attempt."""
-    journey = _journey()
-    journey.begin_attempt()
-
-    assert (journey.attempts, journey.opening, journey.sent_at) == (2, None, 100.5)
+def _write(attempt: Attempt) -> list[tuple[str, str]]:
+    """The headers of a request that arrived at 100 s and left at 100.5 s."""
+    return list(write_headers(ARRIVAL, attempt, 100.5))
 
 
 def test_the_answers_headers_say_what_was_done() -> None:
     """Structured fields give the tokens, the decisions, and the time that the proxy took."""
-    journey = _journey()
-    journey.attempt = replace(ATTEMPT, summary=UsedSummary("3f9a", "summarise", 34))
-    journey.ledger.note(1, 4000, DECISIONS[:1])
-    journey.ledger.note(2, 2000, DECISIONS)
+    ledger = Ledger()
+    ledger.note(1, 4000, DECISIONS[:1])
+    ledger.note(2, 2000, DECISIONS)
+    attempt = replace(make_attempt(ledger=ledger), summary=UsedSummary("3f9a", "summarise", 34))
 
-    assert journey.write_headers() == [
+    assert _write(attempt) == [
         ("x-trimtab-request-id", "id"),
         ("Server-Timing", "trimtab;dur=500.0"),
         ("x-trimtab-outcome", "compacted"),
@@ -75,7 +65,7 @@ def test_the_answers_headers_say_what_was_done() -> None:
 
 def test_a_request_only_observed_says_that_the_original_went_out() -> None:
     """The decisions are shown. The tokens sent are those of the original."""
-    headers = dict(_journey("observe").write_headers())
+    headers = dict(_write(make_attempt("observe")))
 
     assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
     assert "memory;original=50;sent=50, recent;original=800;sent=800" in headers["x-trimtab-sections"]
@@ -83,10 +73,8 @@ def test_a_request_only_observed_says_that_the_original_went_out() -> None:
 
 def test_without_a_decision_there_is_no_header_of_them() -> None:
     """There is no empty header, and there are no tokens without a transcript."""
-    journey = _journey()
-    assert "x-trimtab-decisions" not in dict(journey.write_headers())
-    journey.attempt = Passed("undecodable")
-    assert [name for name, _ in journey.write_headers()] == [
+    assert "x-trimtab-decisions" not in dict(_write(make_attempt()))
+    assert [name for name, _ in _write(Passed("undecodable"))] == [
         "x-trimtab-request-id",
         "Server-Timing",
         "x-trimtab-outcome",
