@@ -17,8 +17,8 @@ from proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginn
 from proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
 from rules.conversation import CountTokens, Message
 from rules.pipeline.transcript_state import StateKey, TranscriptState
+from rules.results.similar import Sketch
 from rules.results.work import ResultKey, Shortened
-from rules.text.sketch import Sketch
 from rules.tokens.sections import FindMarks, Marks, find_marks
 
 UNUSED_SHARE = 1 / 8

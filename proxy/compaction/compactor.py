@@ -24,9 +24,16 @@ from rules.results.work import Work
 from rules.summary.asking.prompts import write_inline_prompt
 from rules.summary.request import Summary, SummaryRequest
 from rules.tokens.families import GENERIC, Costs
-from rules.tokens.parts import Parts, count_parts
-from rules.tokens.sections import FindMarks, Sections, count_sections
-from rules.tokens.shrink import Part, list_parts, share_excess
+from rules.tokens.sections import (
+    FindMarks,
+    Part,
+    Parts,
+    Sections,
+    count_parts,
+    count_sections,
+    list_parts,
+    share_excess,
+)
 from rules.window.state import ColdCut
 
 

@@ -18,8 +18,7 @@ from rules.results.work import Work
 from rules.summary.anchors.memory import Anchors, Place
 from rules.summary.request import Summary, make_digest
 from rules.summary.splice import splice_summary
-from rules.window.images import remove_images
-from rules.window.prune import Loops, prune_tool_results
+from rules.window.prune import Loops, prune_tool_results, remove_images
 from rules.window.state import Window
 
 

@@ -16,7 +16,7 @@ from rules.results.calls import OpenCalls
 from rules.text.markers import INTRODUCTION
 from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
 from rules.tokens.sections import scale_parts
-from rules.window.images import drop_images
+from rules.window.prune import drop_images
 from rules.window.state import Cut
 
 CUT_RULES = frozenset({"summarise", "digest"})

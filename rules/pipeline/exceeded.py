@@ -33,9 +33,8 @@ from rules.text.markers import ASK_PART
 from rules.text.payloads import hide_payloads
 from rules.treatment import Budget
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
-from rules.window.images import drop_images
-from rules.window.open_step import Cap, least_tokens
-from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE
+from rules.window.prune import drop_images
+from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Cap, least_tokens
 from rules.window.sums import Sums
 
 TELLING = Telling(

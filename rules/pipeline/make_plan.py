@@ -18,7 +18,7 @@ from rules.results.long_messages import may_shorten
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_again, request_prefetch
-from rules.text.summary_requests import asks_for_summary, instructs_to_summarise
+from rules.text.client_summaries import asks_for_summary, instructs_to_summarise
 from rules.window.room import HEAD_STEPS, bound_guesses
 from rules.window.state import ColdCut, Window
 

@@ -15,10 +15,9 @@ from rules.policy import Policy
 from rules.results.work import Work
 from rules.summary.carried.open_item import OpenItem
 from rules.summary.quoting import quote_line
-from rules.text.client_summaries import is_client_summary
+from rules.text.client_summaries import find_memory, is_client_summary
 from rules.text.markers import mark_pin
-from rules.text.memory_blocks import find_memory
-from rules.window.open_step import Cap, least_tokens
+from rules.window.room import Cap, least_tokens
 
 LONG_TOKENS = 2000
 """The results of a step that cost more than this together get a pin. Chosen: half of the default limit of one result,

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from rules.conversation import Conversation, Decision, Message, Role, count_asked, count_leading
 from rules.pipeline.pins import Pin
 from rules.summary.request import SummaryRequest, request_summary
-from rules.window.images import saving_tokens
-from rules.window.prune import PLACEHOLDER_TOKENS
+from rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
 from rules.window.state import ColdCut, Window
 
 MEMORY = "memory"

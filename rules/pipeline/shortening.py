@@ -17,10 +17,9 @@ from rules.results.excerpt.rule import MIN_SHARE
 from rules.results.incremental import weigh_message
 from rules.results.long_messages import may_shorten, shorten_message
 from rules.results.work import Shortened, Work
-from rules.text.client_summaries import is_client_summary
+from rules.text.client_summaries import find_memory, is_client_summary
 from rules.text.head_tail import truncate_text
 from rules.text.markers import mark_memory
-from rules.text.memory_blocks import find_memory
 from rules.window.room import MIN_ROOM_SHARE, leave_room
 
 GRAINS = 16

@@ -17,7 +17,7 @@ from rules.results import dedupe, long_messages, pairing
 from rules.results.excerpt.rule import TRUNCATE
 from rules.results.tidy.rule import TIDY
 from rules.summary import splice
-from rules.window import images, prune
+from rules.window import prune
 from rules.window.state import Cut, CutKind
 
 TELLINGS = {
@@ -31,7 +31,7 @@ TELLINGS = {
     "exceeded": exceeded.TELLING,
     "prune": prune.TELLING,
     "dedupe": dedupe.TELLING,
-    "images": images.TELLING,
+    "images": prune.IMAGES_TELLING,
     "summarise": splice.SUMMARY_TELLING,
     "digest": splice.DIGEST_TELLING,
     "pin": pins.TELLING,

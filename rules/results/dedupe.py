@@ -21,11 +21,9 @@ from rules.policy import Policy
 from rules.results.calls import OpenCalls
 from rules.results.edit import Result
 from rules.results.incremental import weigh_message
-from rules.results.similar import Compared, Index
+from rules.results.similar import Compared, Index, Sketch, sketch_text, write_diff
 from rules.results.work import Work
-from rules.text.line_diff import write_diff
 from rules.text.markers import POINTER, mark_near, mark_same, tells_omission
-from rules.text.sketch import Sketch, sketch_text
 
 MIN_CHARS = 160
 """A result of at most this length stays unchanged: it has about 40 tokens, and a pointer costs 20 to 60."""

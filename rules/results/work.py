@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from rules.conversation import CountTokens
-from rules.text.sketch import Sketch
+from rules.results.similar import Sketch
 
 K_contra = TypeVar("K_contra", contravariant=True)
 V = TypeVar("V")

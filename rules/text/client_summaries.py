@@ -1,11 +1,21 @@
-"""Summaries that clients wrote themselves when they compacted a session, as they stand in the next one.
+"""What clients write into texts: their own summaries of a session, requests for one, and retrieved memory.
 
-Law: data, and a function of one text in linear time. A text counts only if it begins as a client's summary does. Each
-form names its source as REPOSITORY@COMMIT: PATH.
+Law: data, and functions of one text in linear time. A text counts only if it begins with a client's words, so a user
+who writes "summarise the conversation so far" asks an ordinary question. Each form names its source as
+REPOSITORY@COMMIT: PATH. Requests have the words of one version; the pattern covers the versions that were found, and
+only stable phrases are in it.
 
 Crush's summary, and Roo Code's before 2026, are texts of the model without any introduction, so they are not
 recognised.
+
+A block of memory begins with `<TAG>` or `<TAG attributes>` and ends at the first closing tag of its own name. A tag
+that is never closed begins no block. Upper and lower case differ.
 """
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 INTRODUCTIONS = (
     # Claude Code; source: Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md, quoted from the program.
@@ -69,3 +79,299 @@ def _has_in_order(text: str, headings: tuple[str, ...]) -> bool:
             return False
         at += len(heading) - 1  # its line break may begin the next heading
     return True
+
+
+class Form(NamedTuple):
+    """One client's words: a pattern that matches their beginning, a real sample, and its source."""
+
+    client: str
+    pattern: str
+    sample: str
+    source: str
+
+
+_CODEX = "openai/codex@11baefb5: codex-rs/core/templates/compact/prompt.md"
+_GEMINI = "google-gemini/gemini-cli@5411f113: packages/core/src/context/chatCompressionService.ts"
+_GEMINI_SYSTEM = "google-gemini/gemini-cli@5411f113: packages/core/src/prompts/snippets.ts"
+_OPENCODE = "anomalyco/opencode@031a4a9c: packages/core/src/session/compaction.ts"
+_OPENCODE_SUFFIX = "sst/opencode@31e22f65: packages/core/src/session/compaction-suffix.ts"
+_PI = "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/utils.ts"
+_QWEN = "QwenLM/qwen-code@00b481a3: packages/core/src/services/chatCompressionService.ts"
+_ROO = "RooCodeInc/Roo-Code@b375498f: src/shared/support-prompt.ts"
+_CRUSH = "charmbracelet/crush@5065c666: internal/agent/templates/summary.md"
+_OPENHANDS = "pcoppinger/software-agent-sdk@14ff06bf: openhands-sdk/openhands/sdk/context/condenser/prompts/"
+
+_DETAILED = Form(
+    # The source is not public; the words are quoted from the program. Roo Code and others use the same.
+    "Claude Code",
+    r"(?:CRITICAL: Respond with TEXT ONLY\.[\s\S]{0,2000}?)?"
+    r"Your task is to create a detailed summary of (?:the|this) (?:RECENT portion of the )?conversation\b",
+    "Your task is to create a detailed summary of the conversation so far, paying close attention to the user's"
+    " explicit requests and your previous actions.",
+    "Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md",
+)
+_MEMENTO = Form(
+    "Codex",
+    r"You have exceeded the maximum number of tokens, please stop coding and instead write a short memento\b",
+    "You have exceeded the maximum number of tokens, please stop coding and instead write a short memento message"
+    " for the next agent.",
+    "openai/codex#3446 (September 2025): the same file, until openai/codex#6027",
+)
+_EVENTS = Form(
+    "OpenHands",
+    r"You are maintaining a context-aware state summary for an interactive (?:software )?agent\b",
+    "You are maintaining a context-aware state summary for an interactive agent.\nYou will be given a list of events",
+    _OPENHANDS,
+)
+_COMPACTED = Form(
+    "Crush",
+    r"The conversation context above needs to be compacted\.",
+    "The conversation context above needs to be compacted. Summarize the key information into a detailed context"
+    " summary",
+    _CRUSH,
+)
+
+IN_USER = (
+    _DETAILED,
+    Form(
+        "Codex",
+        r"You are performing a CONTEXT CHECKPOINT COMPACTION\b",
+        "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that will resume"
+        " the task.",
+        _CODEX,
+    ),
+    _MEMENTO,
+    Form(
+        "opencode",
+        r"You MUST summarize the conversation above into a structured summary\b",
+        "You MUST summarize the conversation above into a structured summary that will be given to another agent to"
+        " resume the work.",
+        _OPENCODE,
+    ),
+    Form(
+        "opencode",
+        r"Update the existing checkpoint in the conversation above\b",
+        "Update the existing checkpoint in the conversation above into one consolidated summary.",
+        _OPENCODE,
+    ),
+    Form(
+        "opencode",
+        r"The previous response did not fill in the required summary template\.",
+        "The previous response did not fill in the required summary template. Do not call tools.",
+        _OPENCODE,
+    ),
+    Form(
+        "opencode",
+        r"Provide a detailed prompt for continuing our conversation above\b",
+        "Provide a detailed prompt for continuing our conversation above.\nFocus on information that would be helpful"
+        " for continuing the conversation,",
+        "anomalyco/opencode@001aa6cc: packages/opencode/src/session/compaction.ts",
+    ),
+    Form(
+        "opencode",
+        r"Summarize the older portion of the preceding conversation\. This is a summarization task\b",
+        "Summarize the older portion of the preceding conversation. This is a summarization task, not a request to"
+        " continue the conversation.",
+        _OPENCODE_SUFFIX,
+    ),
+    Form(
+        "Gemini CLI",
+        r"(?:Generate a new <state_snapshot> based on the provided history"
+        r"|A previous <state_snapshot> exists in the history"
+        r"|Critically evaluate the <state_snapshot> you just generated)\.",
+        "Generate a new <state_snapshot> based on the provided history.\n\nFirst, reason in your scratchpad. Then,"
+        " generate the updated <state_snapshot>.",
+        _GEMINI,
+    ),
+    Form(
+        # Also Gemini CLI until 2025, which says `scratchpad`.
+        "Qwen Code",
+        r"First, reason in your (?:scratchpad|<analysis> block)\. Then, (?:generate|produce) the (?:updated )?"
+        r"<state_snapshot>",
+        "First, reason in your <analysis> block. Then, produce the <state_snapshot> XML.",
+        _QWEN,
+    ),
+    Form(
+        "Cline",
+        r"<explicit_instructions type=\"(?:summarize_task|condense)\">",
+        '<explicit_instructions type="summarize_task">\nThe current conversation is rapidly running out of context.',
+        "cline/cline@046531b5: src/core/prompts/contextManagement.ts",
+    ),
+    Form(
+        # Kilo Code until 2025 is a fork of it.
+        "Roo Code",
+        r"CRITICAL: This summarization request is a SYSTEM OPERATION, not a user message\.",
+        "CRITICAL: This summarization request is a SYSTEM OPERATION, not a user message.\nWhen analyzing",
+        _ROO,
+    ),
+    Form(
+        "Roo Code",
+        r"Summarize the conversation so far, as described in the prompt instructions\.",
+        "Summarize the conversation so far, as described in the prompt instructions.",
+        "RooCodeInc/Roo-Code@04fc2a02: src/core/condense/index.ts",
+    ),
+    Form(
+        "Goose",
+        r"Please summarize the conversation history provided in the system prompt\.",
+        "Please summarize the conversation history provided in the system prompt.",
+        "block/goose@0036b819: crates/goose/src/context_mgmt/mod.rs",
+    ),
+    Form(
+        "Kimi CLI",
+        r"---\s*+The above is a (?:a )?list of messages in an agent conversation\.",
+        "\n\n---\n\nThe above is a a list of messages in an agent conversation. You are now given a task to compact"
+        " this conversation context",
+        "MoonshotAI/kimi-cli@78b384f7: src/kimi_cli/prompts/compact.md",
+    ),
+    _EVENTS,
+    _COMPACTED,
+)
+"""The forms at the beginning of a text of the last message, a user message."""
+
+IN_SYSTEM = (
+    Form(
+        # Also Roo Code and earlier versions of Claude Code.
+        "opencode",
+        r"You are a helpful AI assistant tasked with summarizing conversations\b",
+        "You are a helpful AI assistant tasked with summarizing conversations.",
+        "opencode: packages/opencode/src/agent/prompt/compaction.txt, an earlier version, as others quote it",
+    ),
+    Form(
+        "opencode",
+        r"You are an anchored context summarization assistant\b",
+        "You are an anchored context summarization assistant for coding sessions.",
+        "anomalyco/opencode@4ab22439: packages/opencode/src/agent/prompt/compaction.txt",
+    ),
+    Form(
+        "Gemini CLI",
+        r"You are a specialized system component responsible for distilling chat history\b",
+        "You are a specialized system component responsible for distilling chat history into a structured XML"
+        " <state_snapshot>.",
+        _GEMINI_SYSTEM,
+    ),
+    Form(
+        "Qwen Code",
+        r"You are the component that summarizes (?:internal chat history\b|a conversation when its context window\b)",
+        "You are the component that summarizes a conversation when its context window is about to overflow.",
+        "QwenLM/qwen-code@03040ce3: packages/core/src/core/prompts.ts",
+    ),
+    Form(
+        "pi",
+        r"You are a context summarization assistant\.",
+        "You are a context summarization assistant. Your task is to read a conversation between a user and an AI coding"
+        " assistant,",
+        _PI,
+    ),
+    Form(
+        "Aider",
+        r"\*Briefly\* summarize this partial conversation about programming\.",
+        "*Briefly* summarize this partial conversation about programming.",
+        "Aider-AI/aider@03243e35: aider/prompts.py",
+    ),
+    Form(
+        "Kimi CLI",
+        r"You are a helpful assistant that compacts conversation context\.",
+        "You are a helpful assistant that compacts conversation context.",
+        "MoonshotAI/kimi-cli@00970276: src/kimi_cli/soul/compaction.py",
+    ),
+    Form(
+        "Crush",
+        r"You are summarizing a conversation to preserve context for continuing work later\.",
+        "You are summarizing a conversation to preserve context for continuing work later.",
+        _CRUSH,
+    ),
+    _EVENTS,
+    _DETAILED,
+    _MEMENTO,
+    _COMPACTED,
+)
+"""The forms at the beginning of a text of a leading system message."""
+
+AFTER_CONVERSATION = (
+    Form(
+        "pi",
+        r"The messages above are (?:a conversation to summarize\.|NEW conversation messages to incorporate\b)",
+        "The messages above are a conversation to summarize. Create a structured context checkpoint summary",
+        "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/compaction.ts",
+    ),
+    Form(
+        "pi",
+        r"This is the PREFIX of a turn that was too large to keep\.",
+        "This is the PREFIX of a turn that was too large to keep. The SUFFIX (recent work) is retained.",
+        "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/compaction.ts",
+    ),
+    Form(
+        "pi",
+        r"Create a structured summary of this conversation branch\b",
+        "Create a structured summary of this conversation branch for context when returning later.",
+        "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/branch-summarization.ts",
+    ),
+    Form(
+        "opencode",
+        r"Create a new anchored summary from the conversation history\b",
+        "Create a new anchored summary from the conversation history in the <conversation> tags above",
+        "sst/opencode@31e22f65: packages/core/src/session/compaction.ts",
+    ),
+    Form(
+        "opencode",
+        r"The <prior-summary> summarizes everything that happened before the <conversation>\.",
+        "The <prior-summary> summarizes everything that happened before the <conversation>.",
+        _OPENCODE_SUFFIX,
+    ),
+)
+"""The forms after a conversation that a client wrote as one text between `<conversation>` tags, in a user message."""
+
+
+def _join(forms: tuple[Form, ...], start: str) -> re.Pattern[str]:
+    return re.compile(start + "(?:" + "|".join(f"(?:{form.pattern})" for form in forms) + ")")
+
+
+_BEGINS_IN_USER, _BEGINS_IN_SYSTEM = _join(IN_USER, r"\s*+"), _join(IN_SYSTEM, r"\s*+")
+_FOLLOWS = _join(AFTER_CONVERSATION, r"\n")
+_CONVERSATION = re.compile(r"\s*+(?:Here is the conversation so far:\s*+)?<conversation>")
+_END = "</conversation>"
+
+
+def asks_for_summary(text: str) -> bool:
+    """Whether a text of a user message begins as a client's request for a summary.
+
+    If the client wrote the conversation before its request, the words after the conversation decide.
+    """
+    if _CONVERSATION.match(text):
+        end = text.rfind(_END)
+        return end >= 0 and _FOLLOWS.search(text, end) is not None
+    return _BEGINS_IN_USER.match(text) is not None
+
+
+def instructs_to_summarise(text: str) -> bool:
+    """Whether a text of a system prompt begins as a client's instructions for writing a summary."""
+    return _BEGINS_IN_SYSTEM.match(text) is not None
+
+
+def find_memory(text: str, tags: Sequence[str]) -> list[tuple[int, int]]:
+    """The spans (start, stop) of all blocks with one of these tags, oldest first; blocks within blocks do not count."""
+    # Most texts have no block, and this test is far quicker than the pattern below.
+    if not any(f"</{tag}>" in text for tag in tags):
+        return []
+    pattern = _find_pattern(tuple(tags))
+    spans: list[tuple[int, int]] = []
+    unclosed: set[str] = set()
+    stop = 0
+    while opening := pattern.search(text, stop):
+        tag, stop = opening.group(1), opening.end()
+        if tag in unclosed:
+            continue
+        closing = f"</{tag}>"
+        end = text.find(closing, stop)
+        if end < 0:
+            unclosed.add(tag)  # no later tag of this name is closed either: the text is not searched again
+            continue
+        stop = end + len(closing)
+        spans.append((opening.start(), stop))
+    return spans
+
+
+@lru_cache(maxsize=256)
+def _find_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """What begins a block. A longer name is another tag."""
+    return re.compile(rf"<({'|'.join(map(re.escape, tags))})(?=[>\s])")

@@ -1,12 +1,97 @@
-"""Shorten a text to its head and its tail, with a marker between them. Nothing is known about the text's kind.
+"""Cut texts: into pieces, at a boundary of characters, and to their head and tail with a marker between them.
 
-Law: the result never exceeds the limit by the given measure. The marker says how much is missing.
+Laws: no single call into C code holds the GIL for long. A boundary is one between extended grapheme clusters (Unicode
+Standard Annex 29), as `regex` implements them; only a small part of the text around the place is read, so the time does
+not depend on the text's length. A shortened text never exceeds the limit by the given measure, and its marker says how
+much is missing; nothing is known about the text's kind.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from rules.text.graphemes import LOOK_BEHIND_CHARS, ceil_boundary, floor_boundary
+import regex
+
 from rules.text.markers import mark_middle
+
+PIECE_CHARS = 32_768
+"""The slowest whole-text operation in use takes at most a few milliseconds for this many characters, on one core."""
+
+
+def cut_pieces(text: str, after: str = "\n", before: str = "", size: int = PIECE_CHARS) -> Iterator[str]:
+    """Split the text into pieces of at most `size` characters; joined, they are the text.
+
+    A piece ends after the last `after` in it. If it has none, it ends before the last `before` (if given). If it has
+    neither, it is cut at `size`. `after` must be one character.
+    """
+    start = 0
+    while len(text) - start > size:
+        end = text.rfind(after, start, start + size) + 1
+        if end <= start and before:
+            end = text.rfind(before, start + 1, start + size)
+        if end <= start:
+            end = start + size
+        yield text[start:end]
+        start = end
+    yield text[start:] if start else text
+
+
+def cut_lines(text: str, end_of_line: str = "\n") -> Iterator[str]:
+    """Split the text into pieces of whole lines; joined, they are the text.
+
+    A piece is longer than PIECE_CHARS only if it is a single line. An empty text is one empty piece.
+    """
+    start = 0
+    while len(text) - start > PIECE_CHARS:
+        end = text.rfind(end_of_line, start, start + PIECE_CHARS) + 1
+        if end <= start:
+            end = text.find(end_of_line, start + PIECE_CHARS) + 1 or len(text)
+        yield text[start:end]
+        start = end
+    if start < len(text) or not start:
+        yield text[start:] if start else text
+
+
+def holds(text: str, part: str) -> bool:
+    """Whether the text contains `part`.
+
+    A long text is searched in overlapping strides, because one search in hostile text may hold the GIL for long.
+    """
+    stride = 8 * PIECE_CHARS
+    if len(text) <= stride:
+        return part in text
+    overlap = len(part) - 1
+    return any(text.find(part, start, start + stride + overlap) >= 0 for start in range(0, len(text), stride))
+
+
+LOOK_BEHIND_CHARS = 1024
+"""Characters read before a place. Chosen: a boundary rarely depends on more. In a longer row of flag emoji, the letters
+are paired from here on, so a flag may be split."""
+_CLUSTER = regex.compile(r"\X")
+"""`regex` also looks at the text before the start position. So a match that starts inside a cluster ends where that
+cluster ends; `_is_boundary` relies on this."""
+
+
+def floor_boundary(text: str, at: int, lowest: int = 0) -> int:
+    """The last boundary in (lowest, at]; `at` itself if there is none, as in a hostile run of combining marks.
+
+    So a caller that goes on from `lowest` always advances.
+    """
+    first = max(at - LOOK_BEHIND_CHARS, 0)
+    near = text[first : at + 1]
+    places = range(at, max(lowest, first - 1), -1)
+    return next((place for place in places if _is_boundary(near, place - first)), at)
+
+
+def ceil_boundary(text: str, at: int, highest: int) -> int:
+    """The first boundary in [at, highest); `at` itself if there is none."""
+    first = max(at - LOOK_BEHIND_CHARS, 0)
+    near = text[first:highest]
+    return next((place for place in range(at, highest) if _is_boundary(near, place - first)), at)
+
+
+def _is_boundary(near: str, at: int) -> bool:
+    found = _CLUSTER.match(near, at - 1, at + 1) if 0 < at < len(near) else None
+    return found is None or found.end() == at
+
 
 HEAD_SHARE = 0.4
 """The head's share of the budget. Chosen: logs end with errors and totals, so the tail gets the larger part."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from rules.text.chunks import PIECE_CHARS
+from rules.text.head_tail import PIECE_CHARS
 from rules.text.markers import mark_payload
 
 MIN_URL_CHARS = 40

@@ -1,16 +1,17 @@
-"""A prompt's tokens by section.
+"""A prompt's tokens by section, by speaker and kind, and what would have to shrink so that a prompt fits its limit.
 
-Law: the five sections add up to the prompt, also after they were scaled by a model's token ratio.
+Laws: the five sections add up to the prompt, also after they were scaled by a model's token ratio. So do the parts, and
+`memory` and `summary` are those of the sections. What has to shrink is there, and the reductions add up to the excess.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from rules.conversation import Conversation, CountTokens, Message, Role
-from rules.text.client_summaries import is_client_summary
+from rules.text.client_summaries import find_memory, is_client_summary
 from rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
-from rules.text.memory_blocks import find_memory
 
 
 class Marks(NamedTuple):
@@ -155,3 +156,139 @@ def _find_summaries(text: str) -> list[tuple[int, int]]:
         stop = len(text) if end < 0 else end + len(SUMMARY_END)
         spans.append((start, stop))
     return spans
+
+
+_PARTS = {Role.SYSTEM: "system", Role.TOOL: "tool_results", Role.ASSISTANT: "assistant"}
+
+
+class Parts(NamedTuple):
+    """Tokens by part.
+
+    system: all system and developer messages, also later ones.
+    format: the response format and the request's own frame.
+    """
+
+    system: int = 0
+    tools: int = 0
+    memory: int = 0
+    summary: int = 0
+    user: int = 0
+    assistant: int = 0
+    tool_results: int = 0
+    format: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Sum of all parts."""
+        return sum(self)
+
+    def scale(self, ratio: float) -> "Parts":
+        """The parts in the model's own tokens. They add up to the sum of all, scaled and rounded."""
+        return Parts(*scale_parts(self, ratio))
+
+
+def count_parts(conversation: Conversation, find: FindMarks, *, format_tokens: int) -> Parts:
+    """The parts of a transcript. `format_tokens` of its fixed tokens count as format, the others as tools."""
+    found = dict.fromkeys(("system", "user", "assistant", "tool_results"), 0)
+    leading = count_systems(conversation.messages)
+    memory = summary = 0
+    for index, message in enumerate(conversation.messages):
+        marks = NO_MARKS if index < leading else find_in_message(message, find)
+        found[_PARTS.get(message.role, "user")] += message.tokens - sum(marks)
+        memory += marks.memory
+        summary += marks.summary
+    tools = conversation.fixed_tokens - format_tokens
+    return Parts(**found, memory=memory, summary=summary, tools=tools, format=format_tokens)
+
+
+TOOLS = "the tool definitions and the response format"
+LEADING = "the system messages at the beginning"
+SUMMARY = "the summary of the earlier messages"
+MEMORY = "the text between memory tags"
+TASK = "the first user message"
+USERS = "the other user messages"
+NEWEST = "the newest tool results"
+RESULTS = "the older tool results"
+ASSISTANT = "the assistant's messages and tool calls"
+LATER = "the system messages later in the conversation"
+OTHERS = "the messages of other roles"
+CURRENT = "the last user message"
+
+SECTIONS = {
+    TOOLS: "system",
+    LEADING: "system",
+    SUMMARY: "summary",
+    MEMORY: "memory",
+    TASK: "recent",
+    USERS: "recent",
+    NEWEST: "recent",
+    RESULTS: "recent",
+    ASSISTANT: "recent",
+    LATER: "recent",
+    OTHERS: "recent",
+    CURRENT: "current",
+}
+"""The section of each part, in the order of the sections: so parts and sections are rounded at the same places."""
+_ROLES = {Role.USER: USERS, Role.TOOL: RESULTS, Role.ASSISTANT: ASSISTANT, Role.SYSTEM: LATER}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a prompt in plain words, its section and its tokens.
+
+    by_tokens: how much shorter it would have to be; 0 if nothing is asked of it.
+    """
+
+    what: str
+    section: str
+    tokens: int
+    by_tokens: int = 0
+
+
+def list_parts(conversation: Conversation, find: FindMarks, ratio: float = 1.0) -> list[Part]:
+    """The parts of a prompt, in the model's own tokens; each at most once, and none that is empty."""
+    messages = conversation.messages
+    found = dict.fromkeys(SECTIONS, 0)
+    found[TOOLS] = conversation.fixed_tokens
+    leading, newest = count_systems(messages), _find_newest(messages)
+    found[LEADING] = sum(message.tokens for message in messages[:leading])
+    task = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
+    # The last one is written last: a single user message is both, and counts as the last.
+    named = {task: TASK, find_current(messages): CURRENT}
+    for index in range(leading, len(messages)):
+        message = messages[index]
+        marks = find_in_message(message, find)
+        found[MEMORY] += marks.memory
+        found[SUMMARY] += marks.summary
+        is_newest = message.role is Role.TOOL and index >= newest
+        what = NEWEST if is_newest else named.get(index, _ROLES.get(message.role, OTHERS))
+        found[what] += message.tokens - sum(marks)
+    scaled = zip(found, scale_parts(found.values(), ratio), strict=True)
+    return [Part(what, SECTIONS[what], tokens) for what, tokens in scaled if tokens]
+
+
+def _find_newest(messages: Sequence[Message]) -> int:
+    """The index behind the last assistant message: the results from there on are the newest."""
+    indexes = range(len(messages) - 1, -1, -1)
+    return next((index + 1 for index in indexes if messages[index].role is Role.ASSISTANT), 0)
+
+
+def share_excess(parts: Iterable[Part], excess_tokens: int, head_tokens: int = 0) -> list[Part]:
+    """The parts that would have to shrink, with `by_tokens`: the largest first, and no more than are needed.
+
+    head_tokens: so much of the excess comes from the head (tools, system messages at the beginning, first user
+    message). The summary is the last one, because the client cannot shorten it.
+    """
+    ordered = sorted(parts, key=lambda part: (part.what == SUMMARY, -part.tokens))
+    has_task = any(part.what == TASK for part in ordered)
+    head = {TOOLS, LEADING, TASK if has_task else CURRENT}
+    shares, left_tokens = dict.fromkeys((part.what for part in ordered), 0), excess_tokens
+    # First what only the head can give, then what any part can give.
+    for names, most in ((head, min(head_tokens, excess_tokens)), (shares.keys(), excess_tokens)):
+        for part in ordered:
+            if part.what in names:
+                given_tokens = excess_tokens - left_tokens
+                by_tokens = min(part.tokens - shares[part.what], most - given_tokens)
+                shares[part.what] += by_tokens
+                left_tokens -= by_tokens
+    return [replace(part, by_tokens=shares[part.what]) for part in ordered if shares[part.what]]

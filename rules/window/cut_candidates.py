@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
-from rules.window.images import ImageStop
+from rules.window.prune import ImageStop
 from rules.window.room import MIN_ROOM_SHARE, Marks, Room
 from rules.window.state import Cut, CutKind, Window
 from rules.window.sums import Sums

@@ -16,8 +16,7 @@ from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from rules.window.cut_candidates import Cuts
 from rules.window.economics import Economics, choose_cold, note_marks
-from rules.window.open_step import Cap, OpenStep
-from rules.window.room import LEAST_ROOM_SHARE, Room
+from rules.window.room import LEAST_ROOM_SHARE, Cap, OpenStep, Room
 from rules.window.state import NOT_COLD, ColdCut, CutKind, Window
 from rules.window.sums import Sums
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from rules.window.images import NONE_REMOVED, ImageStop
-from rules.window.open_step import Cap
+from rules.window.prune import NONE_REMOVED, ImageStop
+from rules.window.room import Cap
 
 
 class CutKind(StrEnum):

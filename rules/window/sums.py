@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from rules.conversation import Message, Role, starts_step
 from rules.text.client_summaries import is_client_summary
-from rules.window.images import NONE_REMOVED, ImageStop, count_images, saving_tokens
 from rules.window.kept import Loaded, Reminders, Repeats
-from rules.window.prune import PLACEHOLDER_TOKENS
+from rules.window.prune import NONE_REMOVED, PLACEHOLDER_TOKENS, ImageStop, count_images, saving_tokens
 
 MAX_OPEN_WORDS = 8
 """At most this many user and system messages in a row count as one open step, and so do results that are written as

@@ -24,8 +24,7 @@ from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.codec import Request
 from proxy.wire.dialects import DEFAULT
 from rules.tokens.families import find_family
-from rules.tokens.parts import Parts
-from rules.tokens.sections import Sections
+from rules.tokens.sections import Parts, Sections
 
 
 @dataclass(frozen=True, slots=True)

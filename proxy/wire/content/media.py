@@ -18,8 +18,7 @@ from proxy.wire.json.decode import DECODE_ERRORS, decode_member
 from rules.conversation import CountTokens
 from rules.text.markers import mark_image
 from rules.tokens.families import Costs
-from rules.tokens.files import MAX_GUESS_TOKENS, Piece, guess_file
-from rules.tokens.images import UNSEEN_IMAGE, Size, read_size
+from rules.tokens.media import MAX_GUESS_TOKENS, UNSEEN_IMAGE, Piece, Size, guess_file, read_size
 from rules.tokens.tool_schemas import as_schema
 
 HEAD_CHARS = 64

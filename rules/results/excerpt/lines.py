@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from rules.text.chunks import cut_lines
-from rules.text.graphemes import floor_boundary
+from rules.text.head_tail import cut_lines, floor_boundary
 
 MAX_BLANK = 200  # empty lines that make one unit; chosen: bounds the units of a text of empty lines
 _BREAKS = (" ", ",", ";", ">", "}")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rules.results.excerpt.kinds import Kind, tell_kind
 from rules.results.excerpt.lines import Units, split_units
 from rules.results.excerpt.terms import add_terms
-from rules.text.graphemes import floor_boundary
+from rules.text.head_tail import floor_boundary
 
 LARGE_CHARS, LARGE_LINES = 1024 * 1024, 20_000
 """A longer text, or one with more lines, is read window by window. Chosen: tests/attack/test_memory.py measures what

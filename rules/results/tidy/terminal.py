@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rules.text.chunks import PIECE_CHARS, cut_lines, cut_pieces, holds
+from rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds
 
 # Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
 _ESCAPE = re.compile(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rules.results.tidy.json_spacing import may_be_json, shorten_json
 from rules.results.tidy.terminal import settle_progress, strip_escapes
-from rules.text.chunks import cut_pieces
+from rules.text.head_tail import cut_pieces
 from rules.treatment import Tidying
 
 

@@ -23,7 +23,7 @@ from proxy.wire.codec import Codec
 from proxy.wire.dialects import read_request
 from proxy.wire.messages.codec import MESSAGES
 from rules.conversation import Message
-from rules.window.images import drop_images
+from rules.window.prune import drop_images
 
 PROFILES = "profiles: {tiny: {max_tool_result_tokens: 100}, other: {}}"
 

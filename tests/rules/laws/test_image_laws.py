@@ -32,7 +32,7 @@ from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, Prices
 from rules.summary.request import Summary
 from rules.window.cut_decision import Fold
-from rules.window.images import ImageStop
+from rules.window.prune import ImageStop
 from rules.window.state import Window
 
 POLICY = Policy(

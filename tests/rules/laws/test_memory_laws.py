@@ -16,7 +16,7 @@ from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, SectionShares
 from rules.summary.request import Summary
-from rules.text.memory_blocks import find_memory
+from rules.text.client_summaries import find_memory
 
 LIMIT = 7000
 POLICY = Policy(

@@ -33,7 +33,7 @@ from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy, PreserveSystem, SectionShares, SummaryRole
 from rules.text.markers import INTRODUCTION, KEPT_TITLE
 from rules.treatment import Budget, Tidying
-from rules.window.images import drop_images
+from rules.window.prune import drop_images
 
 WIDE = replace(POLICY, context_window=100_000)
 BLANK_JSON = (

@@ -13,7 +13,7 @@ from rules.pipeline.exceeded import shorten_newest
 from rules.policy import Policy
 from rules.results.work import Allowance, LargeWorkError, Work
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
-from rules.window.open_step import Cap, least_tokens
+from rules.window.room import Cap, least_tokens
 
 POLICY = Policy(tidying=None)
 

@@ -13,8 +13,7 @@ from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError, Remainder, find_remainder
 from rules.pipeline.make_plan import plan
 from rules.policy import MEMORY_TAGS, OnExceeded, OverflowStrategy, Policy
-from rules.tokens.sections import find_marks
-from rules.tokens.shrink import (
+from rules.tokens.sections import (
     ASSISTANT,
     CURRENT,
     LEADING,
@@ -23,6 +22,7 @@ from rules.tokens.shrink import (
     TASK,
     TOOLS,
     Part,
+    find_marks,
     list_parts,
     share_excess,
 )

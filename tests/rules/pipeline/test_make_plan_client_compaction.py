@@ -31,7 +31,7 @@ from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, find_limits
 from rules.results.work import LargeWorkError, Work
 from rules.summary.request import Summary
-from rules.text.summary_requests import IN_SYSTEM, IN_USER
+from rules.text.client_summaries import IN_SYSTEM, IN_USER
 
 ASK = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
 FIRST_CUT = 23

@@ -13,7 +13,7 @@ from rules.pipeline.pins import GOAL_CHARS, LONG_TOKENS, Pin, Pins, find_goal, f
 from rules.policy import Policy
 from rules.results.work import Allowance, LargeWorkError, Work
 from rules.text.markers import START
-from rules.window.open_step import Cap
+from rules.window.room import Cap
 
 LONG = fill("out", LONG_TOKENS)
 CALLS = (call("a"), call("b"))

@@ -34,7 +34,7 @@ from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
 from rules.summary.request import Summary, request_summary
-from rules.window.images import remove_images
+from rules.window.prune import remove_images
 from rules.window.state import Window
 
 SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)

@@ -36,9 +36,9 @@ from rules.results.dedupe import (
     MIN_SAVED_SHARE,
     dedupe_tool_results,
 )
+from rules.results.similar import Sketch, sketch_text
 from rules.results.work import Allowance, LargeWorkError, Work
 from rules.text.markers import POINTER
-from rules.text.sketch import Sketch, sketch_text
 from rules.treatment import Budget, ToolRule, Treatment
 
 TEXT = listing(1)

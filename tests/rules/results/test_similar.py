@@ -2,8 +2,7 @@
 
 from support.builders import listing, result
 
-from rules.results.similar import Compared, Index
-from rules.text.sketch import sketch_text
+from rules.results.similar import Compared, Index, sketch_text
 
 
 def compared(number: int, text: str) -> Compared:

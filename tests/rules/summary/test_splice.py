@@ -49,7 +49,7 @@ from rules.text.markers import (
     mark_coverage,
 )
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
-from rules.window.images import drop_images
+from rules.window.prune import drop_images
 from rules.window.state import Cut, CutKind, Window
 
 LONG = fill("step", 400)

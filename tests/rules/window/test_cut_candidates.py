@@ -10,8 +10,7 @@ from support.builders import assistant, call, fill, result, session, system, use
 from rules.conversation import Message, count_leading
 from rules.policy import OverflowStrategy, Policy
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS, Cuts
-from rules.window.images import ImageStop, saving_tokens
-from rules.window.prune import PLACEHOLDER_TOKENS
+from rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
 from rules.window.room import Room
 from rules.window.state import CutKind, Window
 from rules.window.sums import Sums

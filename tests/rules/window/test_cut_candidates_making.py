@@ -11,7 +11,7 @@ from rules.conversation import Message, Role, count_leading
 from rules.policy import Policy, PreserveSystem
 from rules.text.client_summaries import is_client_summary
 from rules.window.cut_candidates import LOOP_TOKENS, SUMMARY_FRAME_TOKENS, Cuts
-from rules.window.images import saving_tokens
+from rules.window.prune import saving_tokens
 from rules.window.room import Room
 from rules.window.state import Cut, CutKind
 from rules.window.sums import Sums

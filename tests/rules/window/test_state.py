@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rules.window.open_step import Cap
+from rules.window.room import Cap
 from rules.window.state import Cut, CutKind, Window
 
 FIRST = Cut(CutKind.SUMMARISE, 6, 200, (), 360, prune_stop=4)

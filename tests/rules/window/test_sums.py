@@ -22,8 +22,7 @@ from support.builders import (
 )
 
 from rules.conversation import Message, Role, count_leading
-from rules.window.images import ImageStop, saving_tokens
-from rules.window.prune import PLACEHOLDER_TOKENS
+from rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
 from rules.window.sums import MAX_OPEN_WORDS, Sums
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rules.results.excerpt.json.outliers import MAX_KEY_CHARS, News
 from rules.results.excerpt.json.spans import Part, Parts, Signs, Thinning, split_parts, unbreak
-from rules.text.graphemes import floor_boundary
+from rules.text.head_tail import floor_boundary
 from rules.text.markers import mark_characters, mark_items
 
 # The weights are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep.

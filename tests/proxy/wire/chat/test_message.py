@@ -16,7 +16,7 @@ from proxy.wire.codec import Counting, UndecodableError
 from rules.conversation import Message, Role, ToolCall
 from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
-from rules.window.images import drop_images
+from rules.window.prune import drop_images
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 DEEP = b"[" * 100_000 + b"]" * 100_000

@@ -13,7 +13,7 @@ from proxy.wire.codec import Counting
 from proxy.wire.responses.message import decode_unit, encode_message, find_call_types
 from proxy.wire.responses.results import BLANK_SCREENSHOT
 from rules.conversation import Message, Role, ToolCall
-from rules.tokens.images import read_size
+from rules.tokens.media import read_size
 
 CALLS: list[tuple[dict[str, Any], ToolCall]] = [
     (

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, function_result, result, system, transcripts, user
 
 from rules.policy import MEMORY_TAGS
-from rules.tokens.parts import count_parts
-from rules.tokens.sections import count_sections, find_marks
+from rules.tokens.sections import count_parts, count_sections, find_marks
 
 FIND = partial(find_marks, tags=MEMORY_TAGS, count=count)
 

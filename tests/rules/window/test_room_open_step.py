@@ -8,8 +8,8 @@ from support.builders import IMAGE, MEDIA_TOKENS, assistant, call, fill, result,
 from support.steps import count_steps
 
 from rules.conversation import Message, Role
-from rules.window.open_step import Cap, OpenStep, least_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
+from rules.window.room import Cap, OpenStep, least_tokens
 
 
 def open_step(messages: Sequence[Message]) -> OpenStep:

@@ -21,7 +21,7 @@ from support.builders import (
 )
 
 from rules.conversation import Decision, Message
-from rules.window.images import ImageStop, drop_images, remove_images, saving_tokens
+from rules.window.prune import ImageStop, drop_images, remove_images, saving_tokens
 from rules.window.sums import ImageSums
 
 SAVING = MEDIA_TOKENS - count(IMAGE_LINE)

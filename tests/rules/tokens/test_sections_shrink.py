@@ -10,8 +10,16 @@ from support.builders import assistant, call, conversation, count, fill, result,
 
 from rules.policy import MEMORY_TAGS
 from rules.text.markers import INTRODUCTION, SUMMARY_END
-from rules.tokens.sections import Sections, count_sections, find_marks
-from rules.tokens.shrink import SECTIONS, SUMMARY, Part, list_parts, share_excess
+from rules.tokens.sections import (
+    SECTIONS,
+    SUMMARY,
+    Part,
+    Sections,
+    count_sections,
+    find_marks,
+    list_parts,
+    share_excess,
+)
 
 FIND = partial(find_marks, tags=MEMORY_TAGS, count=count)
 

@@ -7,8 +7,7 @@ from support.builders import count
 
 from rules.results.excerpt.json.record import cut_string
 from rules.results.excerpt.lines import split_units
-from rules.text.graphemes import ceil_boundary, floor_boundary
-from rules.text.head_tail import measure_bytes, truncate_text
+from rules.text.head_tail import ceil_boundary, floor_boundary, measure_bytes, truncate_text
 
 CHARACTERS = {
     "Chinese": "漢",
