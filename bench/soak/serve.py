@@ -5,8 +5,9 @@
 Growth after that is not a cache that fills. Nothing else differs.
 """
 
+from proxy.account import previous_request
 from proxy.cli.main import main
-from proxy.compaction import caches, prefix_watch
+from proxy.compaction import caches
 from proxy.compaction.tokenizers import exact
 
 SHARE = 16
@@ -19,6 +20,6 @@ if __name__ == "__main__":
     caches.STATES_BYTES //= SHARE
     exact.MEMO_BYTES //= SHARE
     exact.LARGE_MEMO_BYTES //= SHARE
-    prefix_watch.MAX_BYTES //= SHARE
-    prefix_watch.MAX_NEWEST_BYTES //= SHARE
+    previous_request.MAX_BYTES //= SHARE
+    previous_request.MAX_NEWEST_BYTES //= SHARE
     main()

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.account.outcome import Answered
-from proxy.compaction.prefix_watch import Prefix
 from proxy.state.catalogue.prices import Tokens
 
 BLOCK_TOKENS = 128
@@ -40,6 +39,31 @@ expired: the pause before the request was longer than the upstream keeps a cache
 cold: the first known request of a session, of which the upstream had nothing.
 unknown: the beginning stayed the same, the request came in time, and the upstream still read little of it.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """How a prompt begins, compared with the previous one of its session; all tokens are ours.
+
+    tokens: of the whole prompt.
+    previous_tokens: of the previous prompt, all of which the upstream has read.
+    kept_tokens: of the beginning that both have, byte for byte.
+    pause_seconds: between the moments at which they were sent.
+    continues: the client has only added messages. Otherwise the session is recognised by its first message alone.
+    is_ours: if the beginnings differ, trimtab changed it: the client's transcript, tools and instructions are the same.
+    """
+
+    tokens: int
+    previous_tokens: int
+    kept_tokens: int
+    pause_seconds: float
+    continues: bool
+    is_ours: bool
+
+    @property
+    def kept_share(self) -> float:
+        """The share of the prompt that equals the previous request's beginning."""
+        return self.kept_tokens / max(self.tokens, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from functools import partial
 import msgspec
 
 from proxy.account.outcome import Answered
+from proxy.account.previous_request import Seen, Sent
 from proxy.account.prompt_cache import Cause, find_cause
 from proxy.account.recorder import Recorder, fail_open
-from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
-from proxy.compaction.prefix_watch import Prefix
 from proxy.exchange.attempt import Attempt, Call, Prepared, is_counted, is_text_only
 from proxy.exchange.cold import find_lifetime
 from proxy.exchange.route import Route
@@ -126,10 +125,12 @@ class Observed:
 
     prefix_kept: the share of the prompt that equals the previous request's prefix; None if it is not known.
     cache_miss: why the upstream read less from its cache than it could have; empty if it did not.
+    seen: the request beside the previous one of its session; None if its transcript is not known.
     """
 
     prefix_kept: float | None = None
     cache_miss: Cause = ""
+    seen: Seen | None = None
 
 
 async def observe(
@@ -155,13 +156,14 @@ async def observe(
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0
         sample = Sample(tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
+    seen = await _compare(services, attempt, sent, age_seconds)
     if not is_enforced:
-        return Observed()
-    prefix = await _observe_prefix(services, call, planned, compacted, age_seconds)
+        return Observed(seen=seen)
+    prefix = seen.prefix
     kept = prefix.kept_share if prefix is not None and prefix.continues else None
     if planned.original.continues:  # the upstream holds messages that are not known here
-        return Observed(kept)
-    return Observed(kept, find_cause(prefix, answered, partial(find_lifetime, services, call)))
+        return Observed(kept, seen=seen)
+    return Observed(kept, find_cause(prefix, answered, partial(find_lifetime, services, call)), seen)
 
 
 def _note_answer(services: Services, attempt: Prepared, answered: Answered) -> None:
@@ -179,21 +181,15 @@ def _is_counted(call: Call, sent: Conversation) -> bool:
     return len(call.request.body) <= LARGE_BODY_BYTES and is_counted(call.request, sent)
 
 
-async def _observe_prefix(
-    services: Services, call: Call, planned: Planned, compacted: Compacted, age_seconds: float
-) -> Prefix | None:
-    """Compare the prompt with the previous one of its session."""
-    hashes, forwarded = planned.plan.hashes, compacted.forwarded
+async def _compare(services: Services, attempt: Prepared, sent: Conversation, age_seconds: float) -> Seen:
+    """Compare the request with the previous one of its session, and keep it."""
+    call, planned = attempt.call, attempt.chosen.planned
+    hashes = planned.plan.hashes
     # Prompt caches are per model. Python's hash is keyed, so a client cannot choose a collision.
-    client = f"{call.arrival.tenant.id} {hash(call.route.target.model)}"
+    client = f"{call.arrival.tenant.id} {hash((call.route.upstream.base_url, call.route.target.model))}"
+    original, is_changed = planned.original.messages, attempt.outcome == "compacted"
     work = partial(
-        services.watch.observe,
-        client,
-        hashes,
-        forwarded,
-        call.request.fixed,
-        original=planned.original.messages,
-        age_seconds=age_seconds,
+        services.previous.observe, client, hashes, Sent(original, sent, call.request.fixed, age_seconds, is_changed)
     )
     size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
     return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=size_bytes)

@@ -3,12 +3,8 @@
 Law: it only observes. What the upstream reports is the truth. trimtab's own counts are used only for the rest.
 """
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import takewhile
-
 from proxy.account.outcome import Answered
+from proxy.account.previous_request import Request, Seen
 from proxy.account.prompt_cache import (
     MIN_CACHED_TOKENS,
     Cache,
@@ -18,37 +14,19 @@ from proxy.account.prompt_cache import (
     imagine,
     watch_cache,
 )
-from proxy.account.statistics.sessions import Seen, Sessions
-from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
-from proxy.exchange.attempt import Attempt, Call, Prepared
+from proxy.exchange.answer import Observed
+from proxy.exchange.attempt import Attempt, Prepared
 from proxy.exchange.route import Route
 from proxy.exchange.services import Services
 from proxy.state.catalogue.lifetimes import find_lifetime_seconds
 from proxy.state.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
-from rules.conversation import Conversation, Role
+from rules.conversation import Conversation
 
 
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """The previous request of a session, and where this one is kept. Times are in seconds.
-
-    seen: None if the session is not known. share: of the client's prompt, what the previous request had, too.
-    """
-
-    client: Hashable
-    hashes: Sequence[bytes]
-    seen: Seen | None
-    share: float
-    now: float
-
-
-async def draw_bill(
-    services: Services, route: Route, attempt: Attempt, answered: Answered, prefix_kept: float | None
+def draw_bill(
+    services: Services, route: Route, attempt: Attempt, answered: Answered, observed: Observed
 ) -> Bill | None:
-    """The bill of an answer; None if its tokens are not known.
-
-    prefix_kept: the share of what was sent that equals the previous request of the session; None if it is not known.
-    """
+    """The bill of an answer; None if its tokens are not known."""
     if answered.completion_tokens is None:
         return None
     if not isinstance(attempt, Prepared):  # it passed unchanged
@@ -56,23 +34,18 @@ async def draw_bill(
         if answered.prompt_tokens is None:
             return None
         return _draw(_read_tokens(answered), None, prices, is_estimated=answered.is_estimated)
-    call, planned, books = attempt.call, attempt.chosen.planned, services.recorder.books
-    original, hashes, sessions, now = planned.original, planned.plan.hashes, books.sessions, books.clock()
-    work = partial(_find_past, sessions, call, original, hashes, now)
-    size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
-    past = await services.workers.run(call.lane, work, size_bytes=size_bytes)
-    case = _make_case(attempt, past, answered, prefix_kept)
+    seen = observed.seen
+    case = _make_case(attempt, seen, answered, observed.prefix_kept)
     is_changed = attempt.outcome == "compacted"
     without: Tokens | None = None
-    if original.continues:  # the upstream holds messages that are not known here
+    if attempt.chosen.planned.original.continues:  # the upstream holds messages that are not known here
         without = add_removed(case.sent, case.original_tokens - case.sent_tokens) if is_changed else None
     else:
-        is_changed = is_changed or (past.seen is not None and past.seen.is_changed)
-        without = imagine(case) if is_changed else None
-        cache = watch_cache(case) if case.is_fresh else case.cache
-        sessions.keep(past.client, hashes, Seen(len(original.messages), now, is_changed, cache))
+        without = imagine(case) if is_changed or (seen is not None and seen.now.is_changed) else None
+        if seen is not None and case.is_fresh:
+            services.previous.learn(seen, watch_cache(case))
     is_estimated = answered.is_estimated or answered.prompt_tokens is None
-    return _draw(case.sent, without, call.view.price_list, is_estimated=is_estimated)
+    return _draw(case.sent, without, attempt.call.view.price_list, is_estimated=is_estimated)
 
 
 def _draw(tokens: Tokens, without: Tokens | None, prices: PriceList, *, is_estimated: bool) -> Bill:
@@ -89,29 +62,17 @@ def _read_tokens(answered: Answered) -> Tokens:
     )
 
 
-def _find_past(sessions: Sessions, call: Call, original: Conversation, hashes: Sequence[bytes], now: float) -> _Past:
-    """Find the previous request of a session, as the client sent it."""
-    messages, fixed = original.messages, call.request.fixed
-    # The hashes leave out instructions and tools, but a cache does not. Python's hash is keyed: nobody can choose it.
-    instructions = [message.raw for message in takewhile(lambda message: message.role is Role.SYSTEM, messages)]
-    base_url, model = call.route.upstream.base_url, call.route.target.model
-    client = (call.arrival.tenant.id, hash((base_url, model, tuple(fixed), tuple(instructions))))
-    seen = sessions.find(client, hashes)
-    new_tokens = 0 if seen is None else sum(message.tokens for message in messages[seen.messages :])
-    tokens = original.tokens
-    return _Past(client, hashes, seen, 1 - new_tokens / max(tokens, 1), now)
-
-
-def _make_case(attempt: Prepared, past: _Past, answered: Answered, prefix_kept: float | None) -> Case:
+def _make_case(attempt: Prepared, seen: Seen | None, answered: Answered, prefix_kept: float | None) -> Case:
     """The request as it was sent, and as the client sent it."""
     call, compacted = attempt.call, attempt.compacted
     is_sent_original = call.route.target.mode != "enforce"
     original_tokens = compacted.original_tokens
     sent_tokens = original_tokens if is_sent_original else compacted.sent_tokens
     lifetime_seconds = find_lifetime_seconds(call.route.upstream.base_url, call.route.target.model)
-    pause_seconds = 0.0 if past.seen is None else past.now - past.seen.at
+    before = None if seen is None else seen.before
+    pause_seconds = 0.0 if seen is None or before is None else seen.now.sent_at - before.sent_at
     is_fresh = lifetime_seconds is None or pause_seconds <= lifetime_seconds
-    known_share = None if past.seen is None else past.share
+    known_share = None if before is None else _find_share(attempt.chosen.planned.original, before)
     sent = _read_tokens(answered)
     if answered.prompt_tokens is None:
         kept_share = known_share if attempt.outcome != "compacted" else prefix_kept
@@ -120,5 +81,11 @@ def _make_case(attempt: Prepared, past: _Past, answered: Answered, prefix_kept: 
         writes = tier.cache_write > tier.input and sent_tokens >= MIN_CACHED_TOKENS
         written_tokens = sent_tokens - cached_tokens if writes else 0
         sent = Tokens.of(sent_tokens, cached_tokens, written_tokens, answered.completion_tokens)
-    cache = Cache() if past.seen is None else past.seen.cache
+    cache = Cache() if before is None else before.cache
     return Case(sent, sent_tokens, original_tokens, prefix_kept, known_share, is_fresh, cache)
+
+
+def _find_share(original: Conversation, before: Request) -> float:
+    """The share of the client's prompt that the previous request of its session had, too."""
+    new_tokens = sum(message.tokens for message in original.messages[before.messages :])
+    return 1 - new_tokens / max(original.tokens, 1)

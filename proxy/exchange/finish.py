@@ -198,7 +198,7 @@ async def _book_unanswered(services: Services, ready: Ready, attempt: Attempt, k
     with fail_open(services.recorder, ready.arrival.request_id, "observe"):
         observed = await observe(services, attempt, answered, is_answered=False)
     with fail_open(services.recorder, ready.arrival.request_id, "bill"):
-        bill = await draw_bill(services, ready.route, attempt, answered, observed.prefix_kept)
+        bill = draw_bill(services, ready.route, attempt, answered, observed)
     keep(Learned(answered, observed, bill))
 
 
@@ -230,7 +230,7 @@ async def _learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTa
         observed = await observe(services, attempt, answered, age_seconds=age_seconds)
     phases.current = "bill"
     with guarded:
-        bill = await draw_bill(services, route, attempt, answered, observed.prefix_kept)
+        bill = draw_bill(services, route, attempt, answered, observed)
     keep(Learned(answered, observed, bill, model))
     phases.current = "observe"
     if services.cold_cuts.is_kept:

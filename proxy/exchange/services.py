@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.account.history.kept import History
+from proxy.account.previous_request import PreviousRequests
 from proxy.account.recorder import Recorder
 from proxy.account.recordings.writing import Recordings
 from proxy.compaction.offload import Lane, Workers
 from proxy.compaction.pool import Compactors
-from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
 from proxy.exchange.early_answer import Patience
 from proxy.http.client import UpstreamClient
@@ -127,7 +127,7 @@ class Services:
     cold_cuts: ColdCuts
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
-    watch: PrefixWatch = field(default_factory=PrefixWatch)
+    previous: PreviousRequests = field(default_factory=PreviousRequests)
     session_names: SessionNames = field(default_factory=SessionNames)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
     patience: Patience = field(default_factory=Patience)

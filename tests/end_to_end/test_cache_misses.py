@@ -55,7 +55,7 @@ class Talk:
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.proxy.services.watch.clock = self.clock
+        self.proxy.services.previous.clock = self.clock
 
     def write(self, messages: list[Wire], tools: list[Wire]) -> Wire:
         """The body of a request. Messages get a cache marker, without which their cache does nothing."""

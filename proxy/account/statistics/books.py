@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgspec
 
 from proxy.account.history.kept import History
-from proxy.account.statistics.sessions import Sessions
 from proxy.state.catalogue.prices import NANODOLLARS, Bill, Cost, PriceList, Tokens, price
 from proxy.state.stores.store import StoreError
 from proxy.tasks import Tasks
@@ -249,7 +248,6 @@ class Books:
         self.clock = clock
         self.history: History | None = None
         self._metrics = metrics
-        self.sessions = Sessions()
         self._on_error = on_error
         self._log = log
         self._sleep = sleep

@@ -7,9 +7,9 @@ in whole blocks, for its lifetime. It misses nothing else, and nobody pushes any
 import itertools
 from dataclasses import dataclass, field, replace
 
-from proxy.account.prompt_cache import MIN_CACHED_TOKENS, count_cached
+from proxy.account.previous_request import PreviousRequests, Sent
+from proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, count_cached
 from proxy.compaction.engine import Compaction
-from proxy.compaction.prefix_watch import Prefix, PrefixWatch
 from proxy.state.catalogue.prices import PriceList, Tokens
 from rules.conversation import Conversation, Role, count_leading, starts_step
 
@@ -60,10 +60,10 @@ class PromptCaches:
     """The upstream's cache under each strategy. Memory is bounded: sessions that were forgotten begin again."""
 
     _now: float = 0.0
-    _watches: dict[str, PrefixWatch] = field(init=False)
+    _previous: dict[str, PreviousRequests] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._watches = {strategy: PrefixWatch(lambda: self._now) for strategy in STRATEGIES}
+        self._previous = {strategy: PreviousRequests(lambda: self._now) for strategy in STRATEGIES}
 
     def send(
         self, session: str, compaction: Compaction, paid: Paid, *, at: float, completion_tokens: int
@@ -74,8 +74,8 @@ class PromptCaches:
         prompts = {TRIMTAB: compaction.sent, NOTHING: original, SLIDING: slide_window(original, plan.limit)}
         spent = {}
         for strategy, prompt in prompts.items():
-            watch, client = self._watches[strategy], f"{session} {request.model}"
-            prefix = watch.observe(client, plan.hashes, prompt, request.fixed, original=original.messages)
+            previous, client = self._previous[strategy], f"{session} {request.model}"
+            prefix = previous.observe(client, plan.hashes, Sent(original.messages, prompt, request.fixed)).prefix
             kept_tokens = _find_kept(prefix, paid.lifetime_seconds) * ratio
             tokens = paid.imagine(round(prompt.tokens * ratio), kept_tokens, completion_tokens)
             kept_share = prefix.kept_share if prefix is not None and prefix.continues else None

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.account.outcome import Answered
-from proxy.account.prompt_cache import BLOCK_TOKENS, MIN_CACHED_TOKENS, Cause, find_cause
-from proxy.compaction.prefix_watch import Prefix
+from proxy.account.prompt_cache import BLOCK_TOKENS, MIN_CACHED_TOKENS, Cause, Prefix, find_cause
 
 LIFETIME_SECONDS = 300.0
 GROWN = Prefix(

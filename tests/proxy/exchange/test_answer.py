@@ -8,7 +8,7 @@ from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_sessio
 from upstreams.recording import completion
 
 from proxy.account.outcome import Answered
-from proxy.exchange.answer import Observed, count_answer, observe
+from proxy.exchange.answer import count_answer, observe
 from proxy.exchange.attempt import Attempt, Passed
 from proxy.state.models.calibration import URGENT_SAMPLES
 from proxy.state.models.records import Known
@@ -239,4 +239,5 @@ async def test_no_miss_is_told_of_a_request_that_is_only_observed(make_stages: M
     stages = await make_stages("mode=observe")
     attempts = [await stages.attempt(read_session(20)), Passed("undecodable")]
 
-    assert [await observe(stages.services, attempt, Answered(2000, 0)) for attempt in attempts] == [Observed()] * 2
+    found = [await observe(stages.services, attempt, Answered(2000, 0)) for attempt in attempts]
+    assert [(one.prefix_kept, one.cache_miss) for one in found] == [(None, "")] * 2

@@ -6,6 +6,7 @@ import pytest
 from support.journeys import MakeStages, read_session
 
 from proxy.account.outcome import Answered
+from proxy.exchange.answer import Observed, observe
 from proxy.exchange.attempt import Passed
 from proxy.exchange.bill import draw_bill
 from proxy.state.catalogue.prices import Tokens
@@ -18,7 +19,7 @@ TOLD = Answered(5000, 2048, 7)
 @pytest.mark.parametrize("outcome", ["off", "passed", "busy", "too_large", "undecodable"])
 async def test_what_passed_unchanged_costs_the_same_without_trimtab(make_stages: MakeStages, outcome: str) -> None:
     stages = await make_stages(USD)
-    bill = await draw_bill(stages.services, stages.route(), Passed(outcome), TOLD, None)
+    bill = draw_bill(stages.services, stages.route(), Passed(outcome), TOLD, Observed())
     assert bill is not None
     assert bill.tokens == bill.without == Tokens.of(5000, 2048, 0, 7)
     assert bill.cost == bill.without_cost
@@ -30,7 +31,7 @@ async def test_what_passed_unchanged_costs_the_same_without_trimtab(make_stages:
 async def test_an_answer_that_was_not_read_to_its_end_has_no_bill(make_stages: MakeStages, answered: Answered) -> None:
     stages = await make_stages(USD)
     attempt = await stages.attempt(read_session(4))
-    assert await draw_bill(stages.services, stages.route(), attempt, answered, None) is None
+    assert draw_bill(stages.services, stages.route(), attempt, answered, Observed()) is None
 
 
 async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages: MakeStages) -> None:
@@ -41,7 +42,8 @@ async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages:
         attempt = await stages.attempt(read_session(steps))
         assert attempt.outcome == "compacted"
         answered = Answered(completion_tokens=7, is_estimated=True)
-        bills.append(await draw_bill(stages.services, stages.route(), attempt, answered, kept))
+        observed = replace(await observe(stages.services, attempt, answered), prefix_kept=kept)
+        bills.append(draw_bill(stages.services, stages.route(), attempt, answered, observed))
         assert attempt.compacted is not None
         assert bills[-1].tokens.prompt == attempt.compacted.sent_tokens
         assert bills[-1].without.prompt == attempt.compacted.original_tokens
@@ -60,7 +62,7 @@ async def test_of_a_continued_conversation_only_what_was_removed_is_added(make_s
     planned = attempt.chosen.planned
     continued = replace(planned, original=replace(planned.original, continues=True))
     attempt = replace(attempt, chosen=replace(attempt.chosen, planned=continued))
-    bill = await draw_bill(stages.services, stages.route(), attempt, Answered(90_000, 2048, 7), None)
+    bill = draw_bill(stages.services, stages.route(), attempt, Answered(90_000, 2048, 7), Observed())
     removed = attempt.compacted.original_tokens - attempt.compacted.sent_tokens
     assert (removed > 0) is (outcome == "compacted")
     assert bill.without.prompt - bill.tokens.prompt == removed
@@ -71,7 +73,7 @@ async def test_of_a_continued_conversation_only_what_was_removed_is_added(make_s
 async def test_in_ratios_there_are_tokens_but_no_money(make_stages: MakeStages) -> None:
     stages = await make_stages()
     attempt = await stages.attempt(read_session(4))
-    bill = await draw_bill(stages.services, stages.route(), attempt, TOLD, None)
+    bill = draw_bill(stages.services, stages.route(), attempt, TOLD, Observed())
     assert bill is not None
     assert (bill.cost, bill.without_cost) == (None, None)
     assert bill.tokens.prompt == 5000
@@ -81,13 +83,13 @@ async def test_after_a_long_pause_the_clients_own_prompt_is_not_cached_either(ma
     """If a cut has just changed the beginning, only the clock can tell."""
     stages = await make_stages(USD, PRUNES, "upstream.base_url=https://api.openai.com/v1")
     now = [0.0]
-    stages.services.recorder.books.clock = lambda: now[0]
+    stages.services.previous.clock = lambda: now[0]
     cached = []
     for steps, seconds in ((40, 0.0), (41, 60.0), (42, 100_000.0)):
         now[0] += seconds
         attempt = await stages.attempt(read_session(steps))
-        bill = await draw_bill(
-            stages.services, stages.route(), attempt, Answered(5000, 0, 7), None if not seconds else 0.0
-        )
+        answered = Answered(5000, 0, 7)
+        observed = replace(await observe(stages.services, attempt, answered), prefix_kept=0.0 if seconds else None)
+        bill = draw_bill(stages.services, stages.route(), attempt, answered, observed)
         cached.append(bill.without.cached > 0)
     assert cached == [False, True, False]

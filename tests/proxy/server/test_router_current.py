@@ -25,7 +25,7 @@ async def test_a_request_keeps_the_services_that_it_began_with(compactors: Compa
         return web.Response()
 
     async with run_stages(compactors) as stages:
-        before, after = stages.services, replace(stages.services, watch=stages.services.watch)
+        before, after = stages.services, replace(stages.services, previous=stages.services.previous)
         current = Current(before)
         answer = current.serve_by(handle)
         async with asyncio.TaskGroup() as group:

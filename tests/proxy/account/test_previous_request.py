@@ -1,0 +1,203 @@
+"""How much of a prompt the upstream has read before."""
+
+from dataclasses import replace
+
+import pytest
+from support.builders import assistant, conversation, result, session, system, user
+
+from proxy.account import previous_request
+from proxy.account.previous_request import MAX_NEW_MESSAGES, PreviousRequests, Seen, Sent
+from proxy.account.prompt_cache import Cache, Prefix
+from rules.conversation import Message
+from rules.prefix import hash_prefixes
+
+
+def observe(
+    previous: PreviousRequests, messages: tuple[Message, ...], *, client: str = "m", tools: bytes = b"[]"
+) -> float | None:
+    """The share that is kept of a request that is forwarded unchanged, with ten tokens outside its messages."""
+    prefix = compare(previous, messages, client=client, tools=tools)
+    return prefix.kept_share if prefix is not None and prefix.continues else None
+
+
+def compare(
+    previous: PreviousRequests,
+    messages: tuple[Message, ...],
+    forwarded: tuple[Message, ...] | None = None,
+    *,
+    client: str = "m",
+    tools: bytes = b"[]",
+    age_seconds: float = 0.0,
+) -> Prefix | None:
+    """What is found of a request; it is forwarded unchanged if `forwarded` is None."""
+    return see(previous, messages, forwarded, client=client, tools=tools, age_seconds=age_seconds).prefix
+
+
+def see(
+    previous: PreviousRequests,
+    messages: tuple[Message, ...],
+    forwarded: tuple[Message, ...] | None = None,
+    *,
+    client: str = "m",
+    tools: bytes = b"[]",
+    age_seconds: float = 0.0,
+) -> Seen:
+    sent = conversation(*(messages if forwarded is None else forwarded), fixed_tokens=10)
+    is_changed, hashes = forwarded is not None, hash_prefixes(messages)
+    return previous.observe(client, hashes, Sent(messages, sent, (tools,), age_seconds, is_changed))
+
+
+def test_of_a_first_request_nothing_is_said() -> None:
+    """There is no earlier request to compare with. Another client's requests are not compared."""
+    previous = PreviousRequests()
+    assert observe(previous, session(3)) is None
+    assert observe(previous, session(4), client="other") is None
+
+
+def test_what_stands_as_it_did_is_kept() -> None:
+    """Tools and earlier messages count. New messages do not."""
+    previous = PreviousRequests()
+    before, after = session(3), session(4)
+    assert observe(previous, before) is None
+    kept = 10 + sum(message.tokens for message in before)
+    assert observe(previous, after) == pytest.approx(kept / (10 + sum(message.tokens for message in after)))
+    assert observe(previous, after) == 1.0
+
+
+def test_a_changed_message_breaks_the_prefix_there() -> None:
+    """The forwarded bytes are compared, not what the client said."""
+    previous = PreviousRequests()
+    messages = session(3)
+    assert observe(previous, messages) is None
+    edited = (*messages[:3], replace(messages[3], texts=("pruned",), edited=True), *messages[4:])
+    forwarded = conversation(*edited, fixed_tokens=10)
+    kept = 10 + sum(message.tokens for message in edited[:3])
+    prefix = compare(previous, messages, edited)
+    assert prefix is not None
+    assert prefix.kept_share == pytest.approx(kept / forwarded.tokens)
+
+
+def test_changed_tools_break_all_of_it() -> None:
+    """In a prompt, tools come before the first message."""
+    previous = PreviousRequests()
+    assert observe(previous, session(3)) is None
+    assert observe(previous, session(4), tools=b"[{}]") == 0.0
+
+
+def test_parallel_branches_do_not_mix() -> None:
+    """Each branch continues its own last request."""
+    previous = PreviousRequests()
+    trunk = (user("task"), assistant("yes"))
+    left, right = (*trunk, user("left")), (*trunk, user("right"))
+    assert observe(previous, trunk) is None
+    assert observe(previous, left) is not None
+    assert observe(previous, right) is None
+    assert observe(previous, (*left, assistant("l"))) is not None
+    assert observe(previous, (*right, assistant("r"), result("x"))) is not None
+
+
+def test_the_search_for_the_request_before_is_bounded() -> None:
+    """If a transcript has grown by more, it counts as a new one."""
+    previous, messages = PreviousRequests(), session(MAX_NEW_MESSAGES)
+    for growth, is_known in ((MAX_NEW_MESSAGES - 1, True), (MAX_NEW_MESSAGES, False)):
+        assert observe(previous, messages[:4], client=str(growth)) is None
+        assert (observe(previous, messages[: 4 + growth], client=str(growth)) is not None) is is_known
+
+
+def test_what_changes_while_the_client_only_adds_is_ours() -> None:
+    """A cut changes what is forwarded; the client's transcript, instructions and tools go on."""
+    previous = PreviousRequests()
+    before, after = (system(), *session(4)), (system(), *session(5))
+    compare(previous, before)
+    first = compare(previous, after, (*after[:2], user("a summary"), *after[8:]))
+    again = compare(previous, after, (*after[:2], user("a summary"), *after[8:]))
+
+    assert first is not None
+    assert again is not None
+    assert (first.continues, first.is_ours) == (True, True)
+    assert first.kept_tokens == 10 + before[0].tokens + before[1].tokens
+    assert first.previous_tokens == 10 + sum(message.tokens for message in before)
+    assert again.kept_tokens == again.tokens == again.previous_tokens
+
+
+@pytest.mark.parametrize("changed", ["tools", "instruction", "transcript", "shorter"])
+def test_what_the_client_changes_is_not_ours(changed: str) -> None:
+    """A session whose transcript was rewritten is recognised by its first message."""
+    previous = PreviousRequests()
+    before = (system(), *session(4))
+    after = {
+        "tools": before,
+        "instruction": (system("You are quick."), *before[1:]),
+        "transcript": (*before[:4], replace(before[4], texts=("other",), edited=True, digest=bytes(32)), *before[5:]),
+        "shorter": before[:4],
+    }[changed]
+    compare(previous, before)
+    prefix = compare(previous, after, tools=b"[{}]" if changed == "tools" else b"[]")
+
+    assert prefix is not None
+    assert not prefix.is_ours
+    assert prefix.continues is (changed in {"tools", "instruction"})
+    kept = {"tools": 0, "instruction": 10, "transcript": 10 + sum(message.tokens for message in before[:4])}
+    assert prefix.kept_tokens == kept.get(changed, prefix.tokens)
+
+
+def test_the_pause_is_between_the_moments_of_sending() -> None:
+    """How long the answers took does not count. A clock that is set back gives no pause."""
+    times = iter([100.0, 400.0, 50.0])
+    previous = PreviousRequests(lambda: next(times))
+    found = [compare(previous, session(steps), age_seconds=age) for steps, age in ((3, 20.0), (4, 60.0), (5, 0.0))]
+
+    assert [prefix and prefix.pause_seconds for prefix in found] == [None, 260.0, 0.0]
+
+
+def test_another_branch_is_compared_with_the_newest_request_of_the_same_beginning() -> None:
+    """It does not count as a continuation, and the branch that it is compared with can still be continued."""
+    previous = PreviousRequests()
+    trunk = (user("task"), assistant("yes"))
+    compare(previous, (*trunk, user("left")))
+    right = compare(previous, (*trunk, user("right")))
+    left = compare(previous, (*trunk, user("left"), assistant("l")))
+
+    assert right is not None
+    assert left is not None
+    assert (right.continues, left.continues) == (False, True)
+    assert right.kept_tokens == 10 + sum(message.tokens for message in trunk)
+    assert compare(previous, (user("another task"), *trunk[1:])) is None
+    assert compare(previous, (*trunk, user("right")), client="other") is None
+
+
+def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old sessions are forgotten, and a forgotten session counts as new."""
+    monkeypatch.setattr(previous_request, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(previous_request, "MAX_NEWEST_BYTES", 5_000)
+    previous = PreviousRequests()
+    for number in range(200):
+        assert compare(previous, (user(f"task {number}"), *session(3))) is None
+
+    assert previous._requests.total_bytes <= 20_000
+    assert previous._newest.total_bytes <= 5_000
+    assert compare(previous, (user("task 0"), *session(3))) is None
+    assert compare(previous, (user("task 199"), *session(3))) is not None
+
+
+def test_after_a_rewind_the_request_before_is_still_known() -> None:
+    """Its bytes are not: another request has taken its place in the upstream's cache."""
+    previous, messages = PreviousRequests(), session(4)
+    see(previous, messages[:3])
+    see(previous, messages)
+    rewound = see(previous, (*messages[:3], user("another way")))
+    assert rewound.before is not None
+    assert rewound.before.messages == 3
+    assert rewound.prefix is not None
+    assert not rewound.prefix.continues
+
+
+def test_what_was_learned_of_the_cache_goes_on_with_the_session() -> None:
+    """So does that trimtab has changed a request. With other tools it is another prompt, of which nothing is known."""
+    previous, cache = PreviousRequests(), Cache(0.5, 0.25)
+    previous.learn(see(previous, session(3), session(2)), cache)
+    seen = see(previous, session(4))
+    assert seen.before is not None
+    assert (seen.before.cache, seen.now.cache, seen.now.is_changed) == (cache, cache, True)
+    other = see(previous, session(5), tools=b"[{}]")
+    assert (other.before, other.now.cache, other.now.is_changed) == (None, Cache(), False)
