@@ -26,7 +26,6 @@ from proxy.exchange.services import Services
 from proxy.http.errors import ContextExceededError, ProxyError
 from proxy.state.catalogue.prices import PER_TOKEN
 from rules.conversation import Outcome as Applied
-from rules.conversation import count_leading
 from rules.pipeline.plan import Plan
 from rules.policy import Policy
 
@@ -175,7 +174,7 @@ def _describe_answer(finished: Finished) -> Mapping[str, Any]:
 def _draw_window(plan: Plan, policy: Policy) -> Window:
     """The window, in the model's own tokens. The waters are shares of the room that the head leaves."""
     messages, window = plan.conversation.messages, plan.window
-    head = {*range(count_leading(messages)), window.task} - {None}
+    head = {*range(plan.leading), window.task} - {None}
     head_tokens = plan.conversation.fixed_tokens + sum(messages[index].tokens for index in head if index is not None)
     room_tokens = max(plan.limit - head_tokens, 0)
     high, low = (

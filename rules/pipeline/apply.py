@@ -3,15 +3,13 @@
 Law: pure. Messages keep their indexes until the summary is spliced in, so the plan's indexes stay valid.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
 from rules.pipeline.exceeded import LimitExceededError, find_remainder
 from rules.pipeline.pins import pin_results
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import StateKey, States, TranscriptState, name_state
+from rules.pipeline.transcript_state import States, TranscriptState
 from rules.policy import OnExceeded, Policy
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.work import Work
@@ -19,7 +17,6 @@ from rules.summary.anchors.memory import Anchors, Place
 from rules.summary.request import Summary, make_digest
 from rules.summary.splice import splice_summary
 from rules.window.prune import Loops, prune_tool_results, remove_images
-from rules.window.state import Window
 
 
 def apply(
@@ -41,67 +38,60 @@ def apply(
     """
     if plan.is_empty:
         return Outcome(plan.original)
-    work = work or Work(count)
-    key = name_state(plan.conversation.messages, policy, work)
-    state = None if states is None else states.get(key)
-    done = None if state is None else state.find_outcome(plan, summary)
+    work, key = work or Work(count), plan.key
+    if states is None or key is None or (seen := states.get(key)) is None:
+        return _carry_out(plan, policy, summary, work.begin(), None)
+    done = seen.find_outcome(plan, summary)
     if done is not None:
         return done
-    outcome = _carry_out(plan, policy, summary, work.begin(), (states, key))
-    if state is not None:
-        state.done = plan, summary, outcome
+    state = states.pop_first([key])  # None if another request has taken it
+    try:
+        outcome = _carry_out(plan, policy, summary, work.begin(), state)
+    finally:
+        if state is not None:
+            states[key] = state
+    seen.done = plan, summary, outcome
     return outcome
 
 
 def _carry_out(
-    plan: Plan, policy: Policy, summary: Summary | None, work: Work, kept: tuple[States | None, StateKey]
+    plan: Plan, policy: Policy, summary: Summary | None, work: Work, state: TranscriptState | None
 ) -> Outcome:
-    window, count = plan.window, work.count
-    decisions = plan.decisions
-    current = plan.conversation
-    with _take_state(*kept) as state:
-        leading = kept[1][2]
-        start = max(window.cut.at if window.cut else 0, leading)
-        bare = _prune_steps(current, window, count)
-        current, decisions = bare.conversation, decisions + bare.decisions
-        if window.prune_stop > start:
-            known = None if state is None else state.pruned
-            loops = Loops(window.spared, window.unfit)
-            pruned = prune_tool_results(
-                current, start=start, stop=window.prune_stop, count=count, known=known, loops=loops
-            )
-            decisions += pruned.decisions
-            current = pruned.conversation
-        if any(treatment.dedupe for treatment in policy.treatments()):
-            # Before the splice, because the splice shifts the indexes. It changes nothing after the cut.
-            start = max(start, window.prune_stop)
-            deduped = _dedupe(current, start, policy, work, state)
-            decisions += deduped.decisions
-            current = deduped.conversation
-        if window.images.at or window.cut is not None:
-            without = remove_images(current, (index for index in window.without_images if index >= leading))
-            decisions += without.decisions
-            current = without.conversation
-        before = current
-        if plan.request is not None:
-            spliced = _splice(plan, current, policy, summary, work, state)
-            decisions += spliced.decisions
-            current = spliced.conversation
-        if plan.pins:
-            pinned = _pin(plan, before, current, state)
-            decisions += pinned.decisions
-            current = pinned.conversation
+    before = _shorten_old(plan, policy, work, state)
+    current, decisions = before.conversation, plan.decisions + before.decisions
+    if plan.request is not None:
+        spliced = _splice(plan, current, policy, summary, work, state)
+        current, decisions = spliced.conversation, decisions + spliced.decisions
+    if plan.pins:
+        pinned = _pin(plan, before.conversation, current, state)
+        current, decisions = pinned.conversation, decisions + pinned.decisions
     _check(plan, current, decisions, policy)
     return Outcome(plan.original if not decisions else current, decisions)
 
 
-def _prune_steps(current: Conversation, window: Window, count: CountTokens) -> Outcome:
-    """Prune the results of the steps of which a cut keeps only the search that loaded tools."""
-    decisions: tuple[Decision, ...] = ()
-    for start, stop in window.cut.bare_steps if window.cut else ():
-        bare = prune_tool_results(current, start=start, stop=stop, count=count)
-        decisions += bare.decisions
-        current = bare.conversation
+def _shorten_old(plan: Plan, policy: Policy, work: Work, state: TranscriptState | None) -> Outcome:
+    """Prune results, replace repeated ones, and remove images. No index changes."""
+    window, cut, count = plan.window, plan.window.cut, work.count
+    current, decisions = plan.conversation, tuple[Decision, ...]()
+    start = plan.leading if cut is None else max(cut.at, plan.leading)
+    for first, stop in () if cut is None else cut.bare_steps:  # only the search that loaded tools stays of them
+        bare = prune_tool_results(current, start=first, stop=stop, count=count)
+        current, decisions = bare.conversation, decisions + bare.decisions
+    if window.prune_stop > start:
+        known, loops = None if state is None else state.pruned, Loops(window.spared, window.unfit)
+        pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count, known=known, loops=loops)
+        current, decisions = pruned.conversation, decisions + pruned.decisions
+        start = window.prune_stop
+    if any(treatment.dedupe for treatment in policy.treatments()):
+        # Before the splice, because the splice shifts the indexes. It changes nothing after the cut.
+        if state is None:
+            deduped = dedupe_tool_results(current, policy, start=start, work=work)
+        else:
+            deduped = state.dedupe(current, start, policy, work)
+        current, decisions = deduped.conversation, decisions + deduped.decisions
+    if window.images.at or (cut is not None and cut.kept):
+        without = remove_images(current, (index for index in window.without_images if index >= plan.leading))
+        current, decisions = without.conversation, decisions + without.decisions
     return Outcome(current, decisions)
 
 
@@ -117,24 +107,6 @@ def _check(plan: Plan, current: Conversation, decisions: tuple[Decision, ...], p
         error = LimitExceededError(*sizes, window=window, decisions=decisions, conversation=current)
         error.remainder = find_remainder(plan, current, policy)
         raise error
-
-
-@contextmanager
-def _take_state(states: States | None, key: StateKey) -> Iterator[TranscriptState | None]:
-    """Take the state that plan() kept, and put it back afterwards; None if another request has taken it."""
-    state = None if states is None else states.pop_first([key])
-    try:
-        yield state
-    finally:
-        if states is not None and state is not None:
-            states[key] = state
-
-
-def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, state: TranscriptState | None) -> Outcome:
-    """Replace results from `start` on that repeat an earlier result."""
-    if state is None:
-        return dedupe_tool_results(current, policy, start=start, work=work)
-    return state.dedupe(current, start, policy, work)
 
 
 def _pin(plan: Plan, before: Conversation, after: Conversation, state: TranscriptState | None) -> Outcome:

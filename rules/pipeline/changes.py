@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
-from rules.conversation import Media, Message, Origin, Outcome, Role, ToolCall, count_leading
+from rules.conversation import Media, Message, Origin, Outcome, Role, ToolCall
 from rules.pipeline.plan import Plan
 from rules.results.calls import OpenCalls
 from rules.text.markers import INTRODUCTION
@@ -145,7 +145,7 @@ class _Traces:
             for raw in message.taken_in
             if loose[raw]
         }
-        return joined if cut.opening < 0 else {cut.opening: count_leading(self.planned)} | joined
+        return joined if cut.opening < 0 else {cut.opening: self.plan.leading} | joined
 
     def list_own(self) -> Iterator[Change]:
         """The changes of the client's messages."""

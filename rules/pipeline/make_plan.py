@@ -3,15 +3,14 @@
 Law: pure. Remembered states save time and never change the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import chain, takewhile
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, count_asked, count_leading
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.pins import fit_pins
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import NO_COLD, StateKey, States, TranscriptState, name_state, take_state
+from rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
 from rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
 from rules.prefix import hash_prefixes
 from rules.results.long_messages import may_shorten
@@ -55,30 +54,20 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
         return _pass_on(conversation, policy, limits, work.begin())
     key = name_state(conversation.messages, policy, work)
-    if (found := _find_plan(states, key, conversation, request_max_tokens, cold)) is not None:
+    known = None if states is None else states.get(key)
+    if known is not None and (found := known.find_plan(conversation, request_max_tokens, cold)) is not None:
         return found
+    work = work.begin()
     paired = Outcome(conversation) if conversation.continues else pair_tool_calls(conversation, count=count)
-    if paired.conversation is not conversation:
-        key = name_state(paired.conversation.messages, policy, work)
-    state = take_state(states, paired.conversation.messages, policy, work, key)
-    planned = _decide(paired, policy, limits, cold, state, work.begin())
-    planned = planned if planned.original is conversation else replace(planned, original=conversation)
-    state.last = planned, request_max_tokens
+    messages = paired.conversation.messages
+    key = key if messages is conversation.messages else name_state(messages, policy, work)
+    state = take_state(states, messages, key)
+    replayed = state.replay(paired.conversation, policy, limits, work, cold)
+    planned = _decide(conversation, paired, replayed, policy, state, work)
     if states is not None:
+        state.last = planned, request_max_tokens
         states[key] = state
     return planned
-
-
-def _find_plan(
-    states: States | None,
-    key: StateKey,
-    conversation: Conversation,
-    max_tokens: int | None,
-    cold: Mapping[bytes, ColdCut],
-) -> Plan | None:
-    """The plan of the last request, if this one is the same."""
-    known = None if states is None else states.get(key)
-    return None if known is None else known.find_plan(conversation, max_tokens, cold)
 
 
 def _pass_on(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Plan:
@@ -92,18 +81,18 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
 
     All tokens count twice, as head (rounded up) and as conversation. So the result is on the safe side.
     """
-    if len(conversation.messages) > FEW_MESSAGES or _has_own_limits(policy):
+    # These may remove something long before the window is full.
+    has_own_limits = policy.compact_at_tokens is not None or policy.sections is not None or policy.max_turns is not None
+    if len(conversation.messages) > FEW_MESSAGES or has_own_limits:
         return False
+    has_limit = policy.max_message_tokens is not None
     for message in conversation.messages:
-        if message.tool_calls or message.media or message.role is Role.TOOL or may_shorten(message, policy):
+        if message.tool_calls or message.media or message.role is Role.TOOL:
+            return False
+        if has_limit and may_shorten(message, policy):
             return False
     tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
-
-
-def _has_own_limits(policy: Policy) -> bool:
-    """Whether something may be removed long before the window is full."""
-    return policy.compact_at_tokens is not None or policy.sections is not None or policy.max_turns is not None
 
 
 def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: bool) -> Plan:
@@ -117,6 +106,7 @@ def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: b
         original=conversation,
         conversation=conversation,
         whole=conversation,
+        leading=count_leading(messages),
         hashes=hash_prefixes(messages),
         window=Window(task=task),
         request=None,
@@ -132,45 +122,47 @@ def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: b
 
 
 def _decide(
-    paired: Outcome,
-    policy: Policy,
-    limits: Limits,
-    cold: Mapping[bytes, ColdCut],
-    state: TranscriptState,
-    work: Work,
+    original: Conversation, paired: Outcome, replayed: Replayed, policy: Policy, state: TranscriptState, work: Work
 ) -> Plan:
     """The plan of a transcript with paired calls; goes on from the transcript's state."""
-    replayed = state.replay(paired.conversation, policy, limits, work, cold)
-    short, pins, window = replayed.edited, replayed.pins, replayed.window
-    light = state.memory.drop(short.conversation, window.memory_stop)
-    stop = window.users_stop
+    short, pins, window, limits = replayed.edited, replayed.pins, replayed.window, replayed.limits
+    memories, users, stop = state.memory.bare, state.users.short, window.users_stop
+    light = state.memory.drop(short.conversation, window.memory_stop) if memories else Outcome(short.conversation)
     limited = state.users.apply(light.conversation, stop) if stop else Outcome(light.conversation)
     fitted = Outcome(limited.conversation)
     if window.caps:
         caps, pins = fit_pins(window.caps, pins, paired.conversation.messages)
         whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
         fitted = shorten_newest(limited.conversation, whole, caps, policy=policy, work=work)
-    messages, steps = fitted.conversation.messages, (replayed.head, paired, short, light, limited, fitted)
+    messages, head = fitted.conversation.messages, replayed.head
     state.asked = request_again(messages, state.hashes, window, state.asked)
     return Plan(
-        original=paired.conversation,
+        original=original,
         conversation=fitted.conversation,
         whole=limited.conversation,
+        leading=state.leading,
         hashes=state.hashes,
         window=window,
         request=None if state.asked is None else state.asked.request,
         prefetch=request_prefetch(messages, state.hashes, window),
-        decisions=tuple(chain.from_iterable([one.decisions for one in steps])),
-        changed=tuple(chain.from_iterable([one.changed for one in steps])),
+        decisions=head.decisions
+        + (paired.decisions + short.decisions + light.decisions + limited.decisions + fitted.decisions),
+        changed=head.changed + (paired.changed + short.changed + light.changed + limited.changed + fitted.changed),
         model_limit=limits.model_limit,
         limit=limits.limit,
-        fitting=limits.fitting if replayed.soft_limit is None else min(limits.fitting, replayed.soft_limit),
+        fitting=limits.fitting,
         hard_limit=limits.hard_limit,
+        key=state.key,
         pins=tuple(pins.values()),
         cold=replayed.cold,
-        memories=tuple((at, short.conversation.messages[at]) for at in state.memory.bare if at < window.memory_stop),
-        long_users=tuple((at, light.conversation.messages[at]) for at in state.users.short if at < window.users_stop),
+        memories=_list_before(memories, window.memory_stop, short.conversation) if memories else (),
+        long_users=_list_before(users, stop, light.conversation) if users else (),
     )
+
+
+def _list_before(places: Iterable[int], stop: int, conversation: Conversation) -> tuple[tuple[int, Message], ...]:
+    """The messages at the places before `stop`, each with its index."""
+    return tuple([(at, conversation.messages[at]) for at in places if at < stop])
 
 
 def is_client_compaction(conversation: Conversation) -> bool:
@@ -182,10 +174,14 @@ def is_client_compaction(conversation: Conversation) -> bool:
     messages = conversation.messages
     if not messages or messages[-1].role is not Role.USER:
         return False
-    leading = takewhile(_is_system, messages)
-    return any(map(asks_for_summary, messages[-1].texts)) or any(
-        instructs_to_summarise(text) for message in leading for text in message.texts
-    )
+    if any(map(asks_for_summary, messages[-1].texts)):
+        return True
+    for message in messages:
+        if message.role is not Role.SYSTEM:
+            return False
+        if any(map(instructs_to_summarise, message.texts)):
+            return True
+    return False
 
 
 def may_pass(
@@ -228,9 +224,8 @@ def was_edited(conversation: Conversation, policy: Policy, work: Work) -> bool:
     edited = state.edit(before, policy, work)
     if edited.decisions or state.find_pins(edited.conversation.messages, policy, work):
         return True
-    leading = count_leading(before.messages)
     is_compared = any(treatment.dedupe for treatment in policy.treatments())
-    return is_compared and bool(state.dedupe(before, leading, policy, work).decisions)
+    return is_compared and bool(state.dedupe(before, state.leading, policy, work).decisions)
 
 
 def _find_before(conversation: Conversation, work: Work) -> Conversation | None:
@@ -244,8 +239,4 @@ def _find_before(conversation: Conversation, work: Work) -> Conversation | None:
 
 def _make_state(before: Conversation, policy: Policy, work: Work) -> TranscriptState:
     """A state of its own: this request must not disturb the one that the session goes on from."""
-    return take_state(None, before.messages, policy, work)
-
-
-def _is_system(message: Message) -> bool:
-    return message.role is Role.SYSTEM
+    return take_state(None, before.messages, name_state(before.messages, policy, work))

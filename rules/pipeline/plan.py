@@ -7,7 +7,7 @@ that `request` asks for.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rules.conversation import Conversation, Decision, Message, Role, count_asked, count_leading
+from rules.conversation import Conversation, Decision, Message, Role, count_asked
 from rules.pipeline.pins import Pin
 from rules.summary.request import SummaryRequest, request_summary
 from rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
@@ -16,6 +16,9 @@ from rules.window.state import ColdCut, Window
 MEMORY = "memory"
 TRUNCATE_USERS = "truncate_users"
 """The names of the rules in decisions."""
+StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
+"""The counter, the policy's name, the number of leading messages, the number of messages, digests of the first message
+behind the leading ones and of the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Plan:
     original: the client's transcript.
     conversation: the transcript after the rules that need no window, with its newest messages shortened to fit.
     whole: `conversation` before its newest messages were shortened.
+    leading: the number of its messages at the start that always stay.
     hashes: hashes of the prefixes of `conversation`, by number of messages.
     request: the summary to get before `apply`; None if nothing was cut.
     prefetch: the summary that the next cut is expected to need; None if none is wanted yet.
@@ -41,11 +45,13 @@ class Plan:
     cold: the cuts that were decided at a cold cache, by number of messages.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
     changed: for each decision, the indexes of the messages that it changed.
+    key: what the state of the transcript is kept under; None if none is kept.
     """
 
     original: Conversation
     conversation: Conversation
     whole: Conversation
+    leading: int
     hashes: Sequence[bytes]
     window: Window
     request: SummaryRequest | None
@@ -64,6 +70,7 @@ class Plan:
     long_users: tuple[tuple[int, Message], ...] = ()
     cold: Mapping[int, ColdCut] = field(default_factory=dict)
     changed: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
+    key: StateKey | None = field(default=None, compare=False)
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.
@@ -107,9 +114,8 @@ class Plan:
         self, kept_tokens: Mapping[str, int], kept: Mapping[str, Mapping[int, Message]]
     ) -> Iterator[tuple[Decision, tuple[int, ...]]]:
         """The decisions, those of these rules with that many more tokens left; without those that then save nothing."""
-        leading = count_leading(self.conversation.messages)
         for one, changed in zip(self.decisions, self.changed, strict=True):
-            if one.rule not in kept_tokens or one.first_changed < leading:
+            if one.rule not in kept_tokens or one.first_changed < self.leading:
                 yield one, changed
             elif one.saved_tokens > kept_tokens[one.rule]:
                 left = tuple([at for at in changed if at not in kept[one.rule]])
@@ -134,8 +140,7 @@ class Plan:
     def reserved_tokens(self) -> int:
         """The most tokens that would be forwarded: with a summary of its full reserved size."""
         messages, window, cut = self.conversation.messages, self.window, self.window.cut
-        leading = count_leading(messages)
-        head = {*range(leading), window.task} if cut else set()
+        head = {*range(self.leading), window.task} if cut else set()
         tokens: int = self.conversation.fixed_tokens + (cut.tokens if cut else 0)
         tokens += sum(messages[index].tokens for index in head if index is not None)
         without, pruned = set(window.without_images), set(window.pruned)

@@ -7,7 +7,7 @@ The fold (window/cut_decision.py) says from when on it is forwarded so. Without 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import takewhile
+from operator import attrgetter
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, replace_messages
 from rules.pipeline.plan import MEMORY, TRUNCATE_USERS
@@ -41,6 +41,7 @@ SYSTEM_TELLING = Telling(
     "{what} {was} over the share of the prompt that is configured for them, and {was} shortened to the beginning and"
     " the end, {saved}.",
 )
+_tell_tokens = attrgetter("tokens")
 _HOLDERS = frozenset({Role.USER, Role.SYSTEM})
 
 
@@ -167,7 +168,8 @@ def fit_head(conversation: Conversation, task_tokens: int, policy: Policy, limit
 
     `task_tokens`: what the task statement costs. Raises LargeWorkError.
     """
-    leading = tuple(takewhile(_is_system, conversation.messages))
+    number = next((at for at, one in enumerate(conversation.messages) if one.role is not Role.SYSTEM), None)
+    leading = conversation.messages[:number]
     if not leading:
         return Outcome(conversation)
     head_tokens = conversation.fixed_tokens + task_tokens + _sum(leading)
@@ -199,12 +201,8 @@ def fit_head(conversation: Conversation, task_tokens: int, policy: Policy, limit
     return Outcome(fitted, tuple(decisions), tuple(places))
 
 
-def _is_system(message: Message) -> bool:
-    return message.role is Role.SYSTEM
-
-
 def _sum(messages: Sequence[Message]) -> int:
-    return sum(message.tokens for message in messages)
+    return sum(map(_tell_tokens, messages))
 
 
 def _truncate(leading: Sequence[Message], share: int, fixed_tokens: int, work: Work) -> tuple[Message, ...]:

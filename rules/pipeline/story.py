@@ -227,7 +227,7 @@ def _say_cause(plan: Plan, ratio: float) -> str:
 
 def _tell_cut(plan: Plan, cut: Cut, rule: str, changes: Sequence[Change]) -> Iterator[Sentence]:
     """What stays word for word, and since when the cut is due."""
-    leading, stop = count_leading(plan.conversation.messages), len(plan.conversation.messages)
+    leading, stop = plan.leading, len(plan.conversation.messages)
     removed = {element for one in changes if one.fate is Fate.REMOVED for element in one.elements}
     kept = list(_list_kept(plan, cut, removed))
     head, behind = _list_elements(plan, range(leading)), _list_elements(plan, range(cut.at, stop))

@@ -7,12 +7,13 @@ the room depends on them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol
 
 from rules.conversation import Conversation, Message, Outcome, Role, count_leading
 from rules.pipeline.pins import Pin, Pinned, Pins
-from rules.pipeline.plan import Plan
+from rules.pipeline.plan import Plan, StateKey
 from rules.pipeline.shortening import LongUsers, Memory, fit_head
 from rules.policy import Limits, OnExceeded, Policy, name_policy
 from rules.prefix import hash_prefixes
@@ -25,7 +26,7 @@ from rules.results.work import Work
 from rules.summary.anchors.memory import Anchors
 from rules.summary.request import Asked, Summary
 from rules.summary.splice import Spliced
-from rules.window.cut_decision import Fold
+from rules.window.cut_decision import NO_TOKENS, Fold
 from rules.window.prune import Pruned
 from rules.window.room import Room
 from rules.window.state import NOT_COLD, ColdCut, Window
@@ -42,9 +43,7 @@ estimate for CPython, rounded up."""
 NO_COLD: Mapping[bytes, ColdCut] = MappingProxyType({})
 NO_PINS: Mapping[int, Pin] = MappingProxyType({})
 
-StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
-"""The counter, the policy's name, the number of leading messages, the number of messages, digests of the first message
-behind the leading ones and of the newest."""
+_tell_digest = attrgetter("digest")
 
 
 class States(Protocol):
@@ -68,7 +67,7 @@ class Replayed:
     edited: the transcript with its leading messages fitted, its results tidied and truncated, and its long messages
         shortened; the decisions about the head are not among its own.
     pins: by the results' indexes.
-    soft_limit: the policy's own limit of the prompt, in our tokens; None if there is none, or if it has no effect.
+    limits: those of the request; the policy's own limit counts in `fitting`, if there is one and it has an effect.
     cold: the cuts that were decided at a cold cache, by number of messages.
     """
 
@@ -76,7 +75,7 @@ class Replayed:
     edited: Outcome
     pins: Mapping[int, Pin]
     window: Window
-    soft_limit: int | None
+    limits: Limits
     cold: Mapping[int, ColdCut]
 
 
@@ -84,6 +83,8 @@ class Replayed:
 class TranscriptState:
     """The results of the rules for a transcript so far. Each part is extended message by message.
 
+    leading: the number of messages at the start that always stay.
+    key: what it is kept under from now on; None if it is not kept.
     edits: the tool results after tidying and truncation.
     hashes: hashes of the prefixes (prefix.py).
     last: the last plan, and the `max_tokens` of the completion that it is for.
@@ -99,7 +100,9 @@ class TranscriptState:
     After a LargeWorkError, the part that raised it must not be used again.
     """
 
+    leading: int
     edits: Edits
+    key: StateKey | None = None
     hashes: Sequence[bytes] = ()
     last: tuple[Plan, int | None] | None = None
     done: tuple[Plan, Summary | None, Outcome] | None = None
@@ -119,9 +122,11 @@ class TranscriptState:
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
-        held = (self.edits, self.anchors, self.memory, self.users, self._fold, self._view, self._long, self._pins)
-        objects = OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
-        return HASH_BYTES * len(self.hashes) + objects + sum(part.size_bytes for part in held if part is not None)
+        size_bytes = HASH_BYTES * len(self.hashes) + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
+        size_bytes += self.edits.size_bytes + self.anchors.size_bytes + self.memory.size_bytes + self.users.size_bytes
+        for part in (self._fold, self._view, self._long, self._pins):
+            size_bytes += 0 if part is None else part.size_bytes
+        return size_bytes
 
     def find_plan(
         self, conversation: Conversation, max_tokens: int | None, cold: Mapping[bytes, ColdCut]
@@ -131,7 +136,7 @@ class TranscriptState:
         plan, planned_max_tokens = self.last or (None, None)
         if plan is None or planned_max_tokens != max_tokens or plan.original != conversation:
             return None
-        return plan if plan.cold == find_cold(plan.hashes, cold) else None
+        return plan if plan.cold == (find_cold(plan.hashes, cold) if cold else NOT_COLD) else None
 
     def find_outcome(self, plan: Plan, summary: Summary | None) -> Outcome | None:
         """The outcome of this plan with this summary, if it was the last one carried out; else None."""
@@ -148,7 +153,7 @@ class TranscriptState:
         edited = self.edits.apply(conversation)
         if policy.max_message_tokens is None:
             return edited
-        self._long = self._long or LongMessages(count_leading(conversation.messages))
+        self._long = self._long or LongMessages(self.leading)
         self._long.extend(conversation.messages, policy, work)
         shortened = self._long.apply(edited.conversation)
         decisions, changed = edited.decisions + shortened.decisions, edited.changed + shortened.changed
@@ -157,8 +162,8 @@ class TranscriptState:
     def find_pins(self, messages: Sequence[Message], policy: Policy, work: Work) -> Mapping[int, Pin]:
         """The pins of messages that were edited already, by the results' indexes. Raises LargeWorkError."""
         if not policy.pin_instruction:
-            return {}
-        self._pins = self._pins or Pins(count_leading(messages))
+            return NO_PINS
+        self._pins = self._pins or Pins(self.leading)
         return self._pins.extend(messages, policy, work)
 
     def replay(
@@ -171,32 +176,35 @@ class TranscriptState:
     ) -> Replayed:
         """Decide about a transcript with paired calls; `cold` has cuts at a cold cache. Raises LargeWorkError."""
         edited = self.edit(conversation, policy, work)
-        messages, leading = edited.conversation.messages, count_leading(conversation.messages)
-        self.memory.extend(messages, leading, policy, work)
+        messages = edited.conversation.messages
+        self.memory.extend(messages, self.leading, policy, work)
         head = Outcome(edited.conversation)
-        if not conversation.continues:
-            head = fit_head(edited.conversation, self._measure_task(messages, leading), policy, limits.limit, work)
+        if self.leading and not conversation.continues:
+            head = fit_head(edited.conversation, self._measure_task(messages), policy, limits.limit, work)
         messages = head.conversation.messages
         pins = self.find_pins(messages, policy, work)
         bare = self.memory.strip(messages)
         if policy.truncate_users:
-            self.users.extend(bare, leading, policy, work)
+            self.users.extend(bare, self.leading, policy, work)
         shortens = policy.on_exceeded is OnExceeded.TRUNCATE
         soft_limit = policy.soft_limit_tokens(limits.limit)
         room = Room.measure(
             bare, conversation.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
         )
         # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
-        at = NOT_COLD if conversation.continues else find_cold(self.hashes, cold)
+        at = find_cold(self.hashes, cold) if cold and not conversation.continues else NOT_COLD
         window = Window() if conversation.continues else self.find_window(bare, room, policy, pins, at)
         edited = Outcome(head.conversation, edited.decisions, edited.changed)
-        return Replayed(head, edited, pins, window, None if room.soft is None else soft_limit, at)
+        if room.soft is not None and soft_limit is not None and soft_limit < limits.fitting:
+            limits = limits._replace(fitting=soft_limit)
+        return Replayed(head, edited, pins, window, limits, at)
 
-    def _measure_task(self, messages: Sequence[Message], leading: int) -> int:
+    def _measure_task(self, messages: Sequence[Message]) -> int:
         """What the task statement costs without its memory; 0 if it has not come yet."""
-        behind = range(leading, len(messages))
-        at = next((at for at in behind if messages[at].role is Role.USER), None)
-        return 0 if at is None else self.memory.bare.get(at, messages[at]).tokens
+        for at in range(self.leading, len(messages)):
+            if messages[at].role is Role.USER:
+                return self.memory.bare.get(at, messages[at]).tokens
+        return 0
 
     def find_window(
         self,
@@ -212,7 +220,8 @@ class TranscriptState:
         """
         if self._fold is None or self._fold.room != room or not self._fold.fits(cold):
             self._fold = Fold(room, policy)
-        added = {at: pins[at].tokens for at in range(len(self._fold), len(messages)) if at in pins}
+        new = range(len(self._fold), len(messages)) if pins else ()
+        added = {at: pins[at].tokens for at in new if at in pins} if pins else NO_TOKENS
         return self._fold.extend(messages, self.memory.savings, added, cold, self.users.tokens).finish()
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
@@ -230,32 +239,30 @@ class TranscriptState:
 
 def find_cold(hashes: Sequence[bytes], cold: Mapping[bytes, ColdCut]) -> Mapping[int, ColdCut]:
     """The cuts at a cold cache, by number of messages, from those by prefix."""
-    return {at: cold[chain] for at, chain in enumerate(hashes) if chain in cold} if cold else NOT_COLD
+    return {at: cold[chain] for at, chain in enumerate(hashes) if chain in cold}
 
 
-def take_state(
-    states: States | None, messages: Sequence[Message], policy: Policy, work: Work, key: StateKey | None = None
-) -> TranscriptState:
+def take_state(states: States | None, messages: Sequence[Message], key: StateKey) -> TranscriptState:
     """The state of the longest known beginning of a transcript with paired calls; an empty one if none is known.
 
-    The search goes back at most MAX_GROWTH messages. `key`: the result of `name_state`, if it is known.
+    key: that of the whole transcript. The search goes back at most MAX_GROWTH messages.
     """
-    counter, policy_name, leading, _, _ = key or name_state(messages, policy, work)
-    stops = range(len(messages), max(len(messages) - MAX_GROWTH, leading - 1), -1)
-    names = (_name((counter, policy_name, leading), messages, stop) for stop in stops)
+    counter, policy, leading, number, _ = key
+    stops = range(number, max(number - MAX_GROWTH, leading - 1), -1)
+    names = ((counter, policy, leading, stop, _digest(messages, leading, stop)) for stop in stops)
     while states is not None and (state := states.pop_first(names)) is not None:
         if state.edits.is_beginning_of(messages):  # else that of another session of the same script
-            state.is_grown = True
+            state.is_grown, state.key = True, key
             return state
-    return TranscriptState(Edits(leading, (TIDY, TRUNCATE)))
+    return TranscriptState(leading, Edits(leading, (TIDY, TRUNCATE)), None if states is None else key)
 
 
 def name_state(messages: Sequence[Message], policy: Policy, work: Work) -> StateKey:
     """The key of the state that has seen the whole transcript; the same before and after the rules on results."""
-    return _name((work.counter, name_policy(policy), count_leading(messages)), messages, len(messages))
+    leading, number = count_leading(messages), len(messages)
+    return work.counter, name_policy(policy), leading, number, _digest(messages, leading, number)
 
 
-def _name(context: tuple[int, bytes, int], messages: Sequence[Message], stop: int) -> StateKey:
-    leading = context[-1]
+def _digest(messages: Sequence[Message], leading: int, stop: int) -> tuple[bytes, ...]:
     first, newest = messages[leading : min(leading + 1, stop)], messages[max(stop - KEY_MESSAGES, leading) : stop]
-    return *context, stop, tuple([message.digest for message in (*first, *newest)])
+    return tuple(map(_tell_digest, (*first, *newest)))

@@ -144,7 +144,7 @@ def fold(
     if states is None:
         return Fold(room, policy).extend(messages).finish()
     work = Work(count)
-    state = take_state(states, messages, policy, work)
+    state = take_state(states, messages, name_state(messages, policy, work))
     state.edit(conversation(*messages), policy, work)
     window = state.find_window(messages, room, policy)
     states[name_state(messages, policy, work)] = state

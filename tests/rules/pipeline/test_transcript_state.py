@@ -275,10 +275,10 @@ def test_a_state_is_taken_for_its_own_beginning_alone() -> None:
         ((*messages[:4], user(), *messages[5:9]), POLICY, work, False),
     ):
         states = KeptStates()
-        state = take_state(states, messages[:9], POLICY, work)
+        state = take_state(states, messages[:9], name_state(messages[:9], POLICY, work))
         state.edit(conversation(*messages[:9]), POLICY, work)
         states[name_state(messages[:9], POLICY, work)] = state
-        assert (take_state(states, asked, policy, asking) is state) is is_found
+        assert (take_state(states, asked, name_state(asked, policy, asking)) is state) is is_found
 
 
 def test_the_longest_known_beginning_is_taken() -> None:
@@ -294,14 +294,14 @@ def test_the_longest_known_beginning_is_taken() -> None:
 
     messages, work, states, made = session(300), Work(count), Counted(), []
     for stop in (6, 12, 9):
-        state = take_state(KeptStates(), messages[:stop], POLICY, work)
+        state = take_state(KeptStates(), messages[:stop], name_state(messages[:stop], POLICY, work))
         state.edit(conversation(*messages[:stop]), POLICY, work)
         states[name_state(messages[:stop], POLICY, work)] = state
         made.append(state)
-    assert take_state(states, messages[:20], POLICY, work) is made[1]
-    assert take_state(states, messages[:20], POLICY, work) is made[2]
+    assert take_state(states, messages[:20], name_state(messages[:20], POLICY, work)) is made[1]
+    assert take_state(states, messages[:20], name_state(messages[:20], POLICY, work)) is made[2]
     states.keys = states.searches = 0
-    take_state(states, messages, POLICY, work)
+    take_state(states, messages, name_state(messages, POLICY, work))
     assert (states.keys, states.searches) == (MAX_GROWTH, 1)
 
 
@@ -315,7 +315,7 @@ def test_sessions_of_one_script_keep_their_states() -> None:
     for stop in range(4, 13, 2):
         for session_messages in sessions:
             messages = session_messages[:stop]
-            known = take_state(states, messages, POLICY, work)
+            known = take_state(states, messages, name_state(messages, POLICY, work))
             assert bool(known.hashes) is (stop > 4)
             known.edit(conversation(*messages), POLICY, work)
             states[name_state(messages, POLICY, work)] = known

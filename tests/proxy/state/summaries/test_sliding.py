@@ -94,7 +94,7 @@ def _ask_for(key: str, span: tuple[Message, ...]) -> SummaryRequest:
 
 def _plan(messages: tuple[Message, ...], *hashes: bytes) -> Plan:
     said = conversation(*messages)
-    return Plan(said, said, said, hashes, Window(), None, None, (), 0, 0, 0, 0)
+    return Plan(said, said, said, 0, hashes, Window(), None, None, (), 0, 0, 0, 0)
 
 
 def _watch(*keys: str) -> SlidingWatch:
