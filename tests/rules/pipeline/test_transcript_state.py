@@ -328,7 +328,7 @@ def test_a_session_is_not_lost_to_one_that_ended_the_same(differs_at: int) -> No
     for name in "ab":
         own = (*messages[:differs_at], replace(messages[differs_at], digest=name.encode()), *messages[differs_at + 1 :])
         for stop in range(6, len(own) + 1, 2):
-            state = take_state(states, own[:stop], POLICY, work)
+            state = take_state(states, own[:stop], name_state(own[:stop], POLICY, work))
             assert bool(state.hashes) is (stop > 6)
             state.edit(conversation(*own[:stop]), POLICY, work)
             states[name_state(own[:stop], POLICY, work)] = state
