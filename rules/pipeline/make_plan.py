@@ -37,13 +37,12 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     cold: Mapping[bytes, ColdCut] = NO_COLD,
     tells_compaction: bool | None = None,
 ) -> Plan:
-    """Decide everything about one request.
+    """Decide everything about one request. Raises LargeWorkError if the allowance of `work` is used up.
 
     request_max_tokens: the length of completion that the request asks for; None if it names none.
     work, states: memory of earlier calls; it saves time and does not change the result.
     cold: what was cut at a cold cache, by the hash of the prefix; entries of other transcripts have no effect.
     tells_compaction: whether the client says that it asks for a summary of its conversation; None if it does not say.
-    Raises LargeWorkError if the allowance of `work` is used up.
     """
     limits = find_limits(policy, request_max_tokens)
     conversation = bound_guesses(conversation, limits.limit)
@@ -57,12 +56,11 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     known = None if states is None else states.get(key)
     if known is not None and (found := known.find_plan(conversation, request_max_tokens, cold)) is not None:
         return found
-    work = work.begin()
     paired = Outcome(conversation) if conversation.continues else pair_tool_calls(conversation, count=count)
-    messages = paired.conversation.messages
-    key = key if messages is conversation.messages else name_state(messages, policy, work)
-    state = take_state(states, messages, key)
-    replayed = state.replay(paired.conversation, policy, limits, work, cold)
+    if paired.conversation is not conversation:
+        key = name_state(paired.conversation.messages, policy, work)
+    state = take_state(states, paired.conversation.messages, key)
+    replayed = state.replay(paired.conversation, policy, limits, work := work.begin(), cold)
     planned = _decide(conversation, paired, replayed, policy, state, work)
     if states is not None:
         state.last = planned, request_max_tokens
