@@ -16,7 +16,8 @@ from proxy.wire.content.tool_lists import Shortened as ShortList
 from proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
 from proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
 from rules.conversation import CountTokens, Message
-from rules.pipeline.transcript_state import StateKey, TranscriptState
+from rules.pipeline.plan import StateKey
+from rules.pipeline.transcript_state import TranscriptState
 from rules.results.similar import Sketch
 from rules.results.work import ResultKey, Shortened
 from rules.tokens.sections import FindMarks, Marks, find_marks

@@ -12,7 +12,8 @@ import orjson
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Media, Message, Origin, Role, ToolCall, starts_step
-from rules.pipeline.transcript_state import StateKey, TranscriptState, name_state, take_state
+from rules.pipeline.plan import StateKey
+from rules.pipeline.transcript_state import TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message
 from rules.results.work import Work

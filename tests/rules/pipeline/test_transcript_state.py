@@ -31,8 +31,8 @@ from support.builders import (
 from rules.conversation import Message, Outcome, Role
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import MAX_GROWTH, StateKey, TranscriptState, name_state, take_state
+from rules.pipeline.plan import Plan, StateKey
+from rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.results import incremental
 from rules.results.dedupe import View
