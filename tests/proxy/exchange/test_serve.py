@@ -286,7 +286,7 @@ async def test_fault_inside_compaction_forwards_the_original(client, upstream, s
     assert "planted" not in str(log.lines)
 
 
-@pytest.mark.parametrize(("phase", "broken"), [("write_ahead", "sliding"), ("observe", "watch")])
+@pytest.mark.parametrize(("phase", "broken"), [("write_ahead", "sliding"), ("observe", "previous")])
 async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(phase, broken, client, start_proxy):
     """Work beside an answer must not break the answer. The fault is counted."""
     free = (
