@@ -25,8 +25,8 @@ WITHOUT_MODULE = {
     "tests/rules/test_public.py": "the package's public names",
     "tests/proxy/compaction/test_public.py": "the package's public names",
     "tests/rules/laws": "laws that concern several rules",
-    "tests/proxy/state/stores/test_at_rest.py": "what each kind of store writes to disk",
-    "tests/proxy/state/stores/test_contract.py": "what each kind of store promises",
+    "tests/proxy/store/test_at_rest.py": "what each kind of store writes to disk",
+    "tests/proxy/store/test_contract.py": "what each kind of store promises",
     "tests/proxy/wire/chat/test_golden.py": "token counts of proxy/wire/chat, compared with those of real servers",
     "tests/proxy/wire/chat/test_surroundings.py": "bytes around the messages, through reading and writing",
 }

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
-from proxy.state.catalogue.prices import Bill
+from proxy.catalogue.prices import Bill
 from proxy.telemetry.ledger import Entry
 from rules.conversation import Decision
 from rules.pipeline.changes import Change

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.account.outcome import Answered
-from proxy.state.catalogue.prices import Tokens
+from proxy.catalogue.prices import Tokens
 
 BLOCK_TOKENS = 128
 """Caches hold whole blocks. Source: OpenAI's and Azure's; others have smaller ones. The bench uses the same."""

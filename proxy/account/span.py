@@ -5,7 +5,7 @@ be logged.
 """
 
 from proxy.account.outcome import FIGURES, Line, Outcome
-from proxy.state.catalogue.prices import NANODOLLARS
+from proxy.catalogue.prices import NANODOLLARS
 from proxy.telemetry.tracing.spans import Attributes
 
 FAILED = frozenset({"broken", "aborted"})

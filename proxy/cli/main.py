@@ -32,7 +32,7 @@ from proxy.config.document import ConfigError
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
-from proxy.state.stores import require_store
+from proxy.store import require_store
 from proxy.telemetry.tracing.opening import require_exporter
 
 

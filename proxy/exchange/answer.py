@@ -18,9 +18,9 @@ from proxy.exchange.attempt import Attempt, Call, Prepared, is_counted, is_text_
 from proxy.exchange.cold import find_lifetime
 from proxy.exchange.route import Route
 from proxy.exchange.services import Services
-from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
-from proxy.state.models.calibration import Report as Sample
-from proxy.state.tenancy import Tenant
+from proxy.http.tenancy import Tenant
+from proxy.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
+from proxy.models.calibration import Report as Sample
 from proxy.telemetry.pace import Pace
 from proxy.wire.answers.tap import Tap
 from proxy.wire.answers.usage import Usage, believe

@@ -22,7 +22,7 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.client import origin_form
 from proxy.http.credentials import COOKIE, GUESSABLE_NAMES, Shown, find_shown
 from proxy.http.headers import Headers, request_headers, split_headers
-from proxy.state.tenancy import Tenancy, Tenant
+from proxy.http.tenancy import Tenancy, Tenant
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
 from proxy.wire.routing import MESSAGES, Endpoint, find_endpoint

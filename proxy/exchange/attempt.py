@@ -17,9 +17,9 @@ from proxy.compaction.offload import Lane
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.route import Route
 from proxy.http.errors import ProxyError
-from proxy.state.models.lessons import Lesson
-from proxy.state.models.model_policy import ModelView
-from proxy.state.summaries.summariser import Summariser
+from proxy.models.lessons import Lesson
+from proxy.models.model_policy import ModelView
+from proxy.summaries.summariser import Summariser
 from proxy.telemetry.ledger import Ledger, UsedSummary
 from proxy.wire.codec import Request
 from proxy.wire.content.cache_help import Addition

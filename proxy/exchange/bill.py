@@ -14,12 +14,12 @@ from proxy.account.prompt_cache import (
     imagine,
     watch_cache,
 )
+from proxy.catalogue.lifetimes import find_lifetime_seconds
+from proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from proxy.exchange.answer import Observed
 from proxy.exchange.attempt import Attempt, Prepared
 from proxy.exchange.route import Route
 from proxy.exchange.services import Services
-from proxy.state.catalogue.lifetimes import find_lifetime_seconds
-from proxy.state.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from rules.conversation import Conversation
 
 

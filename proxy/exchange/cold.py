@@ -21,8 +21,8 @@ from proxy.exchange.attempt import Attempt, Call, Prepared
 from proxy.exchange.services import Services
 from proxy.exchange.summary import choose_summariser, make_task, wait_for, write_ahead
 from proxy.http.relay import Reply
-from proxy.state.models.records import ModelName
-from proxy.state.summaries.cold_cuts import ColdCuts, Session
+from proxy.models.records import ModelName
+from proxy.summaries.cold_cuts import ColdCuts, Session
 from rules.conversation import Decision, Message, Role, count_leading
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import find_cold

@@ -34,7 +34,7 @@ from proxy.exchange.session import name_session, tells_compaction
 from proxy.exchange.summary import choose_text, find_text, name_summary
 from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from proxy.http.relay import Reply
-from proxy.state.models.model_policy import ModelView
+from proxy.models.model_policy import ModelView
 from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Request, UndecodableError
 from rules.conversation import Decision

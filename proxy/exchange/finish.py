@@ -12,6 +12,7 @@ from yarl import URL
 
 from proxy.account.outcome import NOTHING_ANSWERED, Answered
 from proxy.account.recorder import fail_open
+from proxy.catalogue.prices import Bill
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
 from proxy.config.secrets import find_in_name
@@ -30,7 +31,6 @@ from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import ReceivedBody
-from proxy.state.catalogue.prices import Bill
 from proxy.tasks import see_through
 from proxy.telemetry.ledger import Prompt
 from proxy.wire.codec import Codec, Request

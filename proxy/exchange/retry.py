@@ -27,8 +27,8 @@ from proxy.exchange.phases import Phases
 from proxy.exchange.route import THINKING
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply
-from proxy.state.models.lessons import Lesson, Sent, draw_lesson
-from proxy.state.models.records import find_ratios
+from proxy.models.lessons import Lesson, Sent, draw_lesson
+from proxy.models.records import find_ratios
 from proxy.wire.codec import UndecodableError
 from proxy.wire.content.cache_help import FIELDS, NO_HELP, Addition
 from proxy.wire.overflow.classify import Overflow

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from proxy.catalogue.prompt_caches import find_additions
+from proxy.catalogue.refusals import Asked
+from proxy.catalogue.windows import MILLION_TOKENS, asks_million
 from proxy.config.policies.policy import ModelConfig, PolicyConfig, with_window
 from proxy.config.policies.sections import MODES
 from proxy.config.schema import Config, UpstreamConfig
@@ -21,11 +24,8 @@ from proxy.http.client import origin_form, target_url
 from proxy.http.credentials import keep_credentials
 from proxy.http.errors import PathNotAllowedError, UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
-from proxy.state.catalogue.prompt_caches import find_additions
-from proxy.state.catalogue.refusals import Asked
-from proxy.state.catalogue.windows import MILLION_TOKENS, asks_million
-from proxy.state.models.model_policy import name_model
-from proxy.state.models.records import ModelName
+from proxy.models.model_policy import name_model
+from proxy.models.records import ModelName
 from proxy.wire.codec import Codec, Request, Unsent
 from proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
 from proxy.wire.dialects import is_bare

@@ -9,6 +9,9 @@ from proxy.account.history.kept import History
 from proxy.account.previous_request import PreviousRequests
 from proxy.account.recorder import Recorder
 from proxy.account.recordings.writing import Recordings
+from proxy.account.session_names import SessionNames
+from proxy.catalogue.lifetimes import Lifetimes
+from proxy.catalogue.refusals import Refusals
 from proxy.compaction.offload import Lane, Workers
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
@@ -16,16 +19,13 @@ from proxy.exchange.early_answer import Patience
 from proxy.http.client import UpstreamClient
 from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads
+from proxy.http.tenancy import Tenancy, Tenant
 from proxy.lru import BytesLRU
 from proxy.memory import Memory
-from proxy.state.catalogue.lifetimes import Lifetimes
-from proxy.state.catalogue.refusals import Refusals
-from proxy.state.models.service import Models
-from proxy.state.session_names import SessionNames
-from proxy.state.summaries.cold_cuts import ColdCuts
-from proxy.state.summaries.service import Summaries
-from proxy.state.summaries.sliding import SlidingWatch
-from proxy.state.tenancy import Tenancy, Tenant
+from proxy.models.service import Models
+from proxy.summaries.cold_cuts import ColdCuts
+from proxy.summaries.service import Summaries
+from proxy.summaries.sliding import SlidingWatch
 from proxy.tasks import Tasks
 from proxy.telemetry.tracing.spans import NO_SPANS, Spans
 from proxy.wire.codec import Codec

@@ -10,10 +10,10 @@ from hashlib import sha256
 
 import msgspec
 
+from proxy.account.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
 from proxy.compaction.compactor import Planned
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.services import Services
-from proxy.state.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
 from proxy.wire.codec import Request
 from proxy.wire.json.decode import DECODE_ERRORS, decode_member
 from proxy.wire.transcript.body import read_outside

@@ -19,10 +19,10 @@ from proxy.exchange.services import Services
 from proxy.http.credentials import find_query_keys, keep_credentials
 from proxy.http.headers import keep_for_session, request_headers
 from proxy.http.relay import Reply
-from proxy.state.models.model_policy import ModelView, name_model
-from proxy.state.summaries.calls import Payer
-from proxy.state.summaries.service import SLIDING
-from proxy.state.summaries.summariser import Apart, Inline, Summariser, Task
+from proxy.models.model_policy import ModelView, name_model
+from proxy.summaries.calls import Payer
+from proxy.summaries.service import SLIDING
+from proxy.summaries.summariser import Apart, Inline, Summariser, Task
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.routing import MESSAGES, replace_deployment

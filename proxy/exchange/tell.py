@@ -17,6 +17,7 @@ from proxy.account.recordings.format import CarriedOut, Circumstances, RecordedF
 from proxy.account.recordings.writing import record
 from proxy.account.span import describe, name_error
 from proxy.account.text import tell_text
+from proxy.catalogue.prices import PER_TOKEN
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.pool import Compactors
 from proxy.exchange.arrival import find_path_keys
@@ -24,7 +25,6 @@ from proxy.exchange.attempt import Attempt, Call, Prepared, is_last
 from proxy.exchange.finish import NO_TARGET, Finished, find_sent
 from proxy.exchange.services import Services
 from proxy.http.errors import ContextExceededError, ProxyError
-from proxy.state.catalogue.prices import PER_TOKEN
 from rules.conversation import Outcome as Applied
 from rules.pipeline.plan import Plan
 from rules.policy import Policy

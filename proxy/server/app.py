@@ -16,6 +16,7 @@ from proxy.account.recorder import Recorder
 from proxy.account.recordings.writing import Recordings, end_call, measure_recordings
 from proxy.account.statistics.books import Books
 from proxy.account.statistics.store import open_statistics
+from proxy.catalogue.providers import load_catalogue
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
@@ -23,20 +24,19 @@ from proxy.exchange.services import Lifecycle, Services
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
+from proxy.http.tenancy import Tenancy
 from proxy.memory import Memory, bound_caches, bound_requests
+from proxy.models.service import Models
 from proxy.server.admin.dashboard.api import write_notes
 from proxy.server.admin.dashboard.opening import measure_dashboard, open_history
 from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
 from proxy.server.workers.worker import Worker
-from proxy.state.catalogue.providers import load_catalogue
-from proxy.state.models.service import Models
-from proxy.state.stores import SummaryStore, find_key_file, open_store
-from proxy.state.summaries.calls import SummaryCalls
-from proxy.state.summaries.cold_cuts import ColdCuts
-from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
-from proxy.state.summaries.service import Summaries
-from proxy.state.tenancy import Tenancy
+from proxy.store import SummaryStore, find_key_file, open_store
+from proxy.summaries.calls import SummaryCalls
+from proxy.summaries.cold_cuts import ColdCuts
+from proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
+from proxy.summaries.service import Summaries
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.tracing.opening import open_spans

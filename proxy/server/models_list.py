@@ -25,7 +25,7 @@ from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
 from proxy.http.headers import Headers, request_headers
 from proxy.http.relay import Reply, make_response, send_whole
-from proxy.state.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for_models, find_name
+from proxy.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for_models, find_name
 from proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_members
 
 UPSTREAM_MEMBER = "trimtab_upstream"

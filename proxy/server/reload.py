@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from proxy.account.recordings.writing import measure_recordings
+from proxy.catalogue.providers import load_catalogue
 from proxy.config.document import ConfigError
 from proxy.config.load import find_unknown_variables
 from proxy.config.schema import Config
 from proxy.server.admin.dashboard.opening import adopt_dashboard, measure_dashboard
 from proxy.server.router import Current
-from proxy.state.catalogue.providers import load_catalogue
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 

@@ -9,8 +9,8 @@ import pytest
 from support.reference_pages import ROOT, find_code, read_rows
 
 from proxy.compaction.offload import INLINE_BYTES, TIERS
-from proxy.state.summaries.service import LEASE_SECONDS, RENEW_SECONDS
-from proxy.state.summaries.sliding import SUMMARIES
+from proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS
+from proxy.summaries.sliding import SUMMARIES
 from rules.policy import PREFETCH_GAP
 from rules.window.economics import PATIENCE
 

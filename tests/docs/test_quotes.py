@@ -11,10 +11,10 @@ from rich.console import Console
 from support.examples.blocks import find_blocks
 from support.reference_pages import ROOT, find_code, read_literal, read_rows
 
+from proxy.catalogue.prices import DEFAULT
 from proxy.cli.doctor.report import ModelFinding, Report
 from proxy.cli.evaluate.asking import Tokens
 from proxy.cli.evaluate.report import Item, print_price
-from proxy.state.catalogue.prices import DEFAULT
 from proxy.telemetry.logs import describe_request
 
 DOCS = ROOT / "docs"

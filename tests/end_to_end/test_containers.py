@@ -19,7 +19,7 @@ from proxy.config.load import load_address, load_config
 from proxy.config.schema import Config
 from proxy.server.admin.pages import PAGES
 from proxy.server.app import run_proxy
-from proxy.state.stores import data_directory
+from proxy.store import data_directory
 
 ROOT = Path(__file__).parents[2]
 DOCKER_GUIDE = ROOT / "docs" / "guides" / "docker.md"

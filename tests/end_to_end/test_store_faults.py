@@ -22,7 +22,7 @@ from support.sessions import make_session, requests_of
 
 from proxy.config.load import load_config
 from proxy.server.app import Proxy, run_proxy
-from proxy.state.stores import layered, sqlite_file
+from proxy.store import layered, sqlite_file
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 42

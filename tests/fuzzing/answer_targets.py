@@ -17,7 +17,7 @@ from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
+from proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
 from proxy.wire.answers.tap import PIECE_BYTES, Tap
 from proxy.wire.answers.usage import MAX_TOKENS, Usage
 from proxy.wire.codec import Codec, Question, UndecodableError

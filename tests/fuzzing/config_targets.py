@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 from fuzzing.choices import Choices, dump
 
+from proxy.catalogue.prices import find_price_list
 from proxy.config.document import ConfigError, Document, name_path
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.config.values import split_address
-from proxy.state.catalogue.prices import find_price_list
 from rules.policy import Prices
 
 SECRET = "sk-planted-42"  # noqa: S105 - not a real secret

@@ -9,9 +9,9 @@ import orjson
 from fuzzing.choices import Choices
 from fuzzing.overflow_targets import fill_piece
 
-from proxy.state.models.hypotheses import claim, combine, contradict, retract
-from proxy.state.models.lessons import Lesson, find_changes
-from proxy.state.models.records import Claim, Facts, Record, recall
+from proxy.models.hypotheses import claim, combine, contradict, retract
+from proxy.models.lessons import Lesson, find_changes
+from proxy.models.records import Claim, Facts, Record, recall
 from proxy.wire.overflow.classify import read_overflow
 from proxy.wire.overflow.quotes import Quoted, find_quotes
 

@@ -11,8 +11,8 @@ from proxy.http.client import target_url
 from proxy.http.credentials import find_query_keys, find_shown, keep_credentials
 from proxy.http.errors import PathNotAllowedError
 from proxy.http.headers import HOP_BY_HOP, read_headers, request_headers
-from proxy.state.models.records import MAX_RATIO, _decode
-from proxy.state.summaries.sealing import seal, unseal
+from proxy.models.records import MAX_RATIO, _decode
+from proxy.summaries.sealing import seal, unseal
 from proxy.wire.chat.codec import CHAT
 from rules.summary.request import Summary
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from fuzzing.choices import NUMBERS, Choices, dump
 
-from proxy.state.models.discovery import MAX_WINDOW_TOKENS
-from proxy.state.models.lessons import Sent, draw_lesson
-from proxy.state.models.records import MAX_RATIO
+from proxy.models.discovery import MAX_WINDOW_TOKENS
+from proxy.models.lessons import Sent, draw_lesson
+from proxy.models.records import MAX_RATIO
 from proxy.wire.chat.answer import write_error
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.overflow.classify import Overflow, read_overflow

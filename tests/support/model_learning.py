@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.http.client import UpstreamClient
-from proxy.state.models.calibration import Report
-from proxy.state.models.records import Facts, ModelName
-from proxy.state.models.service import Models
-from proxy.state.stores import SummaryStore
-from proxy.state.stores.memory import MemoryStore
+from proxy.models.calibration import Report
+from proxy.models.records import Facts, ModelName
+from proxy.models.service import Models
+from proxy.store import SummaryStore
+from proxy.store.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")

@@ -14,10 +14,10 @@ from proxy.account.recordings.format import (
     Recording,
     encode,
 )
+from proxy.catalogue.prices import find_listed
 from proxy.cli.records.variants import RecordedVariants
 from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
-from proxy.state.catalogue.prices import find_listed
 from rules.policy import Policy
 
 

@@ -3,7 +3,7 @@
     python -m bench.sessions.replaying.clocked FILE serve --listen ...
 
 FILE has the seconds by which the clock is ahead; the bench writes it between two requests. The clock is given to
-`proxy.state.summaries.cold_cuts.ColdCuts`, if it takes one. All else is the program that users start.
+`proxy.summaries.cold_cuts.ColdCuts`, if it takes one. All else is the program that users start.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from typing import Any
 
 import proxy.server.app
 from proxy.cli.main import main
-from proxy.state.summaries.cold_cuts import ColdCuts
+from proxy.summaries.cold_cuts import ColdCuts
 
 CLOCK = "clock"
 

@@ -1,7 +1,7 @@
 """One session through trimtab in this process, as `proxy.exchange` serves it.
 
 Law: plan, apply, prompts and the acceptance of notes are the program's own. Only waiting is replaced, after the model
-of proxy/exchange/summary.py and proxy/state/summaries/service.py: a text that was asked for is in the
+of proxy/exchange/summary.py and proxy/summaries/service.py: a text that was asked for is in the
 store at the next request, because a model's turn takes seconds. Nothing is sent, so nothing is learned of the model.
 `--check` compares all of this with the proxy itself.
 """
@@ -17,11 +17,11 @@ from bench.sessions.replaying.cold import Silences
 from bench.sessions.replaying.summarisers import Summarise
 from proxy.compaction import Compacted, Compactor, Planned, read_request
 from proxy.config.policies.policy import PolicyConfig
-from proxy.state.summaries.answers import accept_note
-from proxy.state.summaries.calls import NoSummaryError
-from proxy.state.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
-from proxy.state.summaries.sliding import SlidingWatch
-from proxy.state.summaries.summariser import MOST_PARTS
+from proxy.summaries.answers import accept_note
+from proxy.summaries.calls import NoSummaryError
+from proxy.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
+from proxy.summaries.sliding import SlidingWatch
+from proxy.summaries.summariser import MOST_PARTS
 from proxy.wire.answers.usage import Usage
 from proxy.wire.codec import Completion, Question, Request
 from rules.conversation import Conversation, count_leading

@@ -18,8 +18,8 @@ from proxy.account.history import table, texts
 from proxy.account.history.table import FORM, Bounds, Erased, Row
 from proxy.account.history.texts import Packed
 from proxy.account.outcome import Outcome
-from proxy.state.stores.sqlite_file import SqliteFile, SqliteThread, Work
-from proxy.state.stores.store import StoreError
+from proxy.store.sqlite_file import SqliteFile, SqliteThread, Work
+from proxy.store.store import StoreError
 from proxy.tasks import Tasks
 
 if TYPE_CHECKING:

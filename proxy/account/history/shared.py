@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from proxy.account.history.table import MAX_EVENTS, Entry, Erased, Row
-from proxy.state.stores.redis import PREFIX, RedisStore
-from proxy.state.stores.store import StoreError
+from proxy.store.redis import PREFIX, RedisStore
+from proxy.store.store import StoreError
 
 KEY = f"{PREFIX}events"
 ENTRIES_AT_ONCE = 500

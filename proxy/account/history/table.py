@@ -20,7 +20,7 @@ import msgspec
 
 from proxy.account.history.turn import Turn, follow, name_mark
 from proxy.account.outcome import Outcome, keep
-from proxy.state.stores.sqlite_file import FileForm
+from proxy.store.sqlite_file import FileForm
 
 MAX_EVENTS = 10_000
 """Rows for each worker. Chosen: an hour of a busy team."""

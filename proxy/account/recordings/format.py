@@ -15,9 +15,9 @@ import msgspec
 
 from proxy.account.outcome import Outcome, keep
 from proxy.account.statistics.books import MOST
+from proxy.catalogue.prices import Bill, PriceList, Tokens
 from proxy.config.schema import Config
 from proxy.http.headers import Headers
-from proxy.state.catalogue.prices import Bill, PriceList, Tokens
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.codec import Request
 from rules.conversation import Decision
@@ -107,7 +107,7 @@ class RecordedSending:
 
 @dataclass(frozen=True, slots=True)
 class RecordedFacts:
-    """What was known of the model; the fields of `Facts` in proxy/state/models/facts.py."""
+    """What was known of the model; the fields of `Facts` in proxy/models/facts.py."""
 
     ratio: float
     window_tokens: int | None = None

@@ -36,12 +36,12 @@ from proxy.account.recordings.format import (
 )
 from proxy.account.redact import Hidden, find_hidden, redact_body, redact_value
 from proxy.account.statistics.books import Books
+from proxy.catalogue.prices import price
 from proxy.config.schema import Config
 from proxy.config.sections.observability import RecordConfig
 from proxy.http.credentials import is_credential, plain
 from proxy.memory import KEPT_FACTOR, MAX_RECORDINGS_BYTES, bound_recordings
-from proxy.state.catalogue.prices import price
-from proxy.state.summaries.calls import SummaryCall
+from proxy.summaries.calls import SummaryCall
 from proxy.telemetry.metrics import Metrics
 from rules.pipeline.story import tell_story
 

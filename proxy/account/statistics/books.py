@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgspec
 
 from proxy.account.history.kept import History
-from proxy.state.catalogue.prices import NANODOLLARS, Bill, Cost, PriceList, Tokens, price
-from proxy.state.stores.store import StoreError
+from proxy.catalogue.prices import NANODOLLARS, Bill, Cost, PriceList, Tokens, price
+from proxy.store.store import StoreError
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from proxy.account.statistics.books import NAMES, Batch, MemoryStatistics, Place, StatisticsStore, Sums, go_back
 from proxy.config.schema import Config
-from proxy.state.stores.opening import data_directory, require_store
-from proxy.state.stores.sqlite_file import FileForm, SqliteFile, SqliteThread
-from proxy.state.stores.store import StoreError
+from proxy.store.opening import data_directory, require_store
+from proxy.store.sqlite_file import FileForm, SqliteFile, SqliteThread
+from proxy.store.store import StoreError
 
 FILE_NAME = "statistics.sqlite3"
 APPLICATION_ID = 0x7472696E

@@ -9,7 +9,7 @@ from proxy.compaction import engine
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
 from proxy.config.schema import Config
-from proxy.state.models.model_policy import ModelView
+from proxy.models.model_policy import ModelView
 from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.codec import Request, Unsent
 

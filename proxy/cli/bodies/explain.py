@@ -15,7 +15,7 @@ from rich.text import Text
 
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.engine import Compaction
-from proxy.state.models.model_policy import ModelView
+from proxy.models.model_policy import ModelView
 from rules.pipeline.changes import OUTSIDE, Change, Fate
 from rules.pipeline.story import Sentence, Story
 

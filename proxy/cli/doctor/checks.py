@@ -25,9 +25,9 @@ from proxy.config.values import split_address
 from proxy.http.client import UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, write_key
+from proxy.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_list
 from proxy.server.workers.supervisor import count_cores, count_workers
-from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_list
-from proxy.state.stores import FILE_NAME, SummaryStore, data_directory
+from proxy.store import FILE_NAME, SummaryStore, data_directory
 
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from proxy.catalogue.prices import PriceList, PriceSource, PriceTier, describe_catalogue
+from proxy.catalogue.providers import is_local
 from proxy.cli.doctor.checks import Finding
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
-from proxy.state.catalogue.prices import PriceList, PriceSource, PriceTier, describe_catalogue
-from proxy.state.catalogue.providers import is_local
 
 MAX_NAMED = 5
 """How many models one finding names at most. Chosen: keeps it readable."""

@@ -30,11 +30,11 @@ from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.state.models.hypotheses import combine
-from proxy.state.models.model_policy import ModelView, name_model
-from proxy.state.models.records import ModelName, Record, Records, complete, list_learned, recall
-from proxy.state.stores import SummaryStore, find_key_file, open_store
-from proxy.state.tenancy import Tenancy, Tenant
+from proxy.http.tenancy import Tenancy, Tenant
+from proxy.models.hypotheses import combine
+from proxy.models.model_policy import ModelView, name_model
+from proxy.models.records import ModelName, Record, Records, complete, list_learned, recall
+from proxy.store import SummaryStore, find_key_file, open_store
 from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20

@@ -20,7 +20,7 @@ from proxy.http.client import Body, UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
 from proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
 from proxy.http.unreachable import name_host
-from proxy.state.summaries.summariser import REASONING_SIGN
+from proxy.summaries.summariser import REASONING_SIGN
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
 from proxy.wire.dialects import DEFAULT
 from rules.conversation import Conversation, CountTokens

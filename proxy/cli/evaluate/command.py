@@ -29,7 +29,7 @@ from proxy.compaction import UndecodableError
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
 from proxy.config.schema import Config
-from proxy.state.summaries.calls import SummaryCall, SummaryCalls
+from proxy.summaries.calls import SummaryCall, SummaryCalls
 from proxy.telemetry.logs import configure_log, get_log
 from proxy.telemetry.metrics import Metrics
 from rules.pipeline.exceeded import LimitExceededError

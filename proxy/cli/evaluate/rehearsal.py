@@ -19,8 +19,8 @@ import msgspec
 
 from proxy.compaction import Compacted, Compactor, Planned
 from proxy.http.client import UpstreamClient
-from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
-from proxy.state.summaries.summariser import Inline, Summariser, Task, ask_model
+from proxy.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.summaries.summariser import Inline, Summariser, Task, ask_model
 from proxy.wire.codec import Request, UndecodableError
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.json.decode import DECODE_ERRORS, mend

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.catalogue.prices import PriceList, PriceSource
 from proxy.cli.evaluate.asking import Tokens
 from proxy.cli.evaluate.exam import ExamQuestion
 from proxy.cli.evaluate.protocol import ArmResult
-from proxy.state.catalogue.prices import PriceList, PriceSource
 from proxy.telemetry.logs import escape
 
 MILLION = 1_000_000

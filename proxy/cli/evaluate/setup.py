@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from proxy.catalogue.prices import PriceList, find_price_list
 from proxy.cli.evaluate import exam
 from proxy.cli.evaluate.asking import Server, Tokens
 from proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
@@ -28,12 +29,11 @@ from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.summary import find_question_tokens
 from proxy.http.client import UpstreamClient, target_url
 from proxy.http.headers import Headers, request_headers, write_key
-from proxy.state.catalogue.prices import PriceList, find_price_list
-from proxy.state.models.discovery import discover
-from proxy.state.models.model_policy import ModelView, name_model
-from proxy.state.models.records import Facts, complete
-from proxy.state.summaries.calls import Payer
-from proxy.state.summaries.summariser import Summariser
+from proxy.models.discovery import discover
+from proxy.models.model_policy import ModelView, name_model
+from proxy.models.records import Facts, complete
+from proxy.summaries.calls import Payer
+from proxy.summaries.summariser import Summariser
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.json.decode import DECODE_ERRORS
 from rules.summary.request import Summary

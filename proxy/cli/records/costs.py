@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from proxy.account.previous_request import PreviousRequests, Sent
 from proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, count_cached
+from proxy.catalogue.prices import PriceList, Tokens
 from proxy.compaction.engine import Compaction
-from proxy.state.catalogue.prices import PriceList, Tokens
 from rules.conversation import Conversation, Role, count_leading, starts_step
 
 TRIMTAB, NOTHING, SLIDING = STRATEGIES = ("trimtab", "nothing", "sliding")

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from proxy.account.prompt_cache import count_cached
+from proxy.catalogue.prices import Tokens
 from proxy.cli.records.sums import SUCCESS_STATUS, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
 from proxy.lru import BytesLRU
-from proxy.state.catalogue.prices import Tokens
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import UndecodableError
 from proxy.wire.dialects import guess_dialect, name_codec

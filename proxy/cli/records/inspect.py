@@ -13,7 +13,7 @@ from proxy.account.recordings.format import BadRecordingError, Recording
 from proxy.account.redact import HIDDEN
 from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.config.load import load_file
-from proxy.state.stores.opening import data_directory
+from proxy.store.opening import data_directory
 from proxy.telemetry.logs import configure_log, escape
 
 NOT_RECORDED = (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proxy.account.recordings.folder import RecordingFile
 from proxy.account.recordings.format import BadRecordingError, Circumstances, Recording
+from proxy.catalogue.prices import find_listed
 from proxy.cli.records.costs import SLIDING, Paid, slide_window
 from proxy.cli.records.inputs import LogReader, Sessions, estimate_tokens, split_turns
 from proxy.cli.records.needed import Needed
@@ -35,7 +36,6 @@ from proxy.cli.records.variants import (
 )
 from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
-from proxy.state.catalogue.prices import find_listed
 from proxy.wire.codec import Request, UndecodableError
 from rules.conversation import Conversation, Decision
 

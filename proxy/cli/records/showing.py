@@ -19,13 +19,13 @@ from rich.text import Text
 
 from proxy.account.outcome import Outcome as Event
 from proxy.account.recordings.format import Recording
+from proxy.catalogue.prices import NANODOLLARS
 from proxy.cli.records.run import find_difference
 from proxy.cli.records.variants import RecordedVariants
 from proxy.cli.tables import add_figures, make_console, safe, write_dollars
 from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
 from proxy.server.admin.dashboard.shapes import shape_event
-from proxy.state.catalogue.prices import NANODOLLARS
 from proxy.telemetry.logs import escape, get_log
 from proxy.wire.codec import UndecodableError
 from rules.conversation import Decision

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.account.recordings.format import Recording
+from proxy.catalogue.prices import Tokens, to_dollars
 from proxy.cli.records.costs import NOTHING, STRATEGIES, TRIMTAB, Paid, PromptCaches
 from proxy.compaction.engine import Compaction
-from proxy.state.catalogue.prices import Tokens, to_dollars
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.samples import Samples
 from rules.conversation import Decision

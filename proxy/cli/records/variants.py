@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from proxy.account.recordings.format import Circumstances, Recording
+from proxy.catalogue.lifetimes import find_lifetime_seconds
 from proxy.cli.records.costs import Paid
 from proxy.cli.records.sums import SummaryFigures
 from proxy.compaction.compactor import Compactor
@@ -18,9 +19,8 @@ from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.lru import BytesLRU
-from proxy.state.catalogue.lifetimes import find_lifetime_seconds
-from proxy.state.models.model_policy import ModelView, name_model
-from proxy.state.models.records import Facts
+from proxy.models.model_policy import ModelView, name_model
+from proxy.models.records import Facts
 from proxy.telemetry.metrics import OTHER
 from proxy.wire.codec import Request, Unsent
 from proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 import uvloop
 
+from proxy.catalogue.providers import is_local
 from proxy.cli.options import list_exports, wrong_use
 from proxy.config.load import load_config
 from proxy.config.network.urls import OPENAI_HOST
 from proxy.config.schema import Config
-from proxy.state.catalogue.providers import is_local
 
 if TYPE_CHECKING:
     from typing import Unpack

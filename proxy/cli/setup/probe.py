@@ -6,12 +6,12 @@ Law: it asks what `trimtab doctor` asks. A key goes only to the upstream, and is
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from proxy.catalogue.prices import PriceList, PriceSource, find_listed
+from proxy.catalogue.providers import find_host, is_local, load_catalogue
+from proxy.catalogue.windows import find_window
 from proxy.cli.doctor.checks import Answer, Finding, ask_upstream
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.state.catalogue.prices import PriceList, PriceSource, find_listed
-from proxy.state.catalogue.providers import find_host, is_local, load_catalogue
-from proxy.state.catalogue.windows import find_window
 
 MAX_SHOWN = 12
 """How many models are shown at most. Chosen: they fit on a screen with the rest."""
@@ -22,7 +22,7 @@ _SERVERS: Mapping[str, str] = {
     "library": "Ollama",
     "organization_owner": "LM Studio",
 }
-"""Model servers by the owner that their lists of models name. Source: their lists, as tests/proxy/state has them."""
+"""Model servers by the owner that their lists of models name. Source: their lists, as tests/proxy/models has them."""
 
 
 @dataclass(frozen=True, slots=True)

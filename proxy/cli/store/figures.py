@@ -7,10 +7,10 @@ from typing import Any
 
 from proxy.account.statistics.books import Rows, Sums, name_day
 from proxy.account.statistics.store import open_statistics
+from proxy.catalogue.prices import NANODOLLARS
 from proxy.cli.store.since import find_first_day
 from proxy.config.schema import Config
-from proxy.state.catalogue.prices import NANODOLLARS
-from proxy.state.stores.store import StoreError
+from proxy.store.store import StoreError
 from proxy.telemetry.logs import configure_log, get_log
 
 GROUPS = ("model", "client", "day")

@@ -13,9 +13,9 @@ import click
 from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.config.load import load_file
 from proxy.config.schema import Config
-from proxy.state.models.keeping import REFRESH_SECONDS
-from proxy.state.models.records import ModelName, Record, Records
-from proxy.state.stores import open_store
+from proxy.models.keeping import REFRESH_SECONDS
+from proxy.models.records import ModelName, Record, Records
+from proxy.store import open_store
 from proxy.telemetry.logs import configure_log, get_log
 from rules.tokens.families import find_family
 

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from proxy.account.statistics.books import Sums
+from proxy.catalogue.prices import NANODOLLARS
 from proxy.cli.store.figures import Statistics
 from proxy.cli.tables import add_figures, make_console, safe, write_dollars
-from proxy.state.catalogue.prices import NANODOLLARS
 
 COLUMNS = ("requests", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")
 """The columns after the name. The tokens are those of the model."""

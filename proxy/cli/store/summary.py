@@ -16,9 +16,9 @@ import click
 from proxy.cli.options import config_option, set_option, wrong_use
 from proxy.config.load import load_file
 from proxy.config.schema import Config
-from proxy.state.stores import find_key_file, open_store
-from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
-from proxy.state.tenancy import Tenancy
+from proxy.http.tenancy import Tenancy
+from proxy.store import find_key_file, open_store
+from proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
 from proxy.telemetry.logs import configure_log, escape, get_log
 from rules.summary.request import Summary
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from proxy.exchange.services import Services
-from proxy.state.models.model_policy import ModelView
-from proxy.state.models.records import Known, ModelName
+from proxy.models.model_policy import ModelView
+from proxy.models.records import Known, ModelName
 
 MAX_SHOWN = 500  # chosen: bounds the page; the rest is counted as `unlisted`
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from proxy.config.document import ConfigError
 from proxy.config.schema import Config
 from proxy.server.workers.listeners import Listeners
-from proxy.state.summaries.sealing import KEY_BYTES
+from proxy.summaries.sealing import KEY_BYTES
 from proxy.telemetry.shared import SharedMetrics
 
 READY = b"r"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.account.prompt_cache import Cache, Case, add_removed, count_cached, imagine, watch_cache
-from proxy.state.catalogue.prices import Tokens
+from proxy.catalogue.prices import Tokens
 
 counts = st.integers(1, 300_000)
 shares = st.floats(0, 1)

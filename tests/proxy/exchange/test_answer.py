@@ -10,8 +10,8 @@ from upstreams.recording import completion
 from proxy.account.outcome import Answered
 from proxy.exchange.answer import count_answer, observe
 from proxy.exchange.attempt import Attempt, Passed
-from proxy.state.models.calibration import URGENT_SAMPLES
-from proxy.state.models.records import Known
+from proxy.models.calibration import URGENT_SAMPLES
+from proxy.models.records import Known
 from proxy.wire.answers.tap import Tap
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec

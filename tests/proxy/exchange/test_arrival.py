@@ -27,7 +27,7 @@ from proxy.exchange.arrival import (
 )
 from proxy.http.credentials import find_shown
 from proxy.http.headers import request_headers
-from proxy.state.tenancy import Tenancy
+from proxy.http.tenancy import Tenancy
 from proxy.wire.chat.codec import CHAT
 
 KEY = "sk-PLANTED-KEY"

@@ -19,8 +19,8 @@ from proxy.exchange.cold import (
     recall_earlier,
     uses_cache,
 )
-from proxy.state.stores.memory import MemoryStore
-from proxy.state.summaries.cold_cuts import ColdCuts
+from proxy.store.memory import MemoryStore
+from proxy.summaries.cold_cuts import ColdCuts
 from proxy.wire.chat.codec import CHAT
 from rules.conversation import Role
 

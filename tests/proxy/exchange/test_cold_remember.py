@@ -8,8 +8,8 @@ from support.journeys import MakeStages, read_session
 from proxy.account.outcome import Answered
 from proxy.exchange.attempt import Passed
 from proxy.exchange.cold import remember
-from proxy.state.stores.memory import MemoryStore
-from proxy.state.summaries.cold_cuts import ColdCuts
+from proxy.store.memory import MemoryStore
+from proxy.summaries.cold_cuts import ColdCuts
 
 OPENAI = "https://api.openai.com/v1"
 

@@ -9,8 +9,8 @@ from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.exchange.attempt import Passed, Prepared
 from proxy.exchange.compact import compact, surely_stays
-from proxy.state.models.hypotheses import FIRST_TEST
-from proxy.state.models.lessons import Lesson
+from proxy.models.hypotheses import FIRST_TEST
+from proxy.models.lessons import Lesson
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request
 from rules.policy import Policy

@@ -16,8 +16,8 @@ from proxy.compaction.compactor import Planned
 from proxy.exchange.attempt import Call, Chosen
 from proxy.exchange.phases import Phases
 from proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
-from proxy.state.models.lessons import Lesson
-from proxy.state.summaries.sliding import SUMMARIES
+from proxy.models.lessons import Lesson
+from proxy.summaries.sliding import SUMMARIES
 from rules.conversation import Conversation
 from rules.policy import Prices
 from rules.summary.request import Summary

@@ -23,6 +23,7 @@ from proxy.account.history.table import (
     sum_steps,
 )
 from proxy.account.history.texts import find_text, read_notes
+from proxy.catalogue.prices import NANODOLLARS
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle, Services
 from proxy.http.errors import (
@@ -32,6 +33,7 @@ from proxy.http.errors import (
     SiteNotAllowedError,
     WorkerSilentError,
 )
+from proxy.models.model_policy import ModelView
 from proxy.server.admin.dashboard.curve import Curve
 from proxy.server.admin.dashboard.files import UNSTORED
 from proxy.server.admin.dashboard.shapes import (
@@ -46,9 +48,7 @@ from proxy.server.admin.dashboard.shapes import (
 from proxy.server.admin.dashboard.stream import read_samples, stream_events
 from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
 from proxy.server.admin.models import MAX_SHOWN
-from proxy.state.catalogue.prices import NANODOLLARS
-from proxy.state.models.model_policy import ModelView
-from proxy.state.stores.store import StoreError
+from proxy.store.store import StoreError
 from proxy.telemetry.metrics import read_version
 from proxy.telemetry.samples import Samples
 

@@ -13,7 +13,7 @@ from proxy.account.history.table import MAX_EVENTS, Bounds
 from proxy.config.schema import Config
 from proxy.memory import bound_history, bound_text
 from proxy.server.workers.worker import Worker
-from proxy.state.stores.opening import data_directory, require_store
+from proxy.store.opening import data_directory, require_store
 
 EVENTS_SHARE = 2
 """Half of the history's memory is for events. Chosen: indexes and minutes take less than the other half."""

@@ -14,7 +14,7 @@ import orjson
 from proxy.account.history.table import FIGURES, STEP_SECONDS, Listed, Session
 from proxy.account.history.texts import unpack_text
 from proxy.account.outcome import Outcome, keep
-from proxy.state.catalogue.prices import to_dollars
+from proxy.catalogue.prices import to_dollars
 from rules.pipeline.changes import Change
 from rules.pipeline.story import tell_decision
 from rules.tokens.sections import Sections

@@ -18,7 +18,7 @@ from proxy.http.errors import OverloadedError
 from proxy.server.admin.dashboard.files import SAFE
 from proxy.server.admin.dashboard.shapes import Json, shape_request
 from proxy.server.admin.dashboard.totals import read_totals
-from proxy.state.stores.store import StoreError
+from proxy.store.store import StoreError
 from proxy.telemetry.samples import Samples
 
 MAX_STREAMS = 16

@@ -7,7 +7,7 @@ from support.events import make_event
 from proxy.account.history import shared
 from proxy.account.history.shared import KEY, SharedLog
 from proxy.account.history.table import Entry, Erased, Row
-from proxy.state.stores.store import StoreError
+from proxy.store.store import StoreError
 
 
 async def test_items_come_back_in_pieces_and_the_server_forgets_them(redis_url, monkeypatch):

@@ -21,7 +21,7 @@ from proxy.account.recordings.format import (
     read_body,
     write_body,
 )
-from proxy.state.catalogue.prices import Bill, Tokens
+from proxy.catalogue.prices import Bill, Tokens
 from rules.conversation import Decision
 from rules.policy import Policy, SectionShares
 from rules.treatment import Budget, ToolRule, Treatment

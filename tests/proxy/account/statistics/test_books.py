@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
-from proxy.state.stores.store import StoreError
+from proxy.store.store import StoreError
 from proxy.telemetry.metrics import Metrics
 
 DAY = "1970-01-02"

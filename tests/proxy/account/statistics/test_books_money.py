@@ -1,7 +1,7 @@
 """The metrics and the books get the same money."""
 
 from proxy.account.statistics.books import Books
-from proxy.state.catalogue.prices import Bill, Cost, PriceList, PriceSource, PriceTier, Tokens
+from proxy.catalogue.prices import Bill, Cost, PriceList, PriceSource, PriceTier, Tokens
 from proxy.telemetry.metrics import Metrics
 
 PRICES = PriceList((PriceTier(0, 1, 0.1, 1.25, 4),), PriceSource.CONFIGURED, is_in_dollars=True)

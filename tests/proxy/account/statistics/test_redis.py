@@ -5,7 +5,7 @@ import redis.asyncio
 
 from proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
 from proxy.account.statistics.redis import DAY_SECONDS, RedisStatistics, day_key, writer_key
-from proxy.state.stores.store import StoreError
+from proxy.store.store import StoreError
 
 TODAY = "2026-11-23"
 

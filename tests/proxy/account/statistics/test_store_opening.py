@@ -7,7 +7,7 @@ import pytest
 from proxy.account.statistics.store import find_file, open_statistics
 from proxy.config.document import ConfigError
 from proxy.config.load import load_config
-from proxy.state.stores.opening import data_directory, find_key_file
+from proxy.store.opening import data_directory, find_key_file
 
 
 def _config(store: str):

@@ -6,8 +6,8 @@ import pytest
 
 from proxy.account.statistics.books import Batch, Place, Sums
 from proxy.account.statistics.store import SqliteStatistics
-from proxy.state.stores.sqlite import SqliteStore
-from proxy.state.stores.store import StoreError
+from proxy.store.sqlite import SqliteStore
+from proxy.store.store import StoreError
 
 PLACE = Place("2026-11-23", "m", "-")
 

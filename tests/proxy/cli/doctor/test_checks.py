@@ -28,9 +28,9 @@ from proxy.cli.doctor.checks import (
 from proxy.config.load import load_config
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
+from proxy.models.discovery import Windows
 from proxy.server.workers import supervisor
-from proxy.state.models.discovery import Windows
-from proxy.state.stores import open_store
+from proxy.store import open_store
 
 MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": "n"}]}
 

@@ -17,8 +17,8 @@ from upstreams.recording import FakeUpstream
 from proxy.cli.doctor.report import MAX_LISTED, Report, examine
 from proxy.compaction.tokenizers.exact import VocabularyError
 from proxy.config.load import load_config
-from proxy.state.models.records import ModelName, Record, Records
-from proxy.state.stores import open_store
+from proxy.models.records import ModelName, Record, Records
+from proxy.store import open_store
 
 
 def _list(*names: str, **fields: object) -> bytes:
@@ -65,7 +65,7 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
     """The catalogue counts if the upstream reports no window."""
     monkeypatch.setattr(
-        "proxy.state.models.records.find_window",
+        "proxy.models.records.find_window",
         lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None,
     )
     report = await _examine(upstream, "defaults.count=heuristic", models=("m",))

@@ -17,9 +17,9 @@ from proxy.compaction import load_compactor
 from proxy.config.policies.sections import SummaryConfig
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import target_url
-from proxy.state.models.model_policy import ModelView
-from proxy.state.summaries.calls import SummaryCalls
-from proxy.state.summaries.summariser import Summariser
+from proxy.models.model_policy import ModelView
+from proxy.summaries.calls import SummaryCalls
+from proxy.summaries.summariser import Summariser
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.dialects import DEFAULT
 from rules.policy import OverflowStrategy, Policy

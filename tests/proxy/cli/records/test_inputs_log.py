@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
+from proxy.catalogue.prices import Tokens
 from proxy.cli.records.inputs import LogReader, estimate_tokens, find_sent, is_log
 from proxy.cli.records.sums import RequestFigures, SummaryFigures
-from proxy.state.catalogue.prices import Tokens
 from rules.tokens.sections import Sections
 
 NOW = "2026-11-23T04:56:46Z"

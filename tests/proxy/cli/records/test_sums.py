@@ -6,13 +6,13 @@ import orjson
 import pytest
 from support.sessions import make_session
 
+from proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
 from proxy.cli.records.costs import Paid
 from proxy.cli.records.sums import RequestFigures, SessionSums, SummaryFigures, VariantSums
 from proxy.cli.records.variants import compact_again, read
 from proxy.compaction.engine import Compaction, Variant
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
-from proxy.state.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
 from rules.policy import Policy
 from rules.tokens.sections import Sections
 

@@ -6,8 +6,8 @@ from msgspec import structs
 from support.recordings import make_recording
 
 from proxy.account.recordings.format import Counted, RecordedCall
+from proxy.catalogue.prices import Tokens
 from proxy.cli.records.sums import RequestFigures, SummaryFigures, read_figures, read_summary_figures
-from proxy.state.catalogue.prices import Tokens
 from rules.conversation import Decision
 
 DECISION = Decision("tidy", "", 9, 5, 1, 0)

@@ -12,12 +12,12 @@ from support.recordings import make_recording
 from support.sessions import make_session
 
 from proxy.account.recordings.format import Circumstances, RecordedFacts, RecordedSending, RecordedSummary, Recording
+from proxy.catalogue.prices import find_listed
 from proxy.cli.records.variants import ConfiguredVariants, RecordedVariants, Texts, compact_again, read, remember
 from proxy.compaction.engine import Compaction, Variant
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
-from proxy.state.catalogue.prices import find_listed
 from proxy.wire.codec import Request, UndecodableError
 from rules.policy import Policy
 from rules.summary.request import Summary

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from proxy.catalogue.prices import DEFAULT
 from proxy.cli.records.costs import Paid
 from proxy.cli.records.variants import ExpectedSummaries, PaidVariant, Texts
 from proxy.compaction.engine import Text, Variant
 from proxy.compaction.pool import Compactors
 from proxy.config.policies.policy import PolicyConfig
-from proxy.state.catalogue.prices import DEFAULT
 from rules.policy import Policy
 from rules.summary.asking.prompts import PROMPT_TOKENS
 from rules.summary.request import Summary

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from proxy.catalogue.prices import LOCAL
 from proxy.cli.setup.document import Choices, write_document
 from proxy.cli.setup.probe import FoundModel
 from proxy.config.load import load_config
-from proxy.state.catalogue.prices import LOCAL
 
 ENVIRONMENT = {"OPENAI_API_KEY": "k", "ALICE_KEY": "a", "ADMIN_TOKEN": "t", "MY_KEY": "PLANTED"}
 CHOICES = [

@@ -7,8 +7,8 @@ from support.command_line import run_trimtab
 
 from proxy.cli.store.forget import NothingKeptError, forget_model, list_names
 from proxy.config.load import load_config
-from proxy.state.models.records import ModelName, Record, Records
-from proxy.state.stores import open_store
+from proxy.models.records import ModelName, Record, Records
+from proxy.store import open_store
 
 URL = "http://127.0.0.1:9/v1"
 

@@ -30,7 +30,7 @@ ALLOWED = {
     ("proxy/config/sections/upstream.py", "chat/completions"): "the end of a URL that users must not write",
     ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",
     ("proxy/config/policies/sections.py", "messages"): "the name of a dialect",
-    ("proxy/state/summaries/summariser.py", "max_tokens"): "the refused name by which a model that thinks is known",
+    ("proxy/summaries/summariser.py", "max_tokens"): "the refused name by which a model that thinks is known",
     ("proxy/cli/evaluate/rehearsal.py", "messages"): "the file that a user has recorded is a request of this dialect",
     ("proxy/cli/evaluate/rehearsal.py", "response_format"): "the same",
     ("proxy/cli/evaluate/rehearsal.py", "tool_choice"): "the same",

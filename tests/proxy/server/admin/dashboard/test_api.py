@@ -11,7 +11,7 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import completion
 
 from proxy.server.admin.dashboard import api
-from proxy.state.stores.store import StoreError
+from proxy.store.store import StoreError
 
 PRICED = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
 

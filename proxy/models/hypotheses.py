@@ -1,0 +1,132 @@
+"""A lesson (anything learned of a model) is a hypothesis: for whom it counts, what contradicts it, when it is tested.
+
+Law: pure. Nothing that one client can provoke changes anything for another client.
+
+- What a client's requests teach counts for this client at once, and for no other.
+- It counts for all clients only if two clients with different `client_keys` have learned the same. Without client keys
+  it never does: if the upstream does not check credentials, anybody can invent them.
+- An answered prompt contradicts a learned window that is smaller. If the prompt is shorter than the one whose refusal
+  taught the window, the window becomes as large as the answered prompt. Else the window is dropped.
+- An answered prompt that fits a learned window proves nothing about the limit.
+- A test is a request of the client that is sent as if nothing had been learned. It is one of those that a lesson would
+  cut: the 32nd if the lesson is a guess, else the 512th. Each failed test doubles the number.
+- trimtab never refuses a request because of a hypothesis.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from proxy.models.calibration import KEPT_SHARE
+from proxy.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Facts, Record
+
+FIRST_TEST = 32
+"""The first test of a guess is this request among those that it cuts. Chosen: a wrong guess ends soon, and a right one
+costs at most one extra call in 32."""
+FIRST_TEST_OF_NUMBERS = 512
+"""The same for any other lesson. Chosen: it is rarely wrong, and each failed test costs an extra call."""
+MAX_FAILURES = 8
+"""After this many failed tests in a row, the number is no longer doubled. Chosen: it is then 256 times the first one;
+without a bound, tests would in effect stop."""
+
+
+def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
+    """Whether to send this request as a test.
+
+    own, of_all: the client's record and that of all.
+    cut_requests: how many requests a lesson has cut since the last test, this one included.
+    """
+    source = own.window_source if own.learned_tokens is not None else of_all.window_source
+    # "cut prompts" is tested rarely, too: a server that silently drops a part of a prompt gives a worse answer.
+    first = FIRST_TEST if source == "second attempt" else FIRST_TEST_OF_NUMBERS
+    return cut_requests >= first << min(own.failures, MAX_FAILURES)
+
+
+def contradict(known: Record, of_all: Record, answered_tokens: int) -> dict[str, Any]:
+    """What the answer to a prompt of `answered_tokens` changes in the client's record `known`.
+
+    It changes something only if the prompt is longer than a learned window: the client's own, or else that of all. This
+    client then no longer uses the window of all.
+    """
+    if known.learned_tokens is None:
+        is_news = of_all.learned_tokens is not None and answered_tokens > of_all.learned_tokens
+        return {"answered_tokens": answered_tokens} if is_news and answered_tokens > known.answered_tokens else {}
+    if answered_tokens <= known.learned_tokens:
+        return {}
+    if known.refused_tokens is not None and answered_tokens < known.refused_tokens:
+        return {"learned_tokens": answered_tokens, "answered_tokens": answered_tokens, "failures": 0}
+    told: dict[str, Any] = {"answered_tokens": answered_tokens, "failures": 0}
+    return told | {"learned_tokens": None, "added_tokens": None, "refuted": (), "refused_tokens": None}
+
+
+def doubt_ratio(known: Record, of_all: Record, family_ratio: float) -> dict[str, Any]:
+    """What a successful test changes in the client's record: a ratio that no usage report confirmed is dropped.
+
+    The family's ratio takes its place: the test was planned with it.
+    """
+    if known.calibrated or not (known.ratio_source or of_all.ratio_source):
+        return {}
+    return {"ratio": family_ratio, "ratio_source": "second attempt"}
+
+
+def combine(own: Facts, of_all: Facts) -> Facts:
+    """The facts for a client's requests: what it learned itself, completed by what counts for all."""
+    if of_all.window_tokens is not None and own.window_tokens is None:
+        own = replace(own, window_tokens=of_all.window_tokens)
+    if of_all.learned_tokens is not None and own.learned_tokens is None and not own.has_outgrown(of_all.learned_tokens):
+        own = replace(own, learned_tokens=of_all.learned_tokens, refuted=of_all.refuted)
+    if own.added_tokens is None:
+        own = replace(own, added_tokens=of_all.added_tokens)
+    return own if own.has_ratio or not of_all.has_ratio else replace(own, ratio=of_all.ratio, has_ratio=True)
+
+
+def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
+    """What a new claim changes in the record of all. `now` is in seconds since 1970.
+
+    The claim updates the earlier one of the same client key. What it has in common with another key's claim counts for
+    all from now on.
+    """
+    before = next((each for each in of_all.claims if each.by == met.by), Claim(met.by))
+    told = {key: value for key, value in msgspec.structs.asdict(met).items() if value}
+    mine = msgspec.structs.replace(before, **told)
+    others = tuple(each for each in of_all.claims if each.by != met.by)
+    if mine == before and before in of_all.claims:
+        return {}
+    changes: dict[str, Any] = {"claims": (*others, mine)[-MAX_CLAIMS:]}
+    for other in others:
+        changes |= _agree(of_all, mine, other, now)
+    return changes
+
+
+def retract(by: str, of_all: Record) -> dict[str, Any]:
+    """The changes to the record of all after an answer contradicted a lesson of one client: its claim is removed.
+
+    A window that fewer than two remaining claims contain no longer counts for all.
+
+    by: id of the client key.
+    """
+    left = tuple(each for each in of_all.claims if each.by != by)
+    if left == of_all.claims:
+        return {}
+    agreed = sum(each.learned_tokens == of_all.learned_tokens for each in left)
+    dropped = {"learned_tokens": None, "added_tokens": None, "refuted": ()} if agreed < 2 else {}
+    return {"claims": left, **dropped}
+
+
+def _agree(of_all: Record, mine: Claim, other: Claim, now: float) -> dict[str, Any]:
+    """The changes on which two claims agree.
+
+    They agree on a window if both replace the same window by the same one; on a ratio if theirs are nearly equal.
+    """
+    found: dict[str, Any] = {}
+    window = (mine.believed_tokens, mine.learned_tokens)
+    if mine.learned_tokens is not None and window == (other.believed_tokens, other.learned_tokens):
+        refuted = dict.fromkeys((*of_all.refuted, mine.believed_tokens))
+        found |= {"learned_tokens": mine.learned_tokens, "refuted": tuple(refuted)[-MAX_REFUTED:]}
+        found |= {"window_source": "refused prompt", "window_at": now}
+        if mine.added_tokens is not None and mine.added_tokens == other.added_tokens:
+            found["added_tokens"] = mine.added_tokens
+    if mine.ratio is not None and other.ratio is not None and abs(mine.ratio / other.ratio - 1) <= KEPT_SHARE:
+        found |= {"ratio": other.ratio, "calibrated": True, "ratio_source": "answers", "ratio_at": now}
+    return found

@@ -1,0 +1,257 @@
+"""The models that one process knows, and how they are read from the store and written to it.
+
+Law: only this module writes anything learned to the store, and only about vouched models, of which the upstream has
+answered a request with success: anybody can invent a name and have it refused. Other processes learn only from written
+records. hypotheses.py says for which clients something learned counts. Names that clients invent never push a vouched
+model out of memory.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from proxy.lru import BytesLRU
+from proxy.models.calibration import Calibration
+from proxy.models.hypotheses import is_test_due
+from proxy.models.lessons import Lesson, find_changes
+from proxy.models.records import Facts, ModelName, Record, Records, recall
+from proxy.tasks import Tasks
+from proxy.telemetry.metrics import Metrics
+from rules.tokens.families import find_family
+
+REFRESH_SECONDS = 10.0
+"""Age after which a request has the store read again. Chosen: the delay with which a process learns from another."""
+MAX_MODELS_BYTES = 4 * 1024 * 1024
+"""Memory for vouched models. Chosen: room for a thousand."""
+MODEL_BYTES = 4096
+"""Assumed memory of one model. Measured by tracemalloc: 2.7 kB when new, 4.9 kB with all samples."""
+MAX_WRITES = 3
+"""Attempts at one change, if other processes write records of the same model meanwhile. Chosen: more are rarely needed,
+and the next report or refusal brings the change again."""
+
+FindWindow = Callable[[ModelName], int | None]
+"""The window in tokens that the upstream reported for a model; None if it reported none."""
+FindChanges = Callable[[Record], dict[str, Any]]
+"""The fields to change in a record, given the record; empty for no change."""
+
+
+Change = tuple[str, float | None, float | None]
+"""The cause (a label of the metric), the value before, and the value now."""
+
+
+@dataclass(slots=True)
+class Model:
+    """One model in this process's memory, as known to one client or to all.
+
+    known: the family's defaults at first, then the last record, changed by lessons since.
+    is_vouched: the upstream has answered a request for this model with success, so its name is not invented.
+    is_taught: a lesson changed `known`, and no record has it yet.
+    generation: number of records that the store has, as far as this process knows.
+    discovered: the window that the upstream reported, as last taken into `known`.
+    cut_requests: requests that were cut because of something learned, since the last test.
+    most_answered: the longest answered prompt, in the model's tokens.
+    label: its name in logs and metrics.
+    warned: the warning about its counts was logged.
+    read_at: when the store was last read, by the monotonic clock; None before the first time.
+    reading, writing: the last task that reads the store for this model, and the last one that writes to it.
+    completed: a cache: the facts, after the three values that they were computed from (the model's record, the record
+        of all, and the longest answered prompt).
+    """
+
+    name: ModelName
+    known: Record
+    is_vouched: bool = False
+    is_taught: bool = False
+    generation: int = 0
+    discovered: int | None = None
+    cut_requests: int = 0
+    most_answered: int = 0
+    calibration: Calibration = field(default_factory=Calibration)
+    label: str = "other"
+    warned: bool = False
+    read_at: float | None = None
+    reading: asyncio.Task[None] | None = None
+    writing: asyncio.Task[None] | None = None
+    completed: tuple[tuple[Record, Record, int], Facts] | None = None
+
+    def is_old(self, now: float) -> bool:
+        """Whether the store is to be read again, by the monotonic clock."""
+        return self.read_at is None or now - self.read_at > REFRESH_SECONDS
+
+    @property
+    def facts(self) -> Facts:
+        """The facts that requests are planned with."""
+        facts = recall(self.known)
+        return (
+            facts if self.most_answered <= facts.answered_tokens else replace(facts, answered_tokens=self.most_answered)
+        )
+
+    def find_changes(self, believed_tokens: int, lesson: Lesson, now: float) -> dict[str, Any]:
+        """The fields of the record that a lesson changes (see `lessons.find_changes`)."""
+        return find_changes(believed_tokens, lesson, self.known, now=now)
+
+    def take_test(self, of_all: Record) -> bool:
+        """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
+        self.cut_requests += 1
+        is_due = is_test_due(self.known, of_all, self.cut_requests)
+        self.cut_requests = 0 if is_due else self.cut_requests
+        return is_due
+
+    def forget(self, record: Record) -> None:
+        """Start again with a record, without samples and without an unwritten lesson."""
+        self.known, self.is_taught, self.cut_requests = record, False, 0
+        self.calibration = Calibration()
+
+    def teach(self, changes: dict[str, Any]) -> None:
+        """Apply the changes of a lesson in this process only."""
+        if changes:
+            self.known = msgspec.structs.replace(self.known, **changes)
+            self.is_taught = True
+
+    def adopts(self, generation: int, record: Record) -> bool:
+        """Whether to use a record that was read.
+
+        A newer one is used. So is one with another ratio, unless a lesson is not written yet: after an outage of the
+        store, the record at the same place may be that of another process.
+        """
+        is_another = record.ratio != self.known.ratio and not self.is_taught
+        return generation > self.generation or is_another
+
+    def adopt(self, generation: int, record: Record) -> list[Change]:
+        """Use a record from now on. Returns the values that changed."""
+        before = self.known
+        # The record may be from a process that has not asked for the window.
+        self.known = msgspec.structs.replace(record, window_tokens=record.window_tokens or before.window_tokens)
+        self.generation = generation
+        self.calibration.restart(is_calibrated=record.calibrated)
+        self.is_taught = False
+        changes: list[Change] = [
+            ("calibration", before.ratio, self.known.ratio),
+            ("window", before.window_tokens, self.known.window_tokens),
+            ("window", before.learned_tokens, self.known.learned_tokens),
+        ]
+        return [change for change in changes if change[1] != change[2]]
+
+
+class Kept:
+    """The models that one process knows. A model has one entry for each client, and one for all clients.
+
+    vouched: those that an upstream has answered for. All others are strangers.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        find_window: FindWindow,
+        tasks: Tasks,
+        metrics: Metrics,
+        log: Any,
+        clock: Callable[[], float],
+    ) -> None:
+        self._records = records
+        self._find_window = find_window
+        self._tasks = tasks
+        self._metrics = metrics
+        self._log = log
+        self._clock = clock
+        self.vouched: BytesLRU[str, Model] = BytesLRU(MAX_MODELS_BYTES, lambda *_: MODEL_BYTES)
+        self._strangers: BytesLRU[str, Model] = BytesLRU(MAX_MODELS_BYTES // 8, lambda *_: MODEL_BYTES)
+        """Kept separately, so that invented names cannot push out vouched models."""
+
+    def find(self, name: ModelName) -> Model | None:
+        """The model; None if this process does not know it."""
+        return self.vouched.get(name.key) or self._strangers.get(name.key)
+
+    def find_both(self, name: ModelName) -> tuple[Model | None, Model | None]:
+        """The model as known to the client, and as known to all."""
+        own, of_all = self.vouched.get_many((name.key, name.of_all.key))
+        return own or self._strangers.get(name.key), of_all or self._strangers.get(name.of_all.key)
+
+    def meet(self, name: ModelName) -> Model:
+        """The model; a new one with the defaults of its family if this process does not know it."""
+        model = self.find(name)
+        if model is None:
+            model = self._strangers[name.key] = Model(name, self.begin(name))
+        return model
+
+    def begin(self, name: ModelName) -> Record:
+        """The record to start with: the family's ratio, and the window that the upstream reported."""
+        return Record(find_family(name.model).ratio, self._find_window(name))
+
+    def vouch_for(self, model: Model) -> None:
+        """Note that the upstream has answered a request for this model: what is learned of it may be written now."""
+        if model.is_vouched or self._strangers.pop(model.name.key) is None:
+            return
+        model.is_vouched = True
+        self.vouched[model.name.key] = model
+        if model.is_taught:
+            model.writing = self._tasks.start(self.write(model))
+        elif model.read_at is not None:
+            model.reading = self._tasks.start(self.take_window(model))
+
+    def refresh(self, model: Model) -> asyncio.Task[None] | None:
+        """Start to read the store if that is due. Returns the task to wait for if it was never read, else None."""
+        if model.is_old(self._clock()) and (model.reading is None or model.reading.done()):
+            model.reading = self._tasks.start(self._read(model))
+        return model.reading if model.read_at is None else None
+
+    def list_read(self) -> Iterator[Model]:
+        """The models for which the store was read at least once."""
+        models = (model for _, model in (*self.vouched.items(), *self._strangers.items()))
+        return (model for model in models if model.read_at is not None)
+
+    async def take_window(self, model: Model) -> None:
+        """Take over the window that discovery found, and write it if the model is vouched.
+
+        Each reported window is taken over once. If the record differs later, another process has asked more recently.
+        """
+        found = self._find_window(model.name)
+        if found is None or found == model.discovered:
+            return
+        if not model.is_vouched:
+            model.known = msgspec.structs.replace(model.known, window_tokens=found)
+            return
+        if found != model.known.window_tokens or not model.generation:
+            await self.write(model, window_tokens=found)
+        if found == model.known.window_tokens:  # else another process's record won: try again after the next read
+            model.discovered = found
+
+    async def write(self, model: Model, **changes: Any) -> None:
+        """Write a change as the next record. If another process was faster, its record is adopted instead."""
+        record = msgspec.structs.replace(model.known, **changes)
+        self._adopt(model, *await self._records.append(model.name, model.generation, record))
+
+    async def change(self, model: Model, find_changes: FindChanges) -> None:
+        """Write a change, and try again on top of the other record if another process was faster."""
+        for _ in range(MAX_WRITES):
+            changes = find_changes(model.known)
+            if not changes:
+                return
+            await self.write(model, **changes)
+
+    async def _read(self, model: Model) -> None:
+        try:
+            generation, record = await self._records.read(model.name)
+            if record is not None and record.forgotten < self._count_forgotten(model.name):
+                record = None  # written before an operator had the model forgotten
+            if generation < model.generation and model.is_vouched:  # the store has lost records: write ours again
+                model.generation = generation
+                await self.write(model)
+            elif record is not None and model.adopts(generation, record):
+                self._adopt(model, generation, record)
+            await self.take_window(model)
+        finally:
+            model.read_at = self._clock()
+
+    def _count_forgotten(self, name: ModelName) -> int:
+        of_all = self.find(name.of_all)
+        return 0 if of_all is None else of_all.known.forgotten
+
+    def _adopt(self, model: Model, generation: int, record: Record) -> None:
+        for cause, before, after in model.adopt(generation, record):
+            if model.read_at is not None:  # else no request was planned with the value before, so nothing changes
+                self._metrics.policy_changes[model.label, cause] += 1
+                self._log.info("policy_changed", model=model.label, cause=cause, before=before, after=after)

@@ -1,0 +1,129 @@
+"""Combines the configuration of a model with what is known of it, into the policy of its requests.
+
+Law: all code that needs the policy of a model takes it from here.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from proxy.catalogue.prices import PriceList, find_price_list
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.schema import Config, UpstreamConfig
+from proxy.http.tenancy import Tenant
+from proxy.models.records import Facts, ModelName, complete, name_for
+from rules.policy import Policy
+from rules.tokens.families import find_family
+
+MAX_POLICIES = 1024
+"""Policies kept in memory; when there are as many, all are dropped. Chosen: more than the models of one process."""
+
+_POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PriceList, Policy, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model, as its requests are planned.
+
+    settings: the configuration's entry for it, or a profile's.
+    policy: the settings, corrected by what was learned.
+    believed_tokens: the context window before that correction, in the model's own tokens: configured, else reported by
+        the upstream, else the catalogue's, else the default. A refusal refutes this window.
+    price_list: what its tokens cost.
+    """
+
+    name: ModelName
+    settings: PolicyConfig
+    facts: Facts
+    policy: Policy
+    believed_tokens: int
+    price_list: PriceList
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        settings: PolicyConfig,
+        name: ModelName,
+        facts: Facts,
+        upstream: UpstreamConfig | None = None,
+    ) -> Self:
+        """Build the view of a model from settings and facts. `upstream`: None for that of the settings."""
+        price_list = find_price_list(config, settings, name.model, upstream)
+        policy, believed_tokens = _derive_policy(settings, price_list, facts)
+        return cls(name, settings, facts, policy, believed_tokens, price_list)
+
+    @classmethod
+    def of_unmet(cls, config: Config, model: str) -> Self:
+        """Build the view of a model from its name alone, without asking an upstream or the store.
+
+        May load the catalogue, which takes 0.1 to 0.4 s once.
+        """
+        settings = config.policy_for(model)
+        name, facts = name_model(config, settings, model), Facts(find_family(model).ratio)
+        return cls.of(config, settings, name, complete(name, facts) if settings.context_window == "auto" else facts)
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether anything that was learned changes the policy."""
+        return self.has_learned_window or self.facts.has_ratio
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the policy contains a lesson to test: any except a ratio that the client's own answers confirm."""
+        return self.has_learned_window or (self.facts.has_ratio and not self.facts.is_calibrated)
+
+    @property
+    def has_learned_window(self) -> bool:
+        """Whether a learned window, or the completion budget that the upstream adds, makes the room smaller."""
+        return self.policy.context_window < self.believed_tokens or self.policy.added_tokens is not None
+
+    def forget(self, config: Config) -> Self:
+        """The view without anything that was learned."""
+        facts = self.facts.forget(find_family(self.name.model).ratio)
+        return self.of(config, self.settings, self.name, facts)
+
+    def doubt(self, config: Config) -> Self:
+        """The view for a test: without anything learned, except a ratio that the client's own answers confirm."""
+        facts = self.facts.doubt(find_family(self.name.model).ratio)
+        return self.of(config, self.settings, self.name, facts)
+
+    @property
+    def window_from(self) -> str:
+        """The source of the policy's window: configured, discovered, catalogue, default, or learned."""
+        if self.policy.context_window != self.believed_tokens:
+            return "learned"
+        if self.settings.context_window != "auto":
+            return "configured"
+        if self.facts.window_tokens is None:
+            return "default"
+        return "catalogue" if self.facts.from_catalogue else "discovered"
+
+
+def name_model(config: Config, settings: PolicyConfig, model: str, tenant: Tenant | None = None) -> ModelName:
+    """The name under which facts about a model are kept for a tenant; without a tenant, for all clients.
+
+    settings: the settings of the request. They name the upstream and the vocabulary.
+    """
+    base_url = config.upstream_for(settings.upstream).base_url
+    if tenant is None:
+        return name_for(base_url, model, settings.count)
+    return name_for(base_url, model, settings.count, tenant.id, tenant.key_id)
+
+
+def _derive_policy(settings: PolicyConfig, prices: PriceList, facts: Facts) -> tuple[Policy, int]:
+    """The corrected policy, and the window before the correction. The same input mostly returns the same objects."""
+    # The key uses identity: equal sections may still set different keys, and comparing them is slow.
+    key = id(settings), id(prices), facts
+    known = _POLICIES.get(key)
+    if known is None or known[0] is not settings or known[1] is not prices:
+        believed_tokens = settings.find_window(facts.window_tokens)
+        window_tokens = facts.correct(believed_tokens, is_configured=settings.context_window != "auto")
+        policy = settings.to_policy(prices.to_ratios(), token_ratio=facts.ratio, window_tokens=window_tokens)
+        corrected = replace(policy, added_tokens=facts.added_tokens)
+        # What a cut costs is decided for long prompts: the tier of the longest that are sent.
+        longest_tokens = min(corrected.model_limit_tokens(), corrected.compact_at_tokens or window_tokens)
+        corrected = replace(corrected, prices=prices.to_ratios(longest_tokens))
+        if len(_POLICIES) >= MAX_POLICIES:
+            _POLICIES.clear()
+        known = _POLICIES[key] = settings, prices, corrected, believed_tokens
+    return known[2], known[3]

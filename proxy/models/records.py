@@ -1,0 +1,310 @@
+"""What is known of models: as facts that requests are planned with, and in the store as a chain of records.
+
+Every change of what is known of a model appends a record to its chain.
+
+Law: a written record never changes. If several processes write the next record at the same time, the first one wins,
+so all processes agree. The key of a record is a hash: it does not reveal the model, the upstream or the client.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import sha256
+from typing import Annotated, Literal
+
+import msgspec
+
+from proxy.catalogue.windows import find_window
+from proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
+from proxy.store import SummaryStore
+from rules.tokens.families import GENERIC, find_family
+
+Bounds = tuple[float, float]
+"""Smallest and largest allowed value."""
+MAX_RATIO = 6.0
+"""Largest ratio; its inverse is the smallest. A ratio is the number of the model's own tokens for one token of our
+count. Chosen: above servers that count bytes, which report about four for one of our tokens."""
+ANY_RATIO: Bounds = (1 / MAX_RATIO, MAX_RATIO)
+KNOWN_RATIO: Bounds = (0.5, 3.0)
+"""Bounds for a family whose vocabulary is known. Nine vocabularies were measured against o200k_base on eight kinds of
+text: the smallest ratio was 0.86, the largest 2.04."""
+MAX_REFUTED = 8
+"""Refuted windows kept in a record, the newest. Chosen: operators rarely try more for a model; bounds the record."""
+MAX_CLAIMS = 8
+"""Claims kept in a record, the newest. Chosen: two are enough to agree; bounds the record."""
+
+Source = Literal["", "refused prompt", "second attempt", "cut prompts", "answers"]
+"""How something was learned:
+
+refused prompt: a refusal contained the numbers.
+second attempt: a refusal had no usable numbers, and a shorter prompt succeeded. For a ratio: a test succeeded, so the
+    ratio of the family is used again.
+cut prompts: the upstream silently dropped a part of long prompts.
+answers: the upstream reported prompt tokens in its usage.
+empty: nothing was learned.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName:
+    """The name under which facts about a model are kept.
+
+    base_url, model: the upstream, and the model's name in requests.
+    vocabulary: the vocabulary that we count its tokens by.
+    tenant: id of the client whose requests taught the facts; empty for the facts that count for all clients.
+    key_id: id of the client key that the request came in with; empty without client keys. Not part of the identity.
+    key: the identity in one text.
+    of_all: the name of the same model's facts that count for all clients ("of all" wherever it appears).
+    """
+
+    base_url: str
+    model: str
+    vocabulary: str
+    tenant: str = ""
+    key_id: str = field(default="", compare=False)
+    key: str = field(init=False, repr=False, compare=False)
+    of_all: "ModelName" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make what requests look up by."""
+        object.__setattr__(self, "key", f"{self.base_url}\n{self.vocabulary}\n{self.tenant}\n{self.model}")
+        of_all = name_for(self.base_url, self.model, self.vocabulary) if self.tenant else self
+        object.__setattr__(self, "of_all", of_all)
+
+
+@lru_cache(maxsize=256)
+def name_for(base_url: str, model: str, vocabulary: str, tenant: str = "", key_id: str = "") -> ModelName:
+    """The name of a model. Equal arguments mostly return the same object."""
+    return ModelName(base_url, model, vocabulary, tenant, key_id)
+
+
+_Window = Annotated[int, msgspec.Meta(ge=MIN_WINDOW_TOKENS, le=MAX_WINDOW_TOKENS)]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What the client with one client key has learned, noted in the record of all.
+
+    If the claims of two client keys agree, what they say counts for all clients. Each key has at most one claim.
+
+    by: id of the client key.
+    believed_tokens, learned_tokens: the window that requests were planned with, and the one that a refusal named.
+    added_tokens: as in `Record`.
+    ratio: as the upstream's usage reports show it.
+    """
+
+    by: str
+    believed_tokens: int = 0
+    learned_tokens: int | None = None
+    added_tokens: int | None = None
+    ratio: float | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What is known of a model after one change: for one client, or for all clients.
+
+    Prompts and windows are in the model's own tokens. Times are seconds since 1970, 0 if nothing was learned.
+
+    window_tokens: the window that the upstream reports when asked.
+    calibrated: the ratio comes from the upstream's usage reports.
+    learned_tokens: the window that the upstream really has, instead of each one in `refuted`.
+    refuted: windows that requests were planned with until the upstream's behaviour showed them to be wrong. Any other
+        window, configured later, is tried.
+    added_tokens: set if the upstream counts the completion budget against the window, too. The value is the budget
+        that it assumes for a request without `max_tokens`.
+    refused_tokens: the prompt whose refusal taught `learned_tokens`; None if no refusal did.
+    answered_tokens: the longest prompt that was answered although a learned window ruled it out.
+    failures: failed tests in a row (see hypotheses.py).
+    window_source, window_at, ratio_source, ratio_at: how and when the window and the ratio were learned.
+    forgotten: how often an operator had the model forgotten. A record with a smaller number than the record of all is
+        out of date and is ignored.
+    claims: only in the record of all.
+    """
+
+    ratio: Annotated[float, msgspec.Meta(ge=1 / MAX_RATIO, le=MAX_RATIO)]
+    window_tokens: _Window | None = None
+    calibrated: bool = False
+    learned_tokens: _Window | None = None
+    added_tokens: Annotated[int, msgspec.Meta(ge=0, le=MAX_WINDOW_TOKENS)] | None = None
+    refuted: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_REFUTED)] = ()
+    refused_tokens: int | None = None
+    answered_tokens: int = 0
+    failures: int = 0
+    window_source: Source = ""
+    window_at: float = 0.0
+    ratio_source: Source = ""
+    ratio_at: float = 0.0
+    forgotten: int = 0
+    claims: Annotated[tuple[Claim, ...], msgspec.Meta(max_length=MAX_CLAIMS)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a model. Fields without a line here are explained at `Record`.
+
+    ratio: the model's own tokens for one token of our count.
+    window_tokens: the context window that the upstream or the catalogue reports; None if neither does.
+    from_catalogue: only the catalogue knows `window_tokens`.
+    has_ratio: the ratio was learned; else it is the family's.
+    is_calibrated: the ratio comes from usage reports of the upstream to this client.
+    answered_tokens: the longest answered prompt; it may be longer than a learned window.
+    """
+
+    ratio: float
+    window_tokens: int | None = None
+    from_catalogue: bool = False
+    learned_tokens: int | None = None
+    added_tokens: int | None = None
+    refuted: tuple[int, ...] = ()
+    has_ratio: bool = field(default=False, compare=False)
+    is_calibrated: bool = field(default=False, compare=False)
+    answered_tokens: int = field(default=0, compare=False)
+
+    def correct(self, window_tokens: int, *, is_configured: bool = False) -> int:
+        """The window to plan with, given the one that is configured, found or assumed.
+
+        If that window was refuted, the learned one replaces it. A configured window is never enlarged.
+        """
+        if self.learned_tokens is None or window_tokens not in self.refuted:
+            return window_tokens
+        return min(self.learned_tokens, window_tokens) if is_configured else self.learned_tokens
+
+    def has_outgrown(self, window_tokens: int) -> bool:
+        """Whether the upstream has answered a prompt that is longer than this window."""
+        return self.answered_tokens > window_tokens
+
+    def forget(self, family_ratio: float) -> "Facts":
+        """The facts without anything that was learned."""
+        return replace(self, ratio=family_ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=False)
+
+    def doubt(self, family_ratio: float) -> "Facts":
+        """The facts for a test: without anything learned, except a ratio that the upstream's answers confirm.
+
+        With a wrong ratio, the prompt of a test would look longer than it is, or its answer would look cut short.
+        """
+        forgotten = self.forget(family_ratio)
+        return replace(forgotten, ratio=self.ratio, has_ratio=True) if self.is_calibrated else forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """One thing that was learned of a model: its window or its ratio.
+
+    source, at: how, and when in seconds since 1970.
+    for_all: it counts for all clients; else for one only.
+    """
+
+    source: Source
+    at: float
+    window_tokens: int | None = None
+    ratio: float | None = None
+    for_all: bool = False
+
+    def describe(self, now: float) -> dict[str, object]:
+        """What was learned, how, how long ago, and for whom it counts: the JSON object that pages show."""
+        told = {"window_tokens": self.window_tokens, "token_ratio": self.ratio}
+        return {
+            **{name: value for name, value in told.items() if value is not None},
+            "source": self.source,
+            "age_seconds": max(round(now - self.at), 0),
+            "counts_for": "all clients" if self.for_all else "one client",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What may be shown of a model.
+
+    samples: usage reports since its ratio was last found.
+    mean_error: mean relative error of our counts.
+    """
+
+    name: ModelName
+    facts: Facts
+    is_calibrated: bool = False
+    samples: int = 0
+    mean_error: float = 0.0
+    learned: tuple[Learned, ...] = ()
+
+
+def recall(record: Record) -> Facts:
+    """The facts in a record."""
+    return Facts(
+        record.ratio,
+        record.window_tokens,
+        learned_tokens=record.learned_tokens,
+        added_tokens=record.added_tokens,
+        refuted=record.refuted,
+        has_ratio=record.calibrated or bool(record.ratio_source),
+        is_calibrated=record.calibrated,
+        answered_tokens=record.answered_tokens,
+    )
+
+
+def list_learned(record: Record, *, for_all: bool) -> tuple[Learned, ...]:
+    """What was learned according to a record: the window first, then the ratio."""
+    found = []
+    if record.learned_tokens is not None:
+        found.append(Learned(record.window_source, record.window_at, record.learned_tokens, for_all=for_all))
+    if record.ratio_source:
+        found.append(Learned(record.ratio_source, record.ratio_at, ratio=record.ratio, for_all=for_all))
+    return tuple(found)
+
+
+def complete(name: ModelName, facts: Facts) -> Facts:
+    """Add the catalogue's window if the upstream reported none. That window is never written to the store."""
+    if facts.window_tokens is not None:
+        return facts
+    window_tokens = find_window(name.base_url, name.model)
+    return replace(facts, window_tokens=window_tokens, from_catalogue=window_tokens is not None)
+
+
+def find_ratios(model: str) -> Bounds:
+    """The bounds of a model's ratio: narrower if its family is known."""
+    return ANY_RATIO if find_family(model) is GENERIC else KNOWN_RATIO
+
+
+class Records:
+    """Reads and extends the chains of records in the store."""
+
+    def __init__(self, store: SummaryStore) -> None:
+        self._store = store
+
+    async def read(self, name: ModelName) -> tuple[int, Record | None]:
+        """The number of a model's records, and the last one that can be decoded; None if there is none.
+
+        Reads every record, because a store drops records that were not read for long, and one gap would end the chain.
+        """
+        generation, record = 0, None
+        while (kept := await self._store.get(_record_id(name, generation + 1))) is not None:
+            generation, record = generation + 1, _decode(kept) or record
+        return generation, record
+
+    async def forget(self, name: ModelName, record: Record) -> None:
+        """Drop what was learned of a model, for all clients, by a new record of all with a higher `forgotten`."""
+        generation, known = await self.read(name.of_all)
+        forgotten = 1 + (0 if known is None else known.forgotten)
+        await self.append(name.of_all, generation, msgspec.structs.replace(record, forgotten=forgotten))
+
+    async def append(self, name: ModelName, generation: int, record: Record) -> tuple[int, Record]:
+        """Append a record after the first `generation` ones. Returns the number and the record that is there now.
+
+        It may be the record of another process that was faster. An entry that cannot be decoded is skipped.
+        """
+        encoded = msgspec.json.encode(record)
+        while True:
+            generation += 1
+            kept = await self._store.put(_record_id(name, generation), encoded)
+            taken_over = record if kept is None else _decode(kept)
+            if taken_over is not None:
+                return generation, taken_over
+
+
+def _decode(encoded: bytes) -> Record | None:
+    """Decode a record; None if it is damaged."""
+    try:
+        return msgspec.json.decode(encoded, type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _record_id(name: ModelName, generation: int) -> str:
+    return f"model-{sha256(name.key.encode('utf-8', 'surrogatepass')).hexdigest()}-{generation}"

@@ -1,0 +1,278 @@
+"""Learns the ratios and context windows of models from their upstreams, and looks them up for requests.
+
+Law: what is known changes in rare steps. Each step is counted and written to the store, so all processes and replicas
+plan with the same figures. What a client's requests teach counts for that client; hypotheses.py says when it counts for
+all clients. A request waits only for the first read of a model from the store, and for a lesson of its own refusal.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from proxy.catalogue.providers import is_ready, load_catalogue
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.http.headers import Headers
+from proxy.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Report
+from proxy.models.discovery import MIN_WINDOW_TOKENS, Told
+from proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
+from proxy.models.keeping import FindChanges, Kept, Model
+from proxy.models.lessons import Lesson, find_changes
+from proxy.models.records import (
+    Claim,
+    Facts,
+    Known,
+    ModelName,
+    Records,
+    complete,
+    find_ratios,
+    list_learned,
+    recall,
+)
+from proxy.store import SummaryStore
+from proxy.tasks import Tasks
+from proxy.telemetry.metrics import Metrics
+from rules.tokens.families import find_family
+
+READ_SECONDS = 2.0
+"""How long a request waits for the store, at most. Chosen: the time limit of the SQLite store."""
+MAX_NAME_CHARS = 256
+"""Nothing is kept of a model with a longer name. Chosen: far above real names; bounds the memory."""
+
+
+class Models:
+    """Looks up, learns and keeps facts about models. Close it when done.
+
+    read_seconds: how long a request waits for the store, at most.
+    """
+
+    def __init__(
+        self,
+        store: SummaryStore,
+        client: UpstreamClient,
+        metrics: Metrics,
+        log: Any,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.read_seconds = READ_SECONDS
+        self._told = Told(client, clock)
+        self._tasks = Tasks(lambda error: log.error("models_fault", error=type(error).__name__))
+        self._kept = Kept(Records(store), self._find_window, self._tasks, metrics, log, clock)
+        self._metrics = metrics
+        self._log = log
+        self._clock = clock
+        self._wall_clock = wall_clock
+
+    async def look_up(self, name: ModelName, label: str) -> Facts:
+        """The facts to plan a client's requests with.
+
+        The first request for a model waits for the store. Later ones get what is in memory, which is refreshed in the
+        background. `label` is the model's name in logs and metrics.
+        """
+        if len(name.model) > MAX_NAME_CHARS:
+            return self.recall(name)
+        model, of_all = self._kept.find_both(name)
+        if model is None or of_all is None:
+            of_all, model = self._kept.meet(name.of_all), self._kept.meet(name)
+        model.label = of_all.label = label
+        now = self._clock()
+        if model.is_old(now) or of_all.is_old(now):
+            await self._refresh(model, of_all)
+        if model.known.forgotten < of_all.known.forgotten:  # an operator had the model forgotten
+            model.forget(msgspec.structs.replace(self._kept.begin(name), forgotten=of_all.known.forgotten))
+        seen = model.known, of_all.known, model.most_answered
+        if model.completed is None or model.completed[0] != seen:
+            if not is_ready(name.base_url):
+                await asyncio.to_thread(load_catalogue, (name.base_url,))
+            facts = complete(name, combine(model.facts, of_all.facts))
+            model.completed = seen, facts
+        return model.completed[1]
+
+    async def _refresh(self, model: Model, of_all: Model) -> None:
+        """Read the store. Waits only for the first time."""
+        reading = {self._kept.refresh(of_all), self._kept.refresh(model)} - {None}
+        if reading:
+            await asyncio.wait(filter(None, reading), timeout=self.read_seconds)
+            for one in (of_all, model):
+                one.read_at = one.read_at or self._clock()  # requests wait only once for a store that hangs
+
+    def _find_window(self, name: ModelName) -> int | None:
+        return self._told.find(name.base_url, name.model, name.tenant)
+
+    def vouch_for(self, name: ModelName) -> None:
+        """Note that the upstream has answered a request for this model with success."""
+        for model in self._kept.find_both(name):
+            if model is not None and not model.is_vouched:
+                self._kept.vouch_for(model)
+
+    def recall(self, name: ModelName) -> Facts:
+        """The facts in this process's memory, without reading the store; with the catalogue's window if needed."""
+        own, of_all = (self._recall(each) for each in (name, name.of_all))
+        return complete(name, combine(own, of_all))
+
+    def _recall(self, name: ModelName) -> Facts:
+        model = self._kept.find(name)
+        return recall(self._kept.begin(name)) if model is None else model.facts
+
+    def list_known(self) -> list[Known]:
+        """List the vouched models: one item that counts for all clients, and one for each client that used it."""
+        return [_show(model, self.recall(model.name)) for _, model in self._kept.vouched.items()]
+
+    def list_told(self) -> list[tuple[str, str]]:
+        """List base_url and model of each window that an upstream has reported to this process for all clients."""
+        return self._told.list_models()
+
+    def observe(self, name: ModelName, report: Report) -> None:
+        """Learn from the prompt tokens that an upstream reported for one request."""
+        model = self._kept.vouched.get(name.key)
+        if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
+            return
+        calibration = model.calibration
+        calibration.add(report, model.known.ratio, find_family(name.model).ratio)
+        if calibration.stays_off(is_calibrated=model.known.calibrated) and not model.warned:
+            model.warned = True
+            self._log.warning(
+                "estimates_off",
+                model=model.label,
+                mean_error=round(calibration.error, 3),
+                meaning="the upstream reports a different number of prompt tokens than trimtab counts",
+            )
+        self._watch_cuts(name, model, report)
+        if model.writing is None or model.writing.done():  # else the ratio in `known` is about to change
+            self._calibrate(name, model)
+
+    def _calibrate(self, name: ModelName, model: Model) -> None:
+        """Use another ratio if the reports justify it."""
+        calibration, known = model.calibration, model.known
+        found = calibration.choose_ratio(known.ratio, is_calibrated=known.calibrated, ratios=find_ratios(name.model))
+        if found is None:
+            return
+        changes: dict[str, Any] = {"calibrated": known.calibrated or len(calibration.samples) >= WARM_UP_SAMPLES}
+        if found != known.ratio:
+            changes |= {"ratio": found, "ratio_source": "answers", "ratio_at": self._wall_clock()}
+            if known.refused_tokens is not None:  # it was computed with the old ratio
+                changes["refused_tokens"] = round(known.refused_tokens * found / known.ratio)
+        model.writing = self._tasks.start(self._kept.write(model, **changes))
+        if changes["calibrated"]:
+            self._claim_soon(name, Claim(name.key_id, ratio=found))
+
+    def note_answer(self, name: ModelName, tokens: int, *, is_test: bool = False) -> None:
+        """Learn that a prompt of this size, in the model's tokens, was answered: the window is at least that large.
+
+        is_test: it was a test, which succeeded. Then a ratio that no usage report confirmed is dropped, too.
+        """
+        model, of_all = self._kept.find_both(name)
+        if model is None or of_all is None:
+            return
+        model.most_answered = max(model.most_answered, tokens)
+        changes = contradict(model.known, of_all.known, tokens)
+        if is_test:
+            changes |= doubt_ratio(model.known, of_all.known, find_family(name.model).ratio)
+        if changes:
+            model.writing = self._tasks.start(self._kept.write(model, **changes))
+            self._change_of_all(name, partial(retract, name.key_id))
+
+    def take_test(self, name: ModelName) -> bool:
+        """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
+        model, of_all = self._kept.find_both(name)
+        return model is not None and of_all is not None and model.take_test(of_all.known)
+
+    def fail_test(self, name: ModelName) -> None:
+        """Note that a test failed: the next one comes later."""
+        model = self._kept.find(name)
+        if model is not None and model.known.failures < MAX_FAILURES:
+            model.writing = self._tasks.start(self._kept.write(model, failures=model.known.failures + 1))
+
+    def _watch_cuts(self, name: ModelName, model: Model, report: Report) -> None:
+        """Learn the window if the upstream silently cuts prompts short."""
+        if model.calibration.cuts_short:
+            self._metrics.silent_truncations[model.label] += 1
+        window_tokens = model.calibration.find_window()
+        if window_tokens is None or window_tokens < MIN_WINDOW_TOKENS or not report.believed_tokens:
+            return
+        if model.facts.correct(report.believed_tokens) <= window_tokens:
+            return
+        self._log.warning(
+            "prompts_cut_short",
+            model=model.label,
+            window_tokens=window_tokens,
+            meaning="the upstream reports far fewer prompt tokens than trimtab sent: it drops what does not fit",
+        )
+        model.calibration.restart(is_calibrated=False)
+        lesson = Lesson(window_tokens, source="cut prompts")
+        model.writing = self._tasks.start(self.learn(name, report.believed_tokens, lesson))
+
+    def learn_soon(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
+        """The same as `learn`, in the background."""
+        _ = self._tasks.start(self.learn(name, believed_tokens, lesson))
+
+    async def learn(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
+        """Learn a lesson about a prompt that was planned with a window of `believed_tokens`.
+
+        Waits for the store for at most `read_seconds`.
+        """
+        model = self._kept.find(name)
+        if model is None:
+            return
+        lesson, known = lesson.given(model.calibration.most_reported), model.known
+        now = self._wall_clock()
+        if model.is_vouched and model.find_changes(believed_tokens, lesson, now):
+            changing = self._kept.change(model, partial(find_changes, believed_tokens, lesson, now=now))
+            writing = self._tasks.start(changing)
+            await asyncio.wait({writing}, timeout=self.read_seconds)
+        # Not written, because the model is not vouched or the store hangs: keep it in memory, or the next request would
+        # be refused, too.
+        if model.known == known:
+            model.teach(model.find_changes(believed_tokens, lesson, now))
+        if lesson.is_certain and lesson.source == "refused prompt":
+            # Without the ratio: only usage reports prove a ratio well enough for other clients.
+            met = (believed_tokens, lesson.window_tokens, lesson.added_tokens)
+            self._claim_soon(name, Claim(name.key_id, *met))
+
+    def _claim_soon(self, name: ModelName, met: Claim) -> None:
+        """Note a client's claim in the record of all, in the background. Does nothing without client keys."""
+        self._change_of_all(name, partial(claim, met, now=self._wall_clock()))
+
+    def _change_of_all(self, name: ModelName, find_changes: FindChanges) -> None:
+        of_all = self._kept.find(name.of_all)
+        if not (name.key_id and name.tenant) or of_all is None:
+            return  # without client keys, one client could pose as two
+        if of_all.is_vouched:
+            _ = self._tasks.start(self._kept.change(of_all, find_changes))
+        else:
+            of_all.teach(find_changes(of_all.known))
+
+    def seek_windows(self, upstream: UpstreamConfig, headers: Headers = (), tenant: str = "") -> None:
+        """Ask an upstream for its models' windows in the background, if that is due.
+
+        headers: the credential of `tenant`. An answer to it counts for that tenant only. Without headers, the answer
+            counts for all clients.
+        """
+        tenant = tenant if headers else ""
+        if self._told.take_turn(upstream, tenant):
+            _ = self._tasks.start(self._ask(upstream, headers, tenant))
+
+    async def settle(self) -> None:
+        """Wait for all background work, also for work that is started meanwhile."""
+        await self._tasks.settle()
+
+    async def close(self) -> None:
+        """Cancel all background work, and wait until it has ended."""
+        await self._tasks.close()
+
+    async def _ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
+        await self._told.ask(upstream, headers, tenant)
+        for model in self._kept.list_read():  # the others take it at their first read
+            if model.name.base_url == upstream.base_url and tenant in {"", model.name.tenant}:
+                await self._kept.take_window(model)
+
+
+def _show(model: Model, facts: Facts) -> Known:
+    samples, error = len(model.calibration.samples), model.calibration.error
+    learned = list_learned(model.known, for_all=not model.name.tenant)
+    return Known(model.name, facts, model.known.calibrated, samples, error, learned)

@@ -1,0 +1,118 @@
+"""Reads the upstream's answer to the question for a summary.
+
+Law: an answer is either a note, or an error that says what it is instead.
+"""
+
+import time
+
+import aiohttp
+
+from proxy.http.client import read_bounded
+from proxy.http.headers import BUSY, read_retry_after
+from proxy.summaries.calls import BusyError, NoSummaryError, Result
+from proxy.wire.answers.sse import is_stream
+from proxy.wire.codec import Codec, Completion, Question, UndecodableError
+from proxy.wire.overflow.wordings import Kind
+from rules.conversation import CountTokens
+from rules.summary import handoff
+from rules.summary.quoting import clean_note
+
+REFUSED = frozenset({400, 413, 422, 500})
+"""Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""
+OTHER_REASONS = frozenset({401, 402, 403, 407, 408, 502, 504})
+"""Statuses that are never about a parameter, whatever their text names."""
+UNCLEAR = frozenset({400, 422})
+"""Statuses with which servers refuse a parameter without naming it."""
+MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above the largest note, with its reasoning
+MAX_STREAM_BYTES = 4 * MAX_ANSWER_BYTES
+"""The same of a stream. Chosen: it has some 200 bytes for each token."""
+
+
+class RefusedError(NoSummaryError):
+    """The upstream refused the question.
+
+    form: the form of a parameter that it names as the reason; None if it names none.
+    is_unclear: it names no reason that is known.
+    is_final: another form of the question would be refused too.
+    """
+
+    result: Result = "refused"
+
+    def __init__(self, status: int, form: str | None = None, *, is_unclear: bool = False) -> None:
+        super().__init__(f"status {status}")
+        self.form = form
+        self.is_unclear = is_unclear
+        self.is_final = form is None and status not in REFUSED
+
+
+class NoNoteError(NoSummaryError):
+    """The model answered, but not with a note. `was_cut`: the answer reached its token limit."""
+
+    result: Result = "rejected"
+
+    def __init__(self, reason: str, *, was_cut: bool) -> None:
+        super().__init__(reason)
+        self.was_cut = was_cut
+
+
+class EmptyError(NoNoteError):
+    """The answer is empty or a tool call, or it was stopped while the model was still thinking."""
+
+    result: Result = "empty"
+
+
+async def read_answer(response: aiohttp.ClientResponse) -> bytes:
+    """Read the body of an answer, also of a refusal. Raises BusyError, and NoSummaryError if it is far too long."""
+    if response.status in BUSY:
+        raise BusyError(response.status, read_retry_after(response.headers, time.time()))
+    answer = await read_bounded(response, MAX_STREAM_BYTES)
+    if answer is None or (len(answer) > MAX_ANSWER_BYTES and not is_stream(answer)):
+        message = "too long"
+        raise NoSummaryError(message)
+    return answer
+
+
+def read_completion(status: int, answer: bytes, codec: Codec, question: Question) -> Completion:
+    """Decode the completion in an answer. Raises RefusedError for an error, NoSummaryError if it cannot be read."""
+    if status != 200:
+        raise _read_refusal(status, answer, codec, question)
+    try:
+        return codec.read_completion(answer)
+    except UndecodableError as error:
+        form = codec.find_refused(question, answer)
+        if form is not None:
+            raise RefusedError(status, form) from error
+        message = "unreadable"
+        raise NoSummaryError(message) from error
+
+
+def _read_refusal(status: int, answer: bytes, codec: Codec, question: Question) -> RefusedError:
+    """What an error says. One about the length of the prompt may name parameters, too, but is not about them."""
+    overflow = codec.read_refusal(status, answer)
+    if status in OTHER_REASONS or (overflow is not None and overflow.kind is not Kind.COMPLETION):
+        return RefusedError(status)
+    form = codec.find_refused(question, answer)
+    return RefusedError(status, form, is_unclear=form is None and overflow is None and status in UNCLEAR)
+
+
+def accept_note(
+    completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
+) -> str:
+    """Return the clean note in a completion. Raises NoNoteError if there is none, or if it is not shorter.
+
+    enough_tokens: set if the operator has configured instructions. A note of at least this many tokens then needs no
+        headings.
+    """
+    answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
+    if not answer.text or completion.calls_tool:  # text next to a call is about the call
+        reason = "empty"
+        raise EmptyError(reason, was_cut=was_cut)
+    flaw = handoff.Flaw.REFUSAL if completion.was_filtered else answer.flaw
+    if flaw is handoff.Flaw.NO_HEADINGS and enough_tokens is not None and count(answer.text) >= enough_tokens:
+        flaw = None
+    if flaw is not None:
+        raise NoNoteError(flaw, was_cut=was_cut)
+    if count(answer.text) >= covered_tokens:
+        reason = "does not shrink"
+        raise NoNoteError(reason, was_cut=False)
+    return clean_note(answer.text)

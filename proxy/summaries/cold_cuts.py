@@ -1,0 +1,172 @@
+"""The cuts that were made because an upstream's cache was cold: kept like summaries, and replayed by every replica.
+
+Law: a record's id and encryption are derived from the client's secret, and the first writer wins. A process that has
+served the previous request of a session knows all of its cold cuts, so it asks the store for nothing. A lost store
+costs one cache break.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from proxy.lru import BytesLRU
+from proxy.store.store import SummaryStore
+from proxy.summaries.sealing import derive_record_id, seal, unseal
+from rules.summary.request import Summary
+from rules.window.state import ColdCut
+
+MAX_CUTS = 64
+"""Cold cuts of sessions with the same beginning. Chosen: one a day, and each of them an idle time, for two months."""
+HASH_BYTES = 150  # memory of a hash with its entry in a dictionary, an estimate for CPython
+MAX_BYTES = 4 * 1024 * 1024  # chosen: some ten thousand sessions
+TOUCH_SECONDS = 3600.0
+"""After this time the records of a session are read again, so that the store knows that they are used. Chosen: short
+compared with `store_ttl_seconds`, and rare compared with requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One client's sessions with one model that begin alike.
+
+    tenant, secret: the client's. model: with its upstream, for which a cache is kept.
+    anchor: the hash of the first messages.
+    """
+
+    tenant: str
+    secret: bytes = field(repr=False)
+    model: str
+    anchor: bytes
+
+    def name_cut(self, number: int) -> str:
+        """The id of the record of a cold cut."""
+        return derive_record_id(self.secret, f"cold cut {number}", self.anchor.hex(), self.model)
+
+    def name_time(self, prefix: bytes) -> str:
+        """The id of the record of the time at which a prefix was forwarded."""
+        return derive_record_id(self.secret, "forwarded", prefix.hex(), self.model)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a session: its cold cuts in their order, and when their records were last read."""
+
+    cuts: dict[bytes, ColdCut] = field(default_factory=dict)
+    touched_at: float = 0.0
+
+
+class ColdCuts:
+    """The cold cuts of all sessions. `clock`: seconds since the epoch; processes that share a store share it."""
+
+    def __init__(self, store: SummaryStore, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self._store = store
+        self._known: BytesLRU[tuple[str, str, bytes], _Known] = BytesLRU(
+            MAX_BYTES, lambda _, known: HASH_BYTES * (len(known.cuts) + 2)
+        )
+        self._of_clients: BytesLRU[tuple[str, str], Mapping[bytes, ColdCut]] = BytesLRU(
+            MAX_BYTES, lambda _, cuts: HASH_BYTES * len(cuts)
+        )
+        self._forwarded: BytesLRU[tuple[str, str, bytes], float] = BytesLRU(MAX_BYTES, lambda *_: HASH_BYTES)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the store survives this process."""
+        return self._store.name != "memory"
+
+    def recall(self, tenant: str, model: str) -> Mapping[bytes, ColdCut]:
+        """The cold cuts of a client that this process knows, by prefix: those of its newest sessions."""
+        return self._of_clients.get((tenant, model)) or {}
+
+    async def read(self, session: Session, *, is_followed: bool) -> Mapping[bytes, ColdCut]:
+        """The cold cuts of a session.
+
+        is_followed: this process has served the session's previous request. Then nobody else can have made a cut since.
+        """
+        key = session.tenant, session.model, session.anchor
+        known = self._known.get(key)
+        if known is None:
+            known, is_followed = _Known(), False
+        if known.cuts and abs(self.clock() - known.touched_at) > TOUCH_SECONDS:
+            known.touched_at = self.clock()
+            await self._touch(session, known)
+        while not is_followed and len(known.cuts) < MAX_CUTS:
+            record = await self._read(session, session.name_cut(len(known.cuts)))
+            if not _note(record, known.cuts):
+                break
+            known.touched_at = self.clock()
+        self._known[key] = known
+        self._show(session, known.cuts)
+        return known.cuts
+
+    async def add(self, session: Session, prefix: bytes, kind: ColdCut) -> Mapping[bytes, ColdCut]:
+        """Make a cold cut. Returns all cuts of the session; another process may have written some of them."""
+        known = self._known.get((session.tenant, session.model, session.anchor)) or _Known()
+        while prefix not in known.cuts and len(known.cuts) < MAX_CUTS:
+            record_id = session.name_cut(len(known.cuts))
+            record = await self._write(session, record_id, f"{prefix.hex()} {kind}")
+            if not _note(record, known.cuts):
+                break
+        known.touched_at = self.clock()
+        self._known[session.tenant, session.model, session.anchor] = known
+        self._show(session, known.cuts)
+        return known.cuts
+
+    def recall_time(self, session: Session, prefix: bytes) -> float | None:
+        """When this process answered a request with this prefix; None if it has not, or has forgotten it."""
+        return self._forwarded.get((session.tenant, session.model, prefix))
+
+    async def find_time(self, session: Session, prefix: bytes) -> float | None:
+        """When a prefix was last forwarded, by this process or another one; None if it is not known."""
+        at = self.recall_time(session, prefix)
+        if at is not None:
+            return at
+        record = await self._read(session, session.name_time(prefix))
+        try:
+            return None if record is None else float(record)
+        except ValueError:
+            return None
+
+    async def note_time(self, session: Session, prefix: bytes, previous: bytes, *, shares: bool) -> None:
+        """Note that a prefix is answered now, after `previous`. With `shares`, other processes get to know it, too."""
+        now = self.clock()
+        self._forwarded.pop((session.tenant, session.model, previous))
+        self._forwarded[session.tenant, session.model, prefix] = now
+        if shares:
+            await self._write(session, session.name_time(prefix), repr(now))
+
+    async def _touch(self, session: Session, known: _Known) -> None:
+        """Read the records of a session, so that they stay; write those that were lost."""
+        for number, (prefix, kind) in enumerate(tuple(known.cuts.items())):
+            record_id = session.name_cut(number)
+            if await self._read(session, record_id) is None:
+                await self._write(session, record_id, f"{prefix.hex()} {kind}")
+
+    def _show(self, session: Session, cuts: Mapping[bytes, ColdCut]) -> None:
+        """Let `recall` find the cuts of a session."""
+        before = self.recall(session.tenant, session.model)
+        if cuts.keys() - before.keys():
+            newest = list({**before, **cuts}.items())[-MAX_CUTS * MAX_CUTS :]
+            self._of_clients[session.tenant, session.model] = dict(newest)
+
+    async def _read(self, session: Session, record_id: str) -> str | None:
+        sealed = await self._store.get(record_id)
+        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
+        return None if opened is None else opened.text
+
+    async def _write(self, session: Session, record_id: str, text: str) -> str | None:
+        """Write a record unless there is one. Returns the one that is kept."""
+        sealed = await self._store.put(record_id, seal(session.secret, record_id, Summary(text, by_model=False)))
+        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
+        return None if opened is None else opened.text
+
+
+def _note(record: str | None, cuts: dict[bytes, ColdCut]) -> bool:
+    """Add what a record says to the cuts; return whether it says anything new."""
+    prefix, _, kind = (record or "").partition(" ")
+    try:
+        chain, cold = bytes.fromhex(prefix), ColdCut(kind)
+    except ValueError:
+        return False
+    is_new = chain not in cuts
+    cuts.setdefault(chain, cold)
+    return is_new

@@ -1,0 +1,410 @@
+"""Asks a model for a summary.
+
+Law: at most one successful call for each part of a transcript, and three failed calls in all, apart from one for each
+parameter that is refused and not known to be. After each refusal, the next attempt differs: another form, a changed
+parameter, or half of the input.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from proxy.catalogue.refusals import Asked
+from proxy.config.policies.sections import SummaryConfig
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.http.errors import ProxyError
+from proxy.http.headers import add_to_lists
+from proxy.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
+from proxy.summaries.calls import (
+    NO_PAYER,
+    BusyError,
+    Form,
+    NoSummaryError,
+    Payer,
+    SummaryCall,
+    SummaryCalls,
+    name_reason,
+)
+from proxy.summaries.sealing import derive_id
+from proxy.wire.answers.usage import believe
+from proxy.wire.codec import Codec, Completion, Question
+from rules.conversation import CountTokens
+from rules.summary.asking.facts import list_sources, mark_unverified
+from rules.summary.asking.prompts import join_parts, split_request, write_prompt
+from rules.summary.request import SummaryRequest
+from rules.text.head_tail import truncate_text
+
+ATTEMPTS = 3
+"""Failed calls for one summary at most, over all its parts. Chosen: one for each thing that an attempt can change."""
+BUSY_WAITS = 5
+"""Waits for a busy upstream for one summary at most. Chosen: without `Retry-After`, they add up to 31 seconds."""
+FIRST_WAIT_SECONDS = 1.0
+"""The first wait if the upstream names none; each further one is twice as long. Chosen."""
+MOST_PARTS = 8
+"""Successful calls for one summary at most. If a transcript needs more questions, the first one lists the oldest
+messages. Chosen: within the default timeout of 60 seconds, a usual model has no time for more."""
+OWN_FORM_SHARE = 1 / 20
+"""Share of the tokens reserved for a note. With the operator's own instructions, a note of at least this length needs
+no headings. Chosen: excludes refusals and one-line answers."""
+REASONING_FACTOR = 4
+"""Factor on `max_tokens` for models that think within their completion. Chosen: usual reasoning is shorter."""
+REASONING_SIGN = "max_tokens"
+"""Models that think within their completion refuse this name of its limit. Source: OpenAI's API."""
+_SETTLED = "settled"
+"""Kept beside the refused parameters once it is clear that no other one is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """The inline form: the client's own messages and a question, which reads the upstream's prompt cache.
+
+    `write` makes the body; None if the request does not allow it. `tokens`: its prompt, roughly, in our tokens.
+    `headers`: to send in addition; their values are lists.
+    """
+
+    write: Callable[[Question], bytes | None]
+    tokens: int
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The form in which the prompt is the only message: a request of the client's session, without the conversation.
+
+    `write` makes the body for a prompt; None if that cannot be. `tokens`: the client's system messages, in our tokens.
+    """
+
+    write: Callable[[Question, str], bytes | None]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summariser:
+    """Which model to ask for a summary, in which dialect, and with which credential.
+
+    headers: the credential, and at the request's own upstream all that belongs to the client's session.
+    secret: the summary's id and encryption key are derived from it.
+    window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
+    token_ratio: the model's own tokens for one of ours.
+    is_reasoning: the model thinks within its completion.
+    payer: who bears the cost, at which prices, and under which label.
+    others: who is asked, in order, if this one writes nothing. A summary's id is that of the first one, whoever wrote.
+    """
+
+    codec: Codec
+    upstream: UpstreamConfig
+    url: URL
+    headers: tuple[tuple[str, str], ...]
+    secret: bytes
+    model: str
+    window_tokens: int
+    answer_tokens: int
+    settings: SummaryConfig
+    token_ratio: float = 1.0
+    is_reasoning: bool = False
+    payer: Payer = NO_PAYER
+    others: "tuple[Summariser, ...]" = ()
+
+    @property
+    def client_id(self) -> str:
+        """An id of this client and model that reveals neither."""
+        return self.name_summary("")
+
+    @property
+    def patience_seconds(self) -> float:
+        """The time that a request waits for a summary."""
+        timeout_seconds, wait_seconds = self.settings.timeout_seconds, self.settings.wait_seconds
+        return timeout_seconds if wait_seconds is None else min(wait_seconds, timeout_seconds)
+
+    @property
+    def asked(self) -> Asked:
+        """The name under which refused parameters are remembered."""
+        return self.client_id, self.upstream.base_url, f"{self.codec.name} {self.model}"
+
+    def name_summary(self, key: str) -> str:
+        """The id under which the summary for a request's `key` is stored."""
+        return derive_id(self.secret, key, self.model, self.settings.instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible.
+
+    apart: None if the prompt is sent without anything of the client's request.
+    has_others: another model is asked if this one is busy.
+    """
+
+    request: SummaryRequest
+    summariser: Summariser
+    count: CountTokens
+    inline: Inline | None = None
+    apart: Apart | None = None
+    may_ask: bool = True
+    has_others: bool = False
+
+
+async def ask_model(
+    task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls, seconds: float | None = None
+) -> str:
+    """Ask for a note of at most its reserved size, and check its facts. Raises NoSummaryError.
+
+    base_text: the previous summary, if any. seconds: the longest time for it; None for the configured one.
+    """
+    seconds = task.summariser.settings.timeout_seconds if seconds is None else seconds
+    try:
+        async with asyncio.timeout(seconds) as timeout:
+            text = await _Asking(task, base_text, client, calls, timeout).run()
+    except (TimeoutError, ProxyError, aiohttp.ClientError, OSError) as error:
+        raise NoSummaryError(name_reason(error)) from error
+    return await asyncio.to_thread(_finish, text, task, base_text)
+
+
+def _finish(text: str, task: Task, base_text: str | None) -> str:
+    """Shorten and check a note. It is shortened first, so that only what stays is checked."""
+    request = task.request
+    checked = mark_unverified(truncate_text(text, request.max_tokens, task.count), list_sources(request, base_text))
+    return truncate_text(checked, request.max_tokens, task.count)
+
+
+class _Asking:
+    """The attempts at one summary, and what they have learned."""
+
+    def __init__(
+        self, task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls, timeout: asyncio.Timeout
+    ) -> None:
+        self._task = task
+        # A model with a small window may not be able to write as much as the cut has reserved.
+        max_tokens = min(task.request.max_tokens, task.summariser.answer_tokens)
+        self._parts = [replace(task.request, max_tokens=max_tokens)]
+        self._base_text = base_text
+        self._is_split = False
+        self._told = 0
+        self._slowest_seconds = 0.0
+        self._client = client
+        self._calls = calls
+        self._timeout = timeout
+        self._forms = _order_forms(task)
+        self._input_tokens = task.summariser.window_tokens - (task.apart.tokens if task.apart else 0)
+        self._prompt_tokens = 0
+        self._waits = 0
+        self._refused = calls.refusals.find(task.summariser.asked, time.monotonic())
+        self._suspected: frozenset[str] = frozenset()
+        self._completion_factor = REASONING_FACTOR if self._is_reasoning else 1
+
+    @property
+    def _is_reasoning(self) -> bool:
+        return self._task.summariser.is_reasoning or REASONING_SIGN in self._refused | self._suspected
+
+    async def run(self) -> str:
+        failures = 0
+        while True:
+            question, body = await self._write_body()
+            try:
+                note = await self._call(question, body)
+            except BusyError as error:
+                await self._wait_for(error)
+            except NoSummaryError as error:
+                if isinstance(error, RefusedError) and self._leave_out(error, question, body):
+                    continue
+                failures += 1
+                if not self._change(error) or failures == ATTEMPTS:
+                    raise
+            else:
+                self._keep()
+                if self._forms[0] is not None or len(self._parts) == 1:
+                    return note
+                self._go_on(note)
+
+    async def _wait_for(self, busy: BusyError) -> None:
+        """Wait until the upstream may be asked again. Raises the error if there is no time, or another model to ask."""
+        seconds = FIRST_WAIT_SECONDS * 2**self._waits if busy.seconds is None else busy.seconds
+        left_seconds = (self._timeout.when() or inf) - asyncio.get_running_loop().time()
+        if self._task.has_others or self._waits >= BUSY_WAITS or left_seconds <= seconds + self._slowest_seconds:
+            raise busy
+        self._waits += 1
+        await asyncio.sleep(seconds)
+
+    def _change(self, error: NoSummaryError) -> bool:
+        """Change the next attempt; return whether there is anything to change."""
+        if isinstance(error, NoNoteError):
+            self._keep()
+            return self._ask_otherwise(error)
+        if not isinstance(error, RefusedError) or error.is_final:
+            return False
+        if not self._change_form():
+            self._halve()
+        return True
+
+    def _leave_out(self, refused: RefusedError, question: Question, body: bytes) -> bool:
+        """Leave a refused parameter out of the next attempt, or change it; return whether there is one.
+
+        If none is named, they are suspected one after the other, once. What is named is remembered at once.
+        """
+        if refused.form is not None and refused.form not in question.refused:
+            self._remember(frozenset({refused.form}))
+            return True
+        if not refused.is_unclear or _SETTLED in self._refused:
+            return False
+        codec = self._task.summariser.codec
+        sent = [form for form in codec.list_parameters(question) if b'"%b"' % form.partition("=")[0].encode() in body]
+        if sent:
+            self._suspected |= {sent[0]}
+            return True
+        self._suspected = frozenset()
+        self._keep()
+        return False
+
+    def _keep(self) -> None:
+        """Remember what was left out, now that it is clear what is refused."""
+        if _SETTLED not in self._refused:
+            self._remember(self._suspected | {_SETTLED})
+
+    def _remember(self, refused: frozenset[str]) -> None:
+        was_reasoning = self._is_reasoning
+        self._calls.refusals.keep(self._task.summariser.asked, refused, time.monotonic())
+        self._refused |= refused
+        if self._is_reasoning and not was_reasoning:
+            self._completion_factor = REASONING_FACTOR
+
+    def _go_on(self, note: str) -> None:
+        """Go on to the next part, with the note on the parts before it; to all the rest at once if time is short."""
+        self._base_text = note
+        del self._parts[0]
+        self._told += 1
+        left_seconds = (self._timeout.when() or inf) - asyncio.get_running_loop().time()
+        if not has_time(left_seconds, self._slowest_seconds):
+            self._join()
+
+    def _join(self) -> bool:
+        """Ask for all remaining parts in one question, the oldest as a list; return whether that changes anything."""
+        is_other = len(self._parts) > 1
+        self._parts = [join_parts(self._parts)]
+        return is_other
+
+    def _ask_otherwise(self, answered: NoNoteError) -> bool:
+        """Change the next attempt after an answer that is no note; return whether there is anything to change."""
+        if answered.was_cut and self._completion_factor < REASONING_FACTOR:
+            self._completion_factor = REASONING_FACTOR
+            return True
+        return self._change_form() or self._join()
+
+    def _halve(self) -> None:
+        """Ask for half as much, since the prompt may be too long."""
+        self._forms = [None]
+        self._input_tokens //= 2
+        self._is_split = False
+
+    def _change_form(self) -> bool:
+        """Change to the form that was not tried yet; return whether there is one."""
+        if len(self._forms) == 1:
+            return False
+        del self._forms[0]
+        return True
+
+    async def _write_body(self) -> tuple[Question, bytes]:
+        summariser, apart = self._task.summariser, self._task.apart
+        inline = self._forms[0]
+        if inline is not None:
+            question = self._make_question(self._parts[-1])
+            body = await asyncio.to_thread(inline.write, question)
+            if body is not None:
+                self._prompt_tokens = inline.tokens
+                return question, body
+            if not self._change_form():
+                message = "no other form"
+                raise NoSummaryError(message)
+        prompt = await asyncio.to_thread(self._write_prompt)
+        question = self._make_question(self._parts[0])
+        body = None if apart is None else await asyncio.to_thread(apart.write, question, prompt)
+        return question, summariser.codec.ask(question, prompt) if body is None else body
+
+    def _make_question(self, asked: SummaryRequest) -> Question:
+        summariser = self._task.summariser
+        max_tokens = ceil(asked.max_tokens * summariser.token_ratio) * self._completion_factor
+        refused, temperature = self._refused | self._suspected, summariser.settings.temperature
+        return Question(summariser.model, max_tokens, temperature, self._is_reasoning, refused)
+
+    def _write_prompt(self) -> str:
+        """Write the question for the first remaining part; split the rest again if questions must be shorter."""
+        count, tokens, base_text = self._task.count, self._input_tokens, self._base_text
+        if not self._is_split:
+            left, most = join_parts(self._parts), MOST_PARTS - self._told
+            self._parts = split_request(left, base_text=base_text, max_tokens=tokens, most=most, count=count)
+            self._is_split = True
+        prompt = write_prompt(self._parts[0], base_text=base_text, max_tokens=tokens, count=count)
+        self._prompt_tokens = count(prompt) + (self._task.apart.tokens if self._task.apart else 0)
+        return prompt
+
+    async def _call(self, question: Question, body: bytes) -> str:
+        """Make one call. Raises NoSummaryError, or an error of the connection."""
+        summariser = self._task.summariser
+        tokens = round(summariser.token_ratio * self._prompt_tokens)
+        form: Form = "transcript" if self._forms[0] is None else "inline"
+        started = asyncio.get_running_loop().time()
+        place = summariser.url, summariser.codec.name
+        with SummaryCall(self._calls, summariser.payer.label, form, tokens, place) as call:
+            try:
+                answer = await self._send(body, call)
+                return await asyncio.to_thread(self._read_note, question, answer, call)
+            except asyncio.CancelledError:
+                if self._timeout.expired():
+                    call.result = "timed_out"
+                raise
+            finally:
+                self._slowest_seconds = max(self._slowest_seconds, asyncio.get_running_loop().time() - started)
+
+    async def _send(self, body: bytes, call: SummaryCall) -> bytes:
+        summariser, headers = self._task.summariser, CIMultiDict(self._task.summariser.headers)
+        headers["Content-Type"] = "application/json"
+        headers["Accept"] = "application/json, text/event-stream"
+        if self._forms[0] is not None:
+            add_to_lists(headers, self._forms[0].headers)
+        call.span.write_into(headers)
+        async with self._client.send("POST", summariser.url, headers, body, summariser.upstream) as response:
+            call.status = response.status
+            return await read_answer(response)
+
+    def _read_note(self, question: Question, answer: bytes, call: SummaryCall) -> str:
+        """Read the note in an answer, and count its cost. Raises NoSummaryError if there is none."""
+        completion = read_completion(call.status or 0, answer, self._task.summariser.codec, question)
+        self._record_cost(completion, call, len(answer))
+        request = self._task.request
+        covered_tokens = sum(message.tokens for message in (*request.earlier, *request.span))
+        enough = ceil(request.max_tokens * OWN_FORM_SHARE) if request.instructions else None
+        return accept_note(completion, covered_tokens, self._task.count, enough_tokens=enough)
+
+    def _record_cost(self, completion: Completion, call: SummaryCall, answer_bytes: int) -> None:
+        """Record the tokens that the upstream reports if they can be true, else those that we count."""
+        ratio, payer = self._task.summariser.token_ratio, self._task.summariser.payer
+        most_tokens = max(self._task.summariser.window_tokens, call.prompt_tokens)
+        usage = believe(completion.usage, answer_bytes=answer_bytes, window_tokens=most_tokens)
+        self._calls.metrics.vouch_for(payer.vouched)
+        call.model = payer.label  # another one, if this is the model's first answer
+        call.usage = usage
+        counted = usage.completion_tokens
+        call.completion_tokens = round(ratio * self._task.count(completion.text)) if counted is None else counted
+        if usage.prompt_tokens is not None:
+            call.prompt_tokens = usage.prompt_tokens
+        call.charge(usage.cached_tokens, usage.written_tokens, payer)
+        tokens = self._calls.metrics.summary_tokens
+        tokens[call.model, "prompt"] += call.prompt_tokens
+        tokens[call.model, "completion"] += call.completion_tokens
+
+
+def has_time(left_seconds: float, slowest_seconds: float) -> bool:
+    """Whether there is time for two more calls as slow as the slowest one so far."""
+    return left_seconds > 2 * slowest_seconds
+
+
+def _order_forms(task: Task) -> list[Inline | None]:
+    """The forms to try, best first; None is the transcript form."""
+    if task.inline is None:
+        return [None]
+    return [None, task.inline] if task.summariser.settings.request == "transcript" else [task.inline, None]

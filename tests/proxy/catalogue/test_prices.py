@@ -1,0 +1,240 @@
+"""The prices of a model."""
+
+from datetime import date, time
+from decimal import Decimal
+from importlib.metadata import version
+from math import isfinite
+
+import pytest
+from genai_prices.types import (
+    ClauseEquals,
+    ConditionalPrice,
+    ModelInfo,
+    ModelPrice,
+    Provider,
+    StartDateConstraint,
+    Tier,
+    TieredPrices,
+    TimeOfDateConstraint,
+)
+
+from proxy.catalogue.prices import (
+    DEFAULT,
+    LOCAL,
+    LOCAL_OUTPUT,
+    PriceList,
+    PriceSource,
+    PriceTier,
+    _find_at,
+    describe_catalogue,
+    find_listed,
+    find_newest_check,
+    find_price_list,
+)
+from proxy.catalogue.providers import load_providers
+from proxy.config.load import load_config
+from rules.policy import Prices
+
+OPENAI = "https://api.openai.com/v1"
+GATEWAY = "https://gateway.example.com/v1"
+
+
+def test_the_rules_get_ratios() -> None:
+    """Whatever the unit is, they are relative to an ordinary prompt token."""
+    cheap, dear = PriceTier(0, 2.0, 0.2, 2.5, 10.0), PriceTier(200_000, 4.0, 1.0, 5.0, 12.0)
+    prices = PriceList((cheap, dear), PriceSource.CATALOGUE, is_in_dollars=True)
+    assert prices.to_ratios() == prices.to_ratios(200_000) == Prices(1.0, 0.1, 5.0, 1.25)
+    assert prices.at(200_001) is dear
+    assert prices.to_ratios(200_001) == Prices(1.0, 0.25, 3.0, 1.25)
+
+
+def test_free_tokens_have_the_default_ratios() -> None:
+    """There is no ratio to a price of nothing."""
+    assert PriceList((PriceTier(0, 0.0, 0.0, 0.0, 0.0),), PriceSource.CATALOGUE).to_ratios() == Prices()
+
+
+@pytest.mark.parametrize("base_url", ["http://api.openai.com/v1", "http://api.openai.com:8080"])
+def test_an_upstream_by_plain_http_has_its_prices(base_url: str) -> None:
+    """They are dollars, not only ratios."""
+    prices = find_listed(base_url, "gpt-4o")
+    assert prices.is_in_dollars
+    assert prices == find_listed(OPENAI, "gpt-4o")
+
+
+def test_configured_prices_come_first() -> None:
+    """The same configuration gives the same object, so that policies can be kept by it."""
+    config = load_config("prices: {input: 2, cached_input: 0.5, output: 9}", environment={})
+    first, second = (find_price_list(config, config.policy_for("m"), "m") for _ in range(2))
+    assert first is second
+    assert first.to_ratios() == Prices(1.0, 0.25, 4.5, 1.0)
+    assert not first.is_in_dollars
+    assert first.source is PriceSource.CONFIGURED
+
+
+def test_configured_dollars_are_dollars() -> None:
+    """Writing into the cache has a price of its own if it is set."""
+    config = load_config(
+        "prices: {input: 2, cached_input: 0.2, cache_write: 2.5, output: 8, unit: usd}", environment={}
+    )
+    prices = find_price_list(config, config.policy_for("m"), "m")
+    assert prices.is_in_dollars
+    assert prices.to_ratios().cache_write == 1.25
+
+
+def test_a_policy_has_the_prices_of_its_own_upstream() -> None:
+    """The caller may name another upstream, as for a summary that another server writes."""
+    config = load_config(
+        "{upstreams: {u: {base_url: 'http://10.0.0.1/v1', prices: {output: 7}}, v: {base_url: 'http://10.0.0.2/v1'}},"
+        " models: [{match: m, upstream: u}]}",
+        environment={},
+    )
+    settings = config.policy_for("m")
+    assert find_price_list(config, settings, "m").to_ratios().output == 7
+    assert find_price_list(config, settings, "m", config.upstreams["v"]) is LOCAL
+    assert find_price_list(config, config.policy_for("gpt-4o"), "gpt-4o").entry == "openai/gpt-4o"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "entry"),
+    [
+        (OPENAI, "gpt-4o", "openai/gpt-4o"),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"),
+        ("https://openrouter.ai/api/v1", "anthropic/claude-sonnet-4.5", "openrouter/anthropic/claude-sonnet-4.5"),
+        ("https://mine.openai.azure.com/openai/v1", "gpt-4.1", "azure/gpt-4.1"),
+        ("https://api.deepseek.com", "deepseek-v4-pro", "deepseek/deepseek-v4-pro"),
+    ],
+)
+def test_hosts_in_the_catalogue_have_list_prices_in_dollars(base_url: str, model: str, entry: str) -> None:
+    """The same object each time. A prompt token costs money, and one that is read from the cache costs no more."""
+    found = find_listed(base_url, model)
+    assert (found.source, found.entry, found.is_in_dollars) == (PriceSource.CATALOGUE, entry, True)
+    assert found is find_listed(base_url, model)
+    assert 0 < found.tiers[0].cached_input < found.tiers[0].input
+
+
+def test_at_a_public_gateway_the_makers_ratios_count() -> None:
+    """What the gateway charges is not known, so nothing is in dollars."""
+    direct, through = find_listed(OPENAI, "gpt-4o"), find_listed(GATEWAY, "openai/gpt-4o")
+    assert through.to_ratios() == direct.to_ratios()
+    assert (through.source, through.is_in_dollars) == (PriceSource.CATALOGUE, False)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model"),
+    [
+        (OPENAI, "no-such-model"),
+        (OPENAI, "text-embedding-3-small"),
+        (GATEWAY, "no-such-model"),
+        (OPENAI, "gpt-4o" * 99),
+    ],
+)
+def test_what_nobody_lists_has_the_usual_ratios(base_url: str, model: str) -> None:
+    """So has a model without completions."""
+    assert find_listed(base_url, model) is DEFAULT
+    assert DEFAULT.to_ratios() == Prices()
+
+
+def test_a_server_of_ones_own_charges_time() -> None:
+    """Reading its cache takes none. A model that only its maker runs shows that the server is a gateway."""
+    local = find_listed("http://127.0.0.1:8000/v1", "qwen3")
+    assert (local.source, local.is_in_dollars) == (PriceSource.LOCAL, False)
+    assert local.to_ratios() == Prices(1.0, 0.0, LOCAL_OUTPUT, 1.0)
+    for model in ("openai/gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "o3", "o4-mini"):
+        assert find_listed("http://localhost:4000/v1", model) is DEFAULT, model
+    for model in ("gpt-oss-120b", "gpt-2", "olmo", "o3x"):
+        assert find_listed("http://localhost:4000/v1", model) is LOCAL, model
+
+
+def _model(prices: ModelPrice | list[ConditionalPrice]) -> PriceList | None:
+    model = ModelInfo("m", ClauseEquals("m"), prices=prices)
+    return _find_at([Provider("p", "P", "https://p", models=[model])], "m", is_in_dollars=True)
+
+
+def _price(amount: int) -> ModelPrice:
+    return ModelPrice(input_mtok=Decimal(amount), output_mtok=Decimal(8))
+
+
+def test_what_the_catalogue_does_not_say() -> None:
+    """No price of reading the cache is no discount, and no price of writing is the ordinary one."""
+    found = _model(_price(2))
+    assert found is not None
+    assert found.tiers == (PriceTier(0, 2.0, 2.0, 2.0, 8.0),)
+    assert _model(ModelPrice(input_mtok=Decimal(2))) is None
+    assert _model(ModelPrice(output_mtok=Decimal(2))) is None
+    assert _model([]) is None
+
+
+def test_a_cached_token_is_never_dearer_and_a_written_one_never_cheaper() -> None:
+    """A lower price of writing is what storing costs on top."""
+    odd = ModelPrice(
+        input_mtok=Decimal(2), cache_read_mtok=Decimal(3), cache_write_mtok=Decimal(1), output_mtok=Decimal(8)
+    )
+    found = _model(odd)
+    assert found is not None
+    assert found.tiers == (PriceTier(0, 2.0, 2.0, 2.0, 8.0),)
+
+
+def test_tiers_are_those_of_all_prices_together() -> None:
+    """Each price has its own thresholds. A prompt of exactly the threshold is below it."""
+    prices = ModelPrice(
+        input_mtok=TieredPrices(Decimal(1), [Tier(200, Decimal(2))]),
+        cache_read_mtok=Decimal("0.5"),
+        output_mtok=TieredPrices(Decimal(4), [Tier(200, Decimal(6)), Tier(300, Decimal(9))]),
+    )
+    found = _model(prices)
+    assert found is not None
+    assert found.tiers == (
+        PriceTier(0, 1.0, 0.5, 1.0, 4.0), PriceTier(200, 2.0, 0.5, 2.0, 6.0), PriceTier(300, 2.0, 0.5, 2.0, 9.0)
+    )  # fmt: skip
+    assert [found.at(tokens).above_tokens for tokens in (0, 200, 201, 300, 301)] == [0, 0, 200, 200, 300]
+
+
+def test_the_prices_of_today_count_at_every_hour() -> None:
+    """Of several that are in force at noon (UTC) the last one counts."""
+    dates = [date(2020, 1, 1), date(2021, 1, 1), date(2999, 1, 1)]
+    prices = [
+        ConditionalPrice(prices=_price(1)),
+        *(ConditionalPrice(StartDateConstraint(at), prices=_price(2 + index)) for index, at in enumerate(dates)),
+        ConditionalPrice(TimeOfDateConstraint(time(16, 30), time(0, 30)), prices=_price(9)),
+    ]
+    found = _model(prices)
+    assert found is not None
+    assert found.tiers[0].input == 3
+    busy = _model([prices[0], ConditionalPrice(TimeOfDateConstraint(time(0, 30), time(16, 30)), prices=_price(7))])
+    assert busy is not None
+    assert busy.tiers[0].input == 7
+    later = _model([prices[3]])
+    assert later is not None
+    assert later.tiers[0].input == 4
+
+
+def test_every_price_of_the_catalogue_can_be_read() -> None:
+    """No price list makes a ratio that the rules cannot use."""
+    for provider in load_providers():
+        for model in provider.models:
+            found = _find_at([provider], model.id, is_in_dollars=True)
+            for tier in found.tiers if found else ():
+                assert found is not None
+                ratios = found.to_ratios(tier.above_tokens + 1)
+                assert 0 <= ratios.cached_input <= 1 <= ratios.cache_write
+                assert all(map(isfinite, (ratios.cached_input, ratios.cache_write, ratios.output)))
+
+
+def test_the_catalogue_has_a_version_and_a_date() -> None:
+    told, _, date_ = describe_catalogue().partition(" of ")
+    assert told == f"genai-prices {version('genai-prices')}"
+    assert date.fromisoformat(date_.removesuffix(" or later")) >= date(2026, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("comments", "newest"),
+    [
+        (["No longer listed (checked 2026-10-09); kept.", None, "Verified on 2026-10-14: see the page."], "2026-10-14"),
+        (["Checked on 2026-10-01: it ends on 2026-10-20.", "Retires on 2026-10-30."], "2026-10-01"),
+        (["checked 2026-10-09, checked 9999-01-01, checked 2026-13-45"], "2026-10-09"),
+        (["Retired on 2026-10-30.", None], "None"),
+    ],
+)
+def test_the_age_of_the_catalogue_is_the_newest_check_that_it_tells_of(comments, newest) -> None:
+    """Other dates in it are those of prices, also of later ones; a day to come is an error of writing."""
+    assert str(find_newest_check(comments)) == newest

@@ -1,0 +1,72 @@
+"""Who gets what for its prompt cache: an example for each row of the table, and those who get nothing."""
+
+import pytest
+
+from proxy.catalogue.prompt_caches import ROWS, find_additions
+
+KEY, BREAKPOINT, CONTROL = "cache_key", "cache_breakpoint", "cache_control"
+OPENAI, OPENROUTER = "https://api.openai.com/v1", "https://openrouter.ai/api/v1"
+EXAMPLES = (
+    (OPENAI, "chat", "gpt-4o", {KEY}),
+    (OPENAI, "responses", "gpt-5.5-2026-02-01", {KEY}),
+    ("http://API.openai.com.:8080", "chat", "gpt-4o", {KEY}),
+    (OPENAI, "chat", "ft:gpt-4.1-mini:acme::abc", {KEY}),
+    (OPENAI, "chat", "o3", {KEY}),
+    (OPENAI, "chat", "gpt-5.6-sol", {KEY, BREAKPOINT}),
+    (OPENAI, "responses", "GPT-6.1-astra", {KEY, BREAKPOINT}),
+    (OPENAI, "responses", "gpt-5.10", {KEY, BREAKPOINT}),
+    ("https://acme.openai.azure.com/openai/v1", "chat", "gpt-5.6", {KEY}),
+    ("https://acme.cognitiveservices.azure.com", "responses", "gpt-5", {KEY}),
+    ("https://acme.services.ai.azure.com/models", "chat", "o4-mini", {KEY}),
+    (OPENROUTER, "chat", "openai/gpt-5:nitro", {KEY}),
+    (OPENROUTER, "responses", "openai/gpt-5.6-sol", {KEY, BREAKPOINT}),
+    (OPENROUTER, "chat", "openai/gpt-6", {KEY, BREAKPOINT}),
+    (OPENROUTER, "chat", "anthropic/claude-sonnet-5.5", {CONTROL}),
+    (OPENROUTER, "chat", "~anthropic/claude-sonnet-latest", {CONTROL}),
+    (OPENROUTER, "messages", "anthropic/claude-opus-5", {CONTROL}),
+    ("https://api.anthropic.com", "messages", "claude-opus-5-5", {CONTROL}),
+    ("https://gateway.claude.com", "messages", "any", {CONTROL}),
+    ("https://acme.services.ai.azure.com/anthropic", "messages", "claude-haiku-5-5", {CONTROL}),
+    ("https://ai-gateway.vercel.sh", "messages", "anthropic/claude-opus-5", {CONTROL}),
+)
+NOTHING = (
+    ("http://127.0.0.1:8000/v1", "chat", "gpt-4o"),
+    ("http://localhost:8000/v1", "messages", "claude-opus-5"),
+    ("https://integrate.api.nvidia.com/v1", "chat", "openai/gpt-5"),
+    ("https://api.openai.com.example.org/v1", "chat", "gpt-4o"),
+    ("https://notapi.openai.com/v1", "chat", "gpt-4o"),
+    ("https://notopenrouter.ai/v1", "chat", "openai/gpt-5"),
+    (OPENAI, "chat", "gpt-3.5-turbo"),
+    (OPENAI, "chat", "gpt-4-turbo"),
+    (OPENAI, "chat", "gpt-4"),
+    (OPENAI, "messages", "gpt-5.6"),
+    (OPENAI, "chat", "gpt-35-turbo"),
+    (OPENAI, "chat", "gpt-4o" + "x" * 300),
+    ("https://acme.openai.azure.com/openai/v1", "chat", "DeepSeek-V4"),
+    ("https://acme.openai.azure.com/openai/v1", "chat", "my-deployment"),
+    (OPENROUTER, "chat", "deepseek/deepseek-v4"),
+    (OPENROUTER, "responses", "anthropic/claude-opus-5"),
+    ("https://api.anthropic.com", "chat", "claude-opus-5"),
+    ("https://ai-gateway.vercel.sh/v1", "chat", "anthropic/claude-opus-5"),
+    ("https://api.deepseek.com/anthropic", "messages", "deepseek-chat"),
+)
+
+
+@pytest.mark.parametrize(("base_url", "dialect", "model", "adds"), EXAMPLES)
+def test_a_host_gets_what_its_provider_documents(base_url: str, dialect: str, model: str, adds: set[str]) -> None:
+    assert find_additions(base_url, dialect, model) == adds
+
+
+@pytest.mark.parametrize(("base_url", "dialect", "model"), NOTHING)
+def test_other_hosts_models_and_dialects_get_nothing(base_url: str, dialect: str, model: str) -> None:
+    assert find_additions(base_url, dialect, model) == set()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.adds} {row.hosts[0]}")
+def test_each_host_and_dialect_of_each_row_has_a_source_and_an_example(row) -> None:
+    assert row.source.startswith("https://")
+    given = [(url, dialect) for url, dialect, _, adds in EXAMPLES if row.adds in adds]
+    for host in row.hosts:
+        assert any(host in url for url, _ in given)
+    for dialect in row.dialects:
+        assert any(dialect == each and any(host in url for host in row.hosts) for url, each in given)

@@ -1,0 +1,96 @@
+"""Which models the catalogue knows."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.catalogue.providers import MAX_NAME_CHARS
+from proxy.catalogue.windows import asks_million, find_window
+
+OPENAI = "https://api.openai.com/v1"
+GATEWAY = "https://llm.example.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "window_tokens"),
+    [
+        (OPENAI, "gpt-4o", 128_000),
+        (OPENAI, "gpt-4o-2024-08-06", 128_000),
+        (OPENAI, "gpt-3.5-turbo", 16_385),
+        ("https://api.anthropic.com/v1", "claude-3-5-haiku-latest", 200_000),
+        (OPENAI, "gpt-5", 272_000),  # of 400,000 tokens, 128,000 are for the completion
+        (OPENAI, "gpt-5-mini-2025-08-07", 272_000),
+        (GATEWAY, "openai/gpt-5-codex", 272_000),
+        (OPENAI, "gpt-5-chat-latest", 128_000),
+        (OPENAI, "gpt-5.2-chat-latest", 128_000),
+        (OPENAI, "gpt-5.4", 922_000),
+        (OPENAI, "gpt-5.4-mini", 272_000),
+        (OPENAI, "gpt-6-sol", 922_000),
+        ("https://api.deepseek.com/v1", "deepseek-chat", 128_000),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5", 200_000),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5[1m]", 200_000),
+        (OPENAI, "no-such-model", None),
+        (OPENAI, "claude-3-5-haiku-latest", None),  # another's
+        (GATEWAY, "gpt-4o", 128_000),
+        (GATEWAY, "openai/gpt-4o", 128_000),
+        (GATEWAY, "my-own-model", None),
+        (GATEWAY, "", None),
+    ],
+)
+def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, window_tokens: int | None) -> None:
+    """It is found by the upstream's URL, else by the model's name."""
+    assert find_window(base_url, model) == window_tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "betas", "asks"),
+    [
+        ("claude-sonnet-4-5", "context-1m-2025-08-07", True),
+        ("claude-sonnet-4-20250514", "oauth-2025-04-20,context-1m-2025-08-07", True),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", '["context-1m-2025-08-07"]', True),
+        ("anthropic/claude-sonnet-4.5", "context-1m-2027-01-01", True),
+        ("claude-sonnet-4-5[1m]", "", True),
+        ("claude-opus-4-6[1M]", "", True),
+        ("claude-fable-5-1", "context-1m-2025-08-07", True),
+        ("claude-mythos-5-2[1m]", "", True),
+        ("claude-sonnet-4-5", "oauth-2025-04-20", False),
+        ("claude-sonnet-4-5", "", False),
+        ("claude-haiku-4-5", "context-1m-2025-08-07", False),
+        ("claude-opus-4-5", "context-1m-2025-08-07", False),
+        ("claude-3-7-sonnet-latest", "context-1m-2025-08-07", False),
+        ("gpt-5[1m]", "", False),
+    ],
+)
+def test_a_window_of_a_million_is_asked_for(model: str, betas: str, asks: bool) -> None:  # noqa: FBT001
+    """By a feature or by the model's name; only models that have one."""
+    assert asks_million(model, betas) is asks
+
+
+@given(st.text(max_size=40) | st.just("gpt-4o" * MAX_NAME_CHARS))
+def test_any_name_is_answered(model: str) -> None:
+    """Clients may send any name; the answer is None or a window."""
+    for base_url in (OPENAI, GATEWAY, "https://openrouter.ai/api/v1"):
+        window_tokens = find_window(base_url, model)
+        assert window_tokens is None or window_tokens >= 1024
+
+
+def test_nothing_is_said_of_local_servers() -> None:
+    """A local server may run a model with the name of a hosted one in any window."""
+    assert find_window("http://vllm:8000/v1", "gpt-4o") is None
+
+
+def test_nothing_is_asked_of_the_network() -> None:
+    """Loading and looking up open no socket, and do not start the package's own updates."""
+    code = (
+        "import sys, threading\n"
+        "def refuse(event, _): assert not event.startswith('socket.'), event\n"
+        "sys.addaudithook(refuse)\n"
+        "from proxy.catalogue.windows import find_window\n"
+        f"assert find_window({OPENAI!r}, 'gpt-4o') == 128000\n"
+        "assert threading.active_count() == 1"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,295 @@
+"""A proxy in front of an upstream that counts differently: after some answers, it uses the upstream's counts."""
+
+import re
+from collections.abc import Awaitable, Callable
+
+import orjson
+import pytest
+from aiohttp import web
+from support.client import post
+from support.sessions import make_session
+from upstreams.recording import completion, event
+
+from proxy.config.policies.policy import PolicyConfig
+from proxy.models.calibration import ERROR_WEIGHT, WARM_UP_SAMPLES, Calibration, Report
+from proxy.wire.chat.codec import CHAT
+from rules.policy import Policy
+
+PATH = "/v1/chat/completions"
+LIMIT = 7000
+SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000", "defaults.overflow_strategy=prune")
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+Write = Callable[[web.BaseRequest, int], Awaitable[web.StreamResponse]]
+
+
+async def write_json(_request, tokens):
+    """OpenAI's names."""
+    return completion(prompt_tokens=tokens, completion_tokens=1)
+
+
+async def write_cached_json(_request, tokens):
+    """Anthropic's names; cached tokens are reported separately."""
+    cached, created = tokens // 2, tokens // 3
+    return completion(
+        input_tokens=tokens - cached - created,
+        cache_read_input_tokens=cached,
+        cache_creation_input_tokens=created,
+        output_tokens=1,
+    )
+
+
+async def write_stream(request, tokens):
+    """OpenAI's last chunk."""
+    return await _stream(request, {"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 1}})
+
+
+async def write_started_stream(request, tokens):
+    """Anthropic's first event reports the prompt, the last one the completion."""
+    usage = {"input_tokens": tokens // 5, "cache_read_input_tokens": tokens - tokens // 5, "output_tokens": 1}
+    started = {"type": "message_start", "message": {"id": "msg_1", "usage": usage}}
+    return await _stream(request, started, {"type": "message_delta", "usage": {"output_tokens": 9}})
+
+
+async def _stream(request, *events):
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await response.write(event("Good."))
+    for one in events:
+        await response.write(b"data: " + orjson.dumps(one) + b"\n\n")
+    await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+class Counting:
+    """An upstream that counts `ratio` tokens for one of ours. `reported`: the counts that it has reported so far."""
+
+    def __init__(self, compactors, ratio: float, write: Write = write_json) -> None:
+        self.reported: list[int] = []
+        self._compactor = compactors.choose(PolicyConfig(), "m")
+        self._ratio = ratio
+        self._write = write
+
+    def count(self, body: bytes) -> int:
+        """Our own tokens of a request."""
+        return self._compactor.plan(CHAT.read(body), Policy()).original.tokens
+
+    async def __call__(self, recorded, request):
+        self.reported.append(round(self._ratio * self.count(recorded.body)))
+        return await self._write(request, self.reported[-1])
+
+
+def prompt(words: int, *parts: object, number: int = 0, model: str = "m") -> bytes:
+    """A request of about `words` tokens, a different one for each `number`."""
+    text = f"request {number}:" + " word" * words
+    content = [{"type": "text", "text": text}, *parts] if parts else text
+    return orjson.dumps({"model": model, "messages": [{"role": "user", "content": content}]})
+
+
+async def ask(client, proxy, body):
+    """The response, its body and the tokens in its header, after the proxy has learned from it."""
+    response, answer = await post(client, proxy.url + PATH, body)
+    await proxy.services.lifecycle.idle.wait()
+    await learn(proxy)
+    header = response.headers.get("x-trimtab-tokens", "")
+    return response, answer, {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", header)}
+
+
+def near(tokens: int) -> range:
+    """The values within two per cent."""
+    return range(int(0.98 * tokens), int(1.02 * tokens) + 2)
+
+
+async def learn(proxy):
+    """Wait until the proxy has finished learning."""
+    await proxy.services.models.settle()
+
+
+async def warm_up(client, proxy, *parts):
+    for number in range(WARM_UP_SAMPLES):
+        response, _, tokens = await ask(client, proxy, prompt(1000, *parts, number=number))
+        assert response.status == 200
+    return tokens
+
+
+async def read_metrics(client, proxy) -> dict[str, float]:
+    text = (await (await client.get(proxy.url + "/metrics")).read()).decode()
+    return {
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in text.splitlines()) if name[0] != "#"
+    }
+
+
+@pytest.mark.parametrize("write", [write_json, write_cached_json, write_stream, write_started_stream])
+async def test_headers_tell_the_upstreams_own_numbers(write, client, upstream, start_proxy, compactors):
+    """The numbers change once, after eight answers. The limit stays that of the configured window."""
+    upstream.answer = counting = Counting(compactors, 1.5, write)
+    proxy = await start_proxy("defaults.context_window=8000", "defaults.completion_reserve=1000")
+    _, _, first = await ask(client, proxy, prompt(1000, number=99))
+    assert first == {"original": counting.count(prompt(1000, number=99)), "sent": first["original"], "limit": LIMIT}
+    await warm_up(client, proxy)
+    body = prompt(2500)
+    _, _, tokens = await ask(client, proxy, body)
+
+    assert tokens["sent"] == tokens["original"]
+    assert tokens["sent"] in near(counting.reported[-1])
+    assert tokens["sent"] > 1.4 * counting.count(body)
+    assert tokens["limit"] == LIMIT
+    metrics = await read_metrics(client, proxy)
+    changes = {name: value for name, value in metrics.items() if name.startswith("trimtab_policy_changes_total")}
+    assert list(changes.values()) == [1]
+
+
+async def test_what_is_too_long_for_the_model_is_compacted(client, upstream, start_proxy, compactors):
+    """A request that fits by our count is sent whole until the model is known to count double."""
+    upstream.answer = counting = Counting(compactors, 2.0)
+    proxy = await start_proxy(*SMALL, "defaults.protect_turns=0")
+    body = orjson.dumps({"model": "m", "messages": make_session(15, result_words=200)["messages"][:-1]})
+    assert LIMIT / 2 < counting.count(body) < 0.6 * LIMIT
+    response, _, _ = await ask(client, proxy, body)
+    assert (upstream.chats[-1].body, "x-trimtab-decisions" in response.headers) == (body, False)
+    await warm_up(client, proxy)
+    response, _, tokens = await ask(client, proxy, body)
+
+    assert response.headers["x-trimtab-decisions"].startswith("prune;saved=")
+    assert tokens["original"] > LIMIT
+    assert tokens["sent"] in near(counting.reported[-1])
+    assert counting.reported[-1] <= LIMIT
+
+
+async def test_tool_results_are_truncated_by_our_tokens_and_counted_in_the_models(
+    client, upstream, start_proxy, compactors
+):
+    """If the model counts double, results are still truncated to the same text; metrics are in the model's tokens."""
+    upstream.answer = counting = Counting(compactors, 2.0)
+    proxy = await start_proxy("defaults.max_tool_result_tokens=1000", "defaults.truncation=head_tail")
+    count = compactors.choose(PolicyConfig(), "m").count
+    body = orjson.dumps({"model": "m", "messages": make_session(1, result_words=4000)["messages"][:-1]})
+    await ask(client, proxy, body)
+    before = upstream.chats[-1].json["messages"][-1]["content"]
+    await warm_up(client, proxy)
+    known = await read_metrics(client, proxy)
+    _, _, tokens = await ask(client, proxy, body)
+    after = upstream.chats[-1].json["messages"][-1]["content"]
+
+    assert 900 < count(before) <= 1000
+    assert after == before
+    now = await read_metrics(client, proxy)
+    grown = {name: value - known.get(name, 0.0) for name, value in now.items() if "_tokens_" in name}
+    assert grown['trimtab_prompt_tokens_total{model="m",stage="original"}'] == tokens["original"]
+    assert grown['trimtab_prompt_tokens_total{model="m",stage="sent"}'] == tokens["sent"]
+    assert tokens["original"] in near(2 * counting.count(body))
+    assert tokens["sent"] in near(counting.reported[-1])
+    saved = grown['trimtab_tokens_saved_total{model="m",rule="truncate"}']
+    assert saved in near(tokens["original"] - tokens["sent"])
+
+
+async def test_requests_with_images_teach_nothing(client, upstream, start_proxy, compactors):
+    """Only bounds of an image's cost are known."""
+    upstream.answer = Counting(compactors, 2.0)
+    proxy = await start_proxy()
+    tokens = await warm_up(client, proxy, IMAGE)
+    _, _, again = await ask(client, proxy, prompt(1000, IMAGE, number=WARM_UP_SAMPLES - 1))
+
+    assert again == tokens
+    assert not any(name.startswith("trimtab_policy_changes") for name in await read_metrics(client, proxy))
+
+
+async def test_answers_that_failed_teach_nothing(client, upstream, start_proxy):
+    """Answers without usage teach nothing either."""
+
+    async def answer(recorded, _request):
+        failed = b"request 1" in recorded.body
+        return web.Response(body=b'{"usage":{"prompt_tokens":9000}}', status=500) if failed else completion()
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    for number in (1, 2) * WARM_UP_SAMPLES:
+        await ask(client, proxy, prompt(1000, number=number))
+
+    assert not any(name.startswith("trimtab_policy_changes") for name in await read_metrics(client, proxy))
+
+
+async def test_who_only_observes_learns_too(client, upstream, start_proxy, compactors):
+    """In mode observe, the proxy compares the report with the original, because that was sent."""
+    upstream.answer = counting = Counting(compactors, 1.5)
+    proxy = await start_proxy("mode=observe", "defaults.max_tool_result_tokens=100")
+    for number in range(WARM_UP_SAMPLES + 1):
+        session = make_session(1, result_words=2000, system=f"You are number {number}.")
+        _, _, tokens = await ask(client, proxy, orjson.dumps({"model": "m", "messages": session["messages"][:-1]}))
+
+    assert tokens["sent"] == tokens["original"]
+    assert tokens["sent"] in near(counting.reported[-1])
+
+
+async def test_each_model_is_calibrated_on_its_own(client, upstream, start_proxy, compactors):
+    """The count of one model does not affect another."""
+    upstream.answer = counting = Counting(compactors, 2.0)
+    proxy = await start_proxy()
+    await warm_up(client, proxy)
+    _, _, tokens = await ask(client, proxy, prompt(1000, model="n"))
+
+    assert tokens["sent"] == counting.count(prompt(1000, model="n"))
+
+
+async def test_a_proxy_that_starts_again_knows_its_models(client, upstream, start_proxy, compactors, tmp_path):
+    """It reads the store at its first request."""
+    upstream.answer = counting = Counting(compactors, 2.0)
+    store = f"store=sqlite:///{tmp_path}/kept.sqlite3"
+    await warm_up(client, await start_proxy(store))
+    _, _, tokens = await ask(client, await start_proxy(store), prompt(1000))
+
+    assert tokens["sent"] in near(counting.reported[-1])
+
+
+async def test_the_window_is_the_one_that_the_upstream_tells(client, upstream, start_proxy):
+    """An unlisted model has the default window. At most a quarter of the window is reserved for the completion."""
+    upstream.models = b'{"data":[{"id":"m","max_model_len":16384},{"id":"x","max_model_len":4096}]}'
+    proxy = await start_proxy()
+    await learn(proxy)
+    assert [asked.path for asked in upstream.questions] == ["/v1/models"]
+
+    limits = [(await ask(client, proxy, prompt(10, model=model)))[2]["limit"] for model in ("m", "x", "unknown")]
+    assert limits == [16384 - 4096, 4096 - 1024, 128_000 - 8192]
+
+
+async def test_a_window_that_is_configured_is_not_asked_for(client, upstream, start_proxy):
+    """The configured window is used, whatever the upstream would report."""
+    upstream.models = b'{"data":[{"id":"m","max_model_len":16384}]}'
+    proxy = await start_proxy("defaults.context_window=8000", "defaults.completion_reserve=1000")
+    _, _, tokens = await ask(client, proxy, prompt(10))
+
+    assert (tokens["limit"], upstream.questions) == (LIMIT, [])
+
+
+async def test_a_refusal_states_the_models_own_numbers(client, upstream, start_proxy, compactors):
+    """A request that cannot fit is refused before it is sent, with the error that the upstream itself would return.
+
+    A request that does not fit only because of the ratio is sent: the ratio was learned, so the upstream decides.
+    """
+    upstream.answer = counting = Counting(compactors, 2.0)
+    proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
+    await warm_up(client, proxy)
+    assert (await ask(client, proxy, prompt(5000)))[0].status == 200
+    response, answer, tokens = await ask(client, proxy, prompt(9000))
+
+    error = orjson.loads(answer)["error"]
+    assert (response.status, error["code"]) == (400, "context_length_exceeded")
+    expected = 2 * counting.count(prompt(9000))
+    assert tokens["original"] in near(expected)
+    assert tokens["limit"] == LIMIT
+    assert "maximum context length is 8000 tokens" in error["message"]
+    assert f"a limit of {LIMIT} tokens" in error["message"]
+    assert f"resulted in {tokens['original']} tokens" in error["message"]
+    assert len(upstream.chats) == WARM_UP_SAMPLES + 1
+
+
+def test_the_mean_error_follows_the_last_reports() -> None:
+    """It begins at none, and an error of more than the whole counts as the whole."""
+    calibration = Calibration()
+    errors = []
+    for reported in (1000, 1000, 1500, 9000, 1000):
+        calibration.add(Report(1000, reported, 40_000), 1.0, 1.0)
+        errors.append(calibration.error)
+    third = 0.5 * ERROR_WEIGHT
+    fourth = third + (1.0 - third) * ERROR_WEIGHT
+    assert errors == pytest.approx([0, 0, third, fourth, fourth * (1 - ERROR_WEIGHT)])

@@ -1,0 +1,477 @@
+"""Discovery reads the windows of an upstream's models from every known form of answer, over real HTTP."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from upstreams.recording import FakeUpstream, Handler
+from yarl import URL
+
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.models import discovery
+from proxy.models.discovery import (
+    MAX_ALIASES,
+    MAX_MODELS,
+    MAX_WINDOW_TOKENS,
+    MIN_WINDOW_TOKENS,
+    Windows,
+    ask_for_models,
+    discover,
+    read_models,
+    read_props,
+)
+
+ROWS = Path(__file__).parents[4].parent / "shared" / "data" / "models_endpoints.jsonl"
+NOTHING = Windows({}, None)
+CREDENTIAL = [("Authorization", "Bearer sk-client")]
+
+
+def _model(name: str = "m", **fields: Any) -> dict[str, Any]:
+    return {"id": name, "object": "model", **fields}
+
+
+def _list(*models: Any) -> dict[str, Any]:
+    return {"object": "list", "data": models}
+
+
+def _llama(**meta: Any) -> dict[str, Any]:
+    """The list of a llama.cpp server with one model."""
+    return {"models": [{"name": "m", "model": "m"}]} | _list(_model(owned_by="llamacpp", meta={"n_vocab": 9000} | meta))
+
+
+def _props(n_ctx: Any) -> dict[str, Any]:
+    return {"default_generation_settings": {"n_ctx": n_ctx, "params": {}}, "total_slots": 2}
+
+
+def _lm_studio(**fields: Any) -> dict[str, Any]:
+    return {"models": [{"type": "llm", "key": "m", "max_context_length": 131_072, **fields}]}
+
+
+def _ollama(name: str, window_tokens: int) -> dict[str, Any]:
+    """A model that Ollama has loaded."""
+    return {"name": name, "model": name, "size": 9000, "details": {"family": "x"}, "context_length": window_tokens}
+
+
+def _loaded(*windows: Any) -> list[dict[str, Any]]:
+    return [{"id": f"m:{number}", "config": {"context_length": window}} for number, window in enumerate(windows)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "window_tokens"),
+    [
+        (_list(_model(max_model_len=32_768)), 32_768),  # vLLM
+        (_list(_model(context_window=131_072, max_completion_tokens=32_768)), 131_072),  # Groq
+        ([_model(context_length=131_072)], 131_072),  # Together: the list is the whole body
+        (_list(_model(max_context_length=131_072)), 131_072),  # Mistral
+        ({"data": [{"id": "m", "context_length": 64_000}]}, 64_000),  # OpenRouter, and so on
+        (_list(_model(context_length=200_000, top_provider={"context_length": 64_000})), 64_000),
+        (_list(_model(context_length=64_000, top_provider={"context_length": 200_000})), 64_000),
+        (_list(_model(context_length=64_000, top_provider={"context_length": None})), 64_000),
+        (_list(_model(top_provider={"context_length": 64_000})), 64_000),
+        (_list(_model(max_context_length=131_072, loaded_context_length=8192)), 8192),  # LM Studio v0
+        (_list(_model(max_context_length=131_072, state="not-loaded")), 131_072),
+        (_lm_studio(loaded_instances=_loaded(32_768)), 32_768),  # LM Studio v1
+        (_lm_studio(loaded_instances=_loaded(32_768, 4096, None)), 4096),
+        (_lm_studio(loaded_instances=[]), 131_072),
+        (_list(_model(meta={"n_ctx": 65_536, "n_ctx_train": 32_768})), 65_536),  # llama.cpp, stretched
+        (_list(_model(meta={"n_ctx_train": 32_768}, max_model_len=65_536)), 65_536),
+        (_list({"type": "model", "id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000}), 200_000),  # Anthropic
+        (_list(_model(max_input_tokens=100_000, context_length=128_000)), 100_000),
+        (_list(_model(max_input_tokens=272_000, context_window=400_000)), 272_000),
+        (
+            _list(
+                _model(capabilities={"limits": {"max_context_window_tokens": 200_000, "max_prompt_tokens": 128_000}})
+            ),
+            128_000,  # Copilot
+        ),
+        (_list(_model(limit={"context": 400_000, "input": 272_000, "output": 128_000})), 272_000),  # models.dev
+        (_list(_model(limits={"max_input_tokens": 131_072, "max_output_tokens": 4096})), 131_072),  # GitHub Models
+        (_list(_model(limits={"max_context_length": 65_536})), 65_536),  # Cerebras
+        (_list(_model(providers=[{"context_length": 131_072}, {"context_length": 32_768}, {}])), 32_768),
+        (_list(_model(metadata={"context_length": 40_960, "max_tokens": 4096})), 40_960),  # DeepInfra
+        (_list(_model(model_spec={"availableContextTokens": 131_072})), 131_072),  # Venice
+        (_list(_model(context_size=163_840)), 163_840),  # Novita
+        (_list(_model(contextWindow=200_000, maxInputTokens=180_000)), 180_000),
+        (_list({"model_name": "m", "model_info": {"key": "x", "max_input_tokens": 272_000}}), 272_000),  # LiteLLM
+        ({"models": [{"slug": "m", "context_window": 272_000, "max_context_window": 1_000_000}]}, 272_000),  # Codex
+        ({"models": [{"name": "models/m", "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536}]}, 1_048_576),
+        (_list(_model(context_length=8192), _model(context_length=4096)), 4096),  # listed twice
+        (_list(None, 5, "m", [], {}, _model(context_length=8192, max_model_len=True)), 8192),  # among junk
+    ],
+)
+def test_the_window_is_found_in_every_form_of_list(answer: Any, window_tokens: int) -> None:
+    """The window of a running server comes before the trained one; of several stated ones the smallest counts."""
+    windows = read_models(orjson.dumps(answer))
+
+    assert windows.find("m") == window_tokens
+    assert windows.every in {None, window_tokens}
+
+
+@pytest.mark.parametrize(
+    ("answer", "windows"),
+    [
+        (_llama(n_ctx=16_384, n_ctx_train=65_536), Windows({"m": 16_384}, 16_384)),
+        (_llama(n_ctx_train=65_536), Windows({"m": 65_536}, 65_536)),
+        (_list(_model(meta={"n_ctx": 16_384})), Windows({"m": 16_384}, 16_384)),
+        (_list(_model(max_model_len=16_384)), Windows({"m": 16_384}, None)),
+        (
+            _list(_model(owned_by="llamacpp", meta={"n_ctx": 16_384}), _model("other", owned_by="llamacpp")),
+            Windows({"m": 16_384}, None),
+        ),
+        (_list(_model(owned_by="llamacpp")), NOTHING),
+    ],
+)
+def test_a_llama_server_with_one_model_answers_to_any_name(answer: Any, windows: Windows) -> None:
+    """Its window holds for every name. With several models it is a router; other servers select by name anyway."""
+    found = read_models(orjson.dumps(answer))
+
+    assert found == windows
+    assert found.find("a name that is not listed") == windows.every
+
+
+def test_an_adapter_has_the_window_of_its_model() -> None:
+    """VLLM lists LoRA adapters after their model, without a window."""
+    adapter, lost, odd = _model("lora", parent="m", max_model_len=None), _model("l", parent="x"), _model("o", parent=[])
+
+    windows = read_models(orjson.dumps(_list(_model(parent=None, max_model_len=8192), adapter, lost, odd)))
+    assert windows == Windows({"m": 8192, "lora": 8192}, None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _list(_model()), _list(), _list({"context_length": 8192}), _list({"id": 7, "context_length": 8192}), [], None,
+        _list(_model(meta=None, top_provider=5, loaded_instances="x")), {"data": {"m": {"context_length": 8192}}},
+        {"error": "Unexpected endpoint or method. (GET /props). Returning 200 anyway"}, {"error": {"message": "no"}},
+        "x", 8192, b"", b"Internal Server Error", b"[" * 100_000, b"\xff", b'{"data":"\xff"}', b"9" * 9000,
+    ],
+)  # fmt: skip
+def test_an_answer_that_says_nothing_gives_nothing(answer: Any) -> None:
+    """There is neither a window nor an error, also for /props. Bytes in the table are the raw body."""
+    body = answer if isinstance(answer, bytes) else orjson.dumps(answer)
+
+    assert read_models(body) == NOTHING
+    assert read_props(body) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "is_window"),
+    [
+        (MIN_WINDOW_TOKENS, True), (MAX_WINDOW_TOKENS, True), (MIN_WINDOW_TOKENS - 1, False),
+        (MAX_WINDOW_TOKENS + 1, False), (0, False), (-8192, False), (True, False), (8192.0, False), ("8192", False),
+        (None, False), ([8192], False), ({"tokens": 8192}, False),
+    ],
+)  # fmt: skip
+def test_only_a_whole_number_in_bounds_is_a_window(value: Any, *, is_window: bool) -> None:
+    """Any other value is ignored."""
+    expected = value if is_window else None
+
+    assert read_models(orjson.dumps(_list(_model(context_length=value)))).find("m") == expected
+    assert read_props(orjson.dumps(_props(value))) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "windows"),
+    [
+        (_list(_model(aliases=["a", "b"], meta={"n_ctx": 8192}), _model("n")), {"m": 8192, "a": 8192, "b": 8192}),
+        (_list(_model(aliases=["n"], max_model_len=8192), _model("n", max_model_len=4096)), {"m": 8192, "n": 4096}),
+        (_list(_model(aliases=[5, None, ["a"]], max_model_len=8192)), {"m": 8192}),
+        (_list(_model(aliases="a", max_model_len=8192)), {"m": 8192, "a": 8192}),
+        (_lm_studio(loaded_instances=_loaded(8192)), {"m": 8192, "m:0": 8192}),
+    ],
+)
+def test_a_model_is_known_by_its_other_names(answer: Any, windows: dict[str, int]) -> None:
+    """The exception is an alias that is another model's own name."""
+    assert read_models(orjson.dumps(answer)).by_model == windows
+
+
+def test_other_names_are_read_up_to_their_bound() -> None:
+    """More names than that are ignored."""
+    aliases = [str(number) for number in range(5000)]
+    windows = read_models(orjson.dumps(_list(_model(aliases=aliases, max_model_len=8192))))
+
+    assert list(windows.by_model) == [*aliases[:MAX_ALIASES], "m"]
+
+
+def test_a_list_is_read_up_to_its_bound() -> None:
+    """Of a longer list, the first models are read."""
+    windows = read_models(orjson.dumps(_list(*(_model(str(number), max_model_len=8192) for number in range(5000)))))
+
+    assert list(windows.by_model) == [str(number) for number in range(MAX_MODELS)]
+
+
+KEYS = [
+    "data", "models", "id", "key", "parent", "owned_by", "meta", "n_ctx", "n_ctx_train", "max_model_len",
+    "context_length", "top_provider", "loaded_instances", "config", "aliases", "model", "default_generation_settings",
+]  # fmt: skip
+LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(max_size=5)
+JSON = st.recursive(
+    LEAVES | st.integers(1000, 9000) | st.just("llamacpp"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner),
+    max_leaves=30,
+)
+
+
+@given(st.binary() | JSON.map(orjson.dumps))
+def test_whatever_comes_back_never_raises(body: bytes) -> None:
+    """No window that is found is out of bounds."""
+    windows = read_models(body)
+    found = [*windows.by_model.values(), windows.every, read_props(body)]
+
+    assert all(MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS for value in found if value is not None)
+
+
+@pytest.mark.skipif(not ROWS.is_file(), reason="the recorded data (../shared/data) is not here")
+def test_every_recorded_answer_that_holds_a_window_gives_it() -> None:
+    """It is the right one for each name; an answer without a window gives none."""
+    rows = [orjson.loads(line) for line in ROWS.read_bytes().splitlines()]
+    found = {}
+    for row in rows:
+        body = orjson.dumps(row["body"])
+        windows = {read_props(body)} if row["path"] == "/props" else {*read_models(body).by_model.values()}
+        found[row["server"].partition(" ")[0], row["path"]] = windows - {None}
+        assert bool(windows) == (row["context_field"] is not None), row["server"]
+    assert len(rows) == len(found) == 15
+    assert found == {
+        ("vllm", "/v1/models"): {32_768},
+        ("sglang", "/v1/models"): {8192},
+        ("llama.cpp", "/v1/models"): {16_384},
+        ("llama.cpp", "/props"): {16_384},
+        ("transformers", "/v1/models"): set(),
+        ("openrouter", "/api/v1/models"): {8192},
+        ("groq", "/openai/v1/models"): {131_072},
+        ("together", "/v1/models"): {131_072},
+        ("mistral", "/v1/models"): {131_072},
+        ("lm-studio", "/v1/models"): set(),
+        ("lm-studio", "/api/v0/models"): {8192},
+        ("lm-studio", "/api/v1/models"): {32_768},
+        ("ollama", "/v1/models"): set(),
+        ("maritaca", "/api/models"): {128_000},
+        ("openai", "/v1/models"): set(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _answers_questions(upstream: FakeUpstream) -> None:
+    """The upstream answers questions for its models in these tests."""
+    upstream.answers_questions = True
+
+
+@pytest.fixture
+async def asking() -> AsyncIterator[UpstreamClient]:
+    """The HTTP client of the proxy."""
+    made = UpstreamClient()
+    yield made
+    await made.close()
+
+
+PATHS = ("/v1/models", "/props", "/api/v0/models", "/api/v1/models", "/api/ps")
+
+
+def _answer(**answers: Any) -> Handler:
+    """The answers to `models`, `props`, `lm_studio`, `lm_studio_1` and `ollama`: JSON, a body, a status; else 404."""
+    names = dict(zip(PATHS, ("models", "props", "lm_studio", "lm_studio_1", "ollama"), strict=True))
+
+    async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
+        told = answers.get(names.get(recorded.path, ""), 404)
+        if isinstance(told, int):
+            return web.Response(status=told, body=orjson.dumps(_llama(n_ctx=4096) | _props(4096)))
+        return web.Response(body=told if isinstance(told, bytes) else orjson.dumps(told))
+
+    return answer
+
+
+OLLAMA = {"models": [_ollama("m:latest", 4096), _ollama("n:8b", 8192), {"name": "o", "model": "o"}]}
+LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192))
+
+
+@pytest.mark.parametrize(
+    ("answers", "windows", "questions"),
+    [
+        ({"models": _list(_model(max_model_len=32_768))}, Windows({"m": 32_768}, None), 1),
+        ({"models": _llama(n_ctx=16_384)}, Windows({"m": 16_384}, 16_384), 1),
+        ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384), 2),
+        ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384), 2),
+        ({"models": _list(_model()), "props": {"error": "no"}, "lm_studio": LM_STUDIO}, Windows({"m": 8192}, None), 3),
+        ({"lm_studio_1": _lm_studio(loaded_instances=_loaded(4096))}, Windows({"m": 4096, "m:0": 4096}, None), 4),
+        ({"models": _list(_model()), "ollama": OLLAMA}, Windows({"m:latest": 4096, "m": 4096, "n:8b": 8192}, None), 5),
+        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 5),
+        ({"models": _list(_model())}, NOTHING, 5),
+        ({"models": _list(_model()), "ollama": {"models": []}}, NOTHING, 5),
+        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000, "lm_studio_1": b"", "ollama": b"1"}, NOTHING, 5),
+        ({"models": 401, "props": 302, "lm_studio": 206, "lm_studio_1": 500, "ollama": 204}, NOTHING, 5),
+    ],
+)
+async def test_the_upstream_is_asked_until_it_tells(
+    asking: UpstreamClient, upstream: FakeUpstream, answers: dict[str, Any], windows: Windows, questions: int
+) -> None:
+    """The list is asked first, then the other servers' own paths. The body of an error is not read."""
+    upstream.answer = _answer(**answers)
+
+    assert await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL) == windows
+    asked = [(recorded.method, recorded.path) for recorded in upstream.requests]
+    assert asked == [("GET", path) for path in PATHS][:questions]
+
+
+@pytest.mark.parametrize(
+    ("base", "paths"),
+    [
+        ("", ["/models", *PATHS[1:]]),
+        ("/llama/v1", [f"/llama{path}" for path in PATHS]),
+        ("/a%2Fb", ["/a%2Fb/models", *(f"/a%2Fb{path}" for path in PATHS[1:])]),
+    ],
+)
+async def test_the_questions_go_where_the_server_is(
+    asking: UpstreamClient, upstream: FakeUpstream, base: str, paths: list[str]
+) -> None:
+    """They go to paths under base_url; paths that are not OpenAI's go without its /v1."""
+    upstream.answer = _answer()
+    base_url = upstream.url.removesuffix("/v1") + base
+
+    assert await discover(asking, UpstreamConfig(base_url=base_url), []) == NOTHING
+    assert [recorded.path for recorded in upstream.requests] == paths
+
+
+@pytest.mark.parametrize(
+    ("api_key", "headers", "expected"),
+    [
+        (None, CREDENTIAL, {"authorization": ["Bearer sk-client"], "x-api-key": []}),
+        (None, [("X-API-Key", "sk-client")], {"authorization": [], "x-api-key": ["sk-client"]}),
+        (None, [], {"authorization": [], "x-api-key": []}),
+        ("sk-own", [*CREDENTIAL, ("X-API-Key", "a")], {"authorization": ["Bearer sk-own"], "x-api-key": []}),
+    ],
+)
+async def test_each_question_carries_one_credential(
+    asking: UpstreamClient, upstream: FakeUpstream, api_key: str | None, headers: Any, expected: dict[str, list[str]]
+) -> None:
+    """It is the upstream's configured key, else the client's. The question asks for uncompressed JSON."""
+    upstream.answer = _answer()
+    await discover(asking, UpstreamConfig(base_url=upstream.url, api_key=api_key), headers)
+
+    assert len(upstream.requests) == len(PATHS)
+    for recorded in upstream.requests:
+        assert {name: recorded.header(name) for name in expected} == expected
+        assert recorded.header("accept") == ["application/json"]
+        assert recorded.header("accept-encoding") == ["identity"]
+        assert recorded.body == b""
+
+
+def test_a_provider_is_asked_in_its_own_way() -> None:
+    """Anthropic requires a version, and lists 20 models unless more are asked for. Each has its header for the key."""
+    url, headers = ask_for_models(UpstreamConfig(base_url="https://api.anthropic.com/v1", api_key="k"), [])
+    assert str(url) == "https://api.anthropic.com/v1/models?limit=1000"
+    assert (headers["x-api-key"], headers["anthropic-version"]) == ("k", "2023-06-01")
+    assert "Authorization" not in headers
+
+    url, headers = ask_for_models(UpstreamConfig(base_url="https://name.openai.azure.com/openai/v1", api_key="k"), [])
+    assert str(url) == "https://name.openai.azure.com/openai/v1/models"
+    assert headers["api-key"] == "k"
+    assert {"Authorization", "anthropic-version"}.isdisjoint(headers)
+
+
+async def test_a_known_provider_is_asked_at_one_path_only(asking: UpstreamClient, monkeypatch: Any) -> None:
+    """It is not a local server, so its key is not sent to paths of local servers."""
+    asked: list[URL] = []
+
+    async def get(_client: Any, _upstream: Any, url: URL, _headers: Any) -> bytes:
+        asked.append(url)
+        return b""
+
+    monkeypatch.setattr(discovery, "_get", get)
+    await discover(asking, UpstreamConfig(base_url="https://api.anthropic.com/v1"), [])
+    assert [str(url) for url in asked] == ["https://api.anthropic.com/v1/models?limit=1000"]
+
+
+@pytest.mark.parametrize(
+    ("path", "timeout_seconds", "windows"),
+    [("/v1/models", 0.05, NOTHING), ("/props", 0.5, Windows({"m": 65_536}, 65_536))],
+)
+async def test_an_upstream_that_hangs_is_left(
+    asking, upstream, path: str, timeout_seconds: float, windows: Windows
+) -> None:
+    """One time limit covers all questions, and earlier answers count. Here it hangs in the middle of a body."""
+    plain = _answer(models=_llama(n_ctx_train=65_536))
+
+    async def hang(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.path != path:
+            return await plain(recorded, request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{")
+        return await asyncio.Event().wait()
+
+    upstream.answer = hang
+    config = UpstreamConfig(base_url=upstream.url)
+
+    assert await discover(asking, config, CREDENTIAL, timeout_seconds=timeout_seconds) == windows
+
+
+async def test_an_endless_answer_is_given_up(asking: UpstreamClient, upstream: FakeUpstream) -> None:
+    """It is read up to its bound; then the next question is asked."""
+    plain, given_up = _answer(props=_props(16_384)), asyncio.Event()
+
+    async def pour(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.path != "/v1/models":
+            return await plain(recorded, request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b" " * 65_536)
+        except (ConnectionError, asyncio.CancelledError):
+            given_up.set()
+            raise
+
+    upstream.answer = pour
+
+    found = await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL)
+    assert found == Windows({}, 16_384)
+    await asyncio.wait_for(given_up.wait(), 30)
+
+
+async def test_an_upstream_that_is_not_there_tells_nothing(asking: UpstreamClient) -> None:
+    """Connections are refused, and there is no error."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        config = UpstreamConfig(base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        assert await discover(asking, config, CREDENTIAL) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\x00garbage\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"HTTP/1.1 307 Moved\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 307 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+async def test_an_upstream_that_breaks_off_or_points_elsewhere_tells_nothing(
+    asking: UpstreamClient, answer: bytes
+) -> None:
+    """There is no error, whatever it sends. A redirect is not followed."""
+    asked = []
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split()[1])
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        config = UpstreamConfig(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        assert await discover(asking, config, CREDENTIAL) == NOTHING
+    assert {path.decode() for path in asked} == set(PATHS)  # aiohttp asks once more where nothing came

@@ -1,0 +1,141 @@
+"""The chain of records of a model in the store, which several proxies read and extend."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.models.records import MAX_RATIO, ModelName, Record, Records
+from proxy.store.memory import MemoryStore
+
+NAME = ModelName("http://up/v1", "m", "o200k_base")
+FIRST, SECOND, THIRD = (Record(ratio) for ratio in (1.0, 1.5, 2.0))
+
+
+class WatchedStore(MemoryStore):
+    """A store that keeps `others` instead of the first writes, and notes all writes."""
+
+    def __init__(self, *others: bytes) -> None:
+        super().__init__()
+        self.others = list(others)
+        self.written: list[tuple[str, bytes]] = []
+
+    async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
+        """Keep the next of `others` instead, if any is left."""
+        self.written.append((summary_id, sealed))
+        return await super().put(summary_id, self.others.pop(0) if self.others else sealed, lease)
+
+
+async def test_the_last_record_counts_and_all_are_counted() -> None:
+    """An unknown model has no record."""
+    records = Records(MemoryStore())
+    assert await records.read(NAME) == (0, None)
+    assert await records.append(NAME, 0, FIRST) == (1, FIRST)
+    assert await records.append(NAME, 1, SECOND) == (2, SECOND)
+    assert await records.read(NAME) == (2, SECOND)
+
+
+async def test_who_comes_second_takes_over_what_the_first_wrote() -> None:
+    """It gets the first one's record, so both continue from the same record."""
+    store = MemoryStore()
+    assert await Records(store).append(NAME, 0, FIRST) == (1, FIRST)
+    assert await Records(store).append(NAME, 0, SECOND) == (1, FIRST)
+    assert await Records(store).read(NAME) == (1, FIRST)
+
+
+async def test_of_many_that_write_at_once_all_agree() -> None:
+    """The first write wins, whichever it is."""
+    store = MemoryStore()
+    found = await asyncio.gather(*(Records(store).append(NAME, 0, record) for record in (FIRST, SECOND, THIRD)))
+    assert len(set(found)) == 1
+    assert await Records(store).read(NAME) == found[0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ModelName("http://other/v1", "m", "o200k_base"),
+        ModelName("http://up/v1", "M", "o200k_base"),
+        ModelName("http://up/v1", "m", "cl100k_base"),
+    ],
+)
+async def test_each_model_has_a_chain_of_its_own(other: ModelName) -> None:
+    """Upstream, name and vocabulary identify a chain."""
+    records = Records(MemoryStore())
+    await records.append(NAME, 0, FIRST)
+    assert await records.read(other) == (0, None)
+
+
+async def test_an_id_tells_nothing_of_the_model() -> None:
+    """Neither the key nor the content of a record shows the model's name."""
+    store = WatchedStore()
+    await Records(store).append(ModelName("http://PLANTED/v1", "PLANTED", "PLANTED"), 0, FIRST)
+    ((summary_id, sealed),) = store.written
+    assert "PLANTED" not in summary_id
+    assert b"PLANTED" not in sealed
+
+
+async def test_a_record_keeps_its_place_in_the_store() -> None:
+    """Else an update would forget what was learned. Change the two only together with what reads old records."""
+    store = WatchedStore()
+    await Records(store).append(ModelName("http://up/v1", "m", "o200k_base", tenant="t"), 2, Record(1.5))
+    ((place, kept),) = store.written
+    assert place == "model-4cfca850400f5d222acf0142cade0d6d7e4bf16a3ba3a23334d47919e713a4d4-3"
+    assert kept == (
+        b'{"ratio":1.5,"window_tokens":null,"calibrated":false,"learned_tokens":null,"added_tokens":null,"refuted":[],'
+        b'"refused_tokens":null,"answered_tokens":0,"failures":0,"window_source":"","window_at":0.0,"ratio_source":"",'
+        b'"ratio_at":0.0,"forgotten":0,"claims":[]}'
+    )
+
+
+async def test_a_name_of_half_characters_has_a_chain_like_any_other() -> None:
+    """Clients may send any name."""
+    records, name = Records(MemoryStore()), ModelName("http://up/v1", "\ud800", "o200k_base")
+    await records.append(name, 0, FIRST)
+    assert await records.read(name) == (1, FIRST)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [b"", b"{}", b"\xff", b'"ratio"', b'{"ratio":0}', b'{"ratio":99}', b'{"ratio":1,"window_tokens":1}',
+     b'{"ratio":1,"added_tokens":-1}', b'{"ratio":1,"refuted":[1,2,3,4,5,6,7,8,9]}'],
+)  # fmt: skip
+async def test_what_is_no_record_is_passed_over(kept: bytes) -> None:
+    """Writers and readers skip it: the store may be damaged, or shared with a later version."""
+    store = WatchedStore(kept)
+    assert await Records(store).append(NAME, 0, FIRST) == (2, FIRST)
+    assert await Records(store).read(NAME) == (2, FIRST)
+
+    behind = WatchedStore()
+    await Records(behind).append(NAME, 0, FIRST)
+    behind.others.append(kept)
+    assert await Records(behind).append(NAME, 1, SECOND) == (3, SECOND)
+
+
+async def test_an_illegible_end_leaves_the_record_before_it() -> None:
+    """The earlier record still counts, and the next record is written after the damaged one."""
+    store = WatchedStore()
+    await Records(store).append(NAME, 0, FIRST)
+    await Records(store).append(NAME, 1, SECOND)
+    store.replace(store.written[-1][0], b"damaged")
+    assert await Records(store).read(NAME) == (2, FIRST)
+    assert await Records(store).append(NAME, 2, THIRD) == (3, THIRD)
+
+
+@given(
+    st.builds(
+        Record,
+        ratio=st.floats(1 / MAX_RATIO, MAX_RATIO),
+        window_tokens=st.none() | st.integers(1024, 10_000_000),
+        calibrated=st.booleans(),
+        learned_tokens=st.none() | st.integers(1024, 10_000_000),
+        added_tokens=st.none() | st.integers(0, 10_000_000),
+        refuted=st.lists(st.integers(), max_size=8).map(tuple),
+    )
+)
+async def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+    """Every field is kept."""
+    store = MemoryStore()
+    await Records(store).append(NAME, 0, record)
+    assert await Records(store).read(NAME) == (1, record)

@@ -1,0 +1,95 @@
+"""Calls for summaries as an operator sees them."""
+
+import asyncio
+
+import pytest
+from support.model_learning import ListLog
+
+from proxy.http.errors import ProxyError, UpstreamUnreachableError
+from proxy.summaries.calls import NoSummaryError, SummaryCall, SummaryCalls
+from proxy.telemetry.metrics import Metrics
+from proxy.wire.answers.usage import Usage
+
+
+@pytest.fixture
+def calls(log: ListLog) -> SummaryCalls:
+    return SummaryCalls(Metrics(), log)
+
+
+@pytest.mark.parametrize(
+    ("error", "result", "reason"),
+    [
+        (None, "written", None),
+        (NoSummaryError("unreadable"), "failed", "unreadable"),
+        (ConnectionResetError("to 10.0.0.1"), "failed", "ConnectionResetError"),
+        (
+            UpstreamUnreachableError("the certificate of a:1 has expired"),
+            "failed",
+            "the certificate of a:1 has expired",
+        ),
+        (asyncio.CancelledError(), "cancelled", None),
+    ],
+)
+def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: SummaryCalls, log: ListLog) -> None:
+    """There is one line and one time. An error is logged by its type, or in our own words."""
+    try:
+        with SummaryCall(calls, "m", "inline", 12):
+            if error is not None:
+                raise error
+    except (NoSummaryError, ProxyError, OSError, asyncio.CancelledError) as raised:
+        assert raised is error  # noqa: PT017 - which of them it is, is the parameter's business
+    (line,) = log.lines
+    assert (line["result"], line["reason"], line["prompt_tokens"], line["status"]) == (result, reason, 12, None)
+    metric = calls.metrics.summary_seconds.read()
+    counts = [sample.labels["result"] for sample in metric.samples if sample.name.endswith("_count")]
+    assert counts == [result]
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (Usage(), (None, None)),
+        (Usage(900, 7, 0), (0, None)),
+        (Usage(900, 7, 800, 0, 50), (800, 50)),
+    ],
+)
+def test_what_a_call_read_from_the_cache_is_logged(usage, expected, calls: SummaryCalls, log: ListLog) -> None:
+    """As far as the upstream reports it; else None, as for a reason that is missing."""
+    with SummaryCall(calls, "m", "inline", 12) as call:
+        call.usage = usage
+    assert (log.lines[0]["cached_tokens"], log.lines[0]["written_tokens"]) == expected
+
+
+def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: ListLog) -> None:
+    """The line and the metric have the same value, to a thousandth of a second."""
+    with SummaryCall(calls, "m", "inline", 12) as call:
+        call.started -= 5
+    metric = calls.metrics.summary_seconds.read()
+    (total,) = [sample.value for sample in metric.samples if sample.name.endswith("_sum")]
+    assert total >= 5
+    assert log.lines[0]["seconds"] == round(total, 3)
+
+
+def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) -> None:
+    """There is one warning when its summaries begin to fail. Only after that, success is logged."""
+    calls.note_success("a")
+    for _ in range(3):
+        calls.note_failure("a", "status 401")
+        calls.note_failure("b", "empty")
+    calls.note_success("a")
+    calls.note_success("a")
+    assert [(line["event"], line["model"]) for line in log.lines] == [
+        ("summaries_fail", "a"),
+        ("summaries_fail", "b"),
+        ("summaries_work_again", "a"),
+    ]
+    assert log.warned == ["summaries_fail"] * 2
+
+
+@pytest.mark.parametrize(("result", "number"), [("written", 0), ("empty", 0), ("rejected", 1)])
+def test_a_note_that_is_none_is_counted_as_rejected(result: str, number: int, calls: SummaryCalls) -> None:
+    """Each such call was paid for nothing."""
+    with SummaryCall(calls, "m", "inline", 12) as call:
+        call.result = result
+    value = calls.metrics.registry.get_sample_value("trimtab_summaries_total", {"model": "m", "result": "rejected"})
+    assert (value or 0) == number
