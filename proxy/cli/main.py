@@ -14,9 +14,11 @@ import click
 import orjson
 import uvloop
 
-from proxy.cli.bodies.compact import compact
-from proxy.cli.bodies.count import count
+from proxy.cli.compact import compact
+from proxy.cli.count import count
+from proxy.cli.forget import forget
 from proxy.cli.healthcheck import healthcheck
+from proxy.cli.init import init
 from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, prints_table, set_option, table_option, wrong_use
 from proxy.cli.records.inspect import inspect
@@ -24,10 +26,8 @@ from proxy.cli.records.replay import replay
 from proxy.cli.serving.record import record
 from proxy.cli.serving.serve import serve
 from proxy.cli.serving.wrap import wrap
-from proxy.cli.setup.init import init
-from proxy.cli.store.forget import forget
-from proxy.cli.store.stats import stats
-from proxy.cli.store.summary import summary
+from proxy.cli.stats import stats
+from proxy.cli.summary import summary
 from proxy.config.document import ConfigError
 from proxy.config.load import find_route_fault, find_unknown_variables, load_file
 from proxy.config.policies.policy import PolicyConfig

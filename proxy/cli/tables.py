@@ -34,9 +34,3 @@ def safe(text: str, style: str = "", *, lines: bool = False) -> Text:
     if not lines:
         return Text(escape(text), style)
     return Text("\n".join(escape(line.expandtabs(4)) for line in text.split("\n")), style)
-
-
-def write_dollars(dollars: float) -> str:
-    """An amount to the cent, or with four decimals if it is below a dollar."""
-    sign, amount = ("-" if dollars < 0 else ""), abs(dollars)
-    return f"{sign}${amount:,.2f}" if amount >= 1 or not amount else f"{sign}${amount:.4f}"

@@ -27,7 +27,7 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, run_upstream, write_note
 from yarl import URL
 
-from proxy.cli.store.figures import Statistics, read_statistics
+from proxy.cli.stats import Statistics, read_statistics
 from proxy.config.load import load_config
 from proxy.exchange import serve
 from proxy.server.app import Proxy, run_proxy

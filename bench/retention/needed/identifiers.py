@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from proxy.cli.records.needed import Known, Named, find_identifiers
+from bench.retention.needed.tally import Known, Named
+from proxy.cli.records.needed import find_identifiers
 
 
 @dataclass(frozen=True, slots=True)

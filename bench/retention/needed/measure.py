@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from bench.material.workload import Session
 from bench.retention.needed.cases import RULES, Case, Sent, run_case
 from bench.retention.needed.identifiers import Transcript, Worded, read_worded
+from bench.retention.needed.tally import Tally
 from bench.sessions.baselines import MASK
 from bench.sessions.ledger import Call, SessionLedger
-from proxy.cli.records.needed import Tally
 from rules.text.markers import mark_pruned
 
 _PRUNED = mark_pruned(0).partition(" 0 ")[0]

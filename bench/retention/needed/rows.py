@@ -11,10 +11,10 @@ from statistics import fmean
 from bench.material.workload import Session
 from bench.retention.needed.cases import PRICES, TRIMTAB, Case
 from bench.retention.needed.measure import Measured
+from bench.retention.needed.tally import CLASSES, sum_tallies
 from bench.sessions.ledger import turns
 from bench.sessions.replaying.replay import Replayed
 from bench.sessions.report import Run, summarise
-from proxy.cli.records.needed import CLASSES, sum_tallies
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from bench.retention.needed.planted import DEPTHS, MOST_CUTS, ChatFound, PlantedGoals, Survival
 from bench.retention.needed.rows import Row, find_economy, judge
+from bench.retention.needed.tally import CLASSES
 from bench.sessions.report import Window
-from proxy.cli.records.needed import CLASSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

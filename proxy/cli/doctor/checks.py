@@ -1,4 +1,4 @@
-"""The checks of `trimtab doctor`: upstreams, listen address, store, number of processes, limit of open files.
+"""The checks of `trimtab doctor`: upstreams, listen address, store, processes, open files, keys, variables, sessions.
 
 Law: a check asks only what `trimtab serve` would ask, and changes only what opening a store changes. No key and no
 password is shown. A key goes only to its own upstream.
@@ -6,21 +6,28 @@ password is shown. A key goes only to its own upstream.
 
 import asyncio
 import errno
+import os
 import re
 import resource
 import secrets
 import socket
+import stat
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.cli.healthcheck import read_page
+from proxy.config.load import find_unknown_variables
 from proxy.config.network.forward_proxies import SETTING
 from proxy.config.network.store_servers import has_several, read_servers
 from proxy.config.schema import Config, UpstreamConfig
+from proxy.config.sections.clients import ClientConfig
 from proxy.config.values import split_address
 from proxy.http.client import UpstreamClient, read_bounded
 from proxy.http.errors import ProxyError
@@ -40,6 +47,9 @@ OTHER_FILES = 64
 _ERROR_TYPE = re.compile("[A-Za-z]+(?:Error|Exception)")
 
 Level = Literal["ok", "warning", "error"]
+MAX_PAGE_BYTES = 8 * 1024 * 1024
+"""Chosen: several times the page of a busy server."""
+_METRIC = "trimtab_sessions_without_summaries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,3 +302,62 @@ def check_open_files(config: Config) -> Finding:
         f"raise the limit (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
     )
     return Finding("open files", "warning", found, advice)
+
+
+def find_readable_keys(config: Config) -> list[Finding]:
+    """A finding for all key files that every user of this machine can read. It shows names of clients, and no key."""
+    clients = config.client_keys if isinstance(config.client_keys, dict) else {}
+    files = {name: each.key_file for name, each in clients.items() if isinstance(each, ClientConfig) and each.key_file}
+    named = [name for name, key_file in files.items() if _is_readable_by_all(key_file)]
+    if not named:
+        return []
+    found = f"every user of this machine can read the key files of {', '.join(named)}"
+    return [Finding("client_keys", "warning", found, "chmod 600; ignore this in a container without other users")]
+
+
+def _is_readable_by_all(key_file: str) -> bool:
+    try:
+        return bool(Path(os.path.expanduser(key_file)).stat().st_mode & stat.S_IROTH)  # noqa: PTH111 - as it was read
+    except OSError:
+        return False
+
+
+def find_unknown_names() -> list[Finding]:
+    """A finding for all variables that begin like those of trimtab but set nothing."""
+    found = find_unknown_variables()
+    if not found:
+        return []
+    named = [f"{name} (did you mean {similar}?)" if similar else name for name, similar in found.items()]
+    advice = "unset them, or use a name from the reference of the configuration"
+    return [Finding("environment", "warning", f"these variables set no key: {', '.join(named)}", advice)]
+
+
+async def check_sessions(config: Config) -> list[Finding]:
+    """How many sessions of a running trimtab have fallen to digests; nothing if none runs or its page is not shown."""
+    page = await asyncio.to_thread(_read_metrics, config)
+    reasons = Counter[str]()
+    try:
+        for family in text_string_to_metric_families(page):
+            if family.name == _METRIC:
+                for sample in family.samples:
+                    if sample.name == f"{_METRIC}_total" and sample.value:
+                        reasons[sample.labels.get("reason", "")] += int(sample.value)
+    except ValueError:
+        return []
+    if not reasons:
+        return []
+    told = ", ".join(f"{reason} {number}" for reason, number in sorted(reasons.items()))
+    found = f"{reasons.total()} since its start have digests instead of summaries: {told}"
+    advice = "look at the log's summary events; name models that can write summaries in summary.model"
+    return [Finding("sessions of the running trimtab", "warning", found, advice)]
+
+
+def _read_metrics(config: Config) -> str:
+    """The metrics page; empty if it cannot be read."""
+    listen = config.metrics_listen or config.listen
+    headers = {"Authorization": f"Bearer {config.admin_token}"} if config.admin_token else {}
+    try:
+        page = read_page(listen, config.metrics_path, headers, most_bytes=MAX_PAGE_BYTES)
+    except (OSError, HTTPException):
+        return ""
+    return page.decode("utf-8", "replace") if page.startswith(b"# HELP") else ""

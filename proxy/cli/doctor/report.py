@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.catalogue.prices import PriceList, PriceSource, PriceTier, describe_catalogue
+from proxy.catalogue.providers import is_local
 from proxy.cli.doctor.checks import (
     MAIN_UPSTREAM,
     Answer,
@@ -18,23 +20,24 @@ from proxy.cli.doctor.checks import (
     ask_upstream,
     check_address,
     check_open_files,
+    check_sessions,
     check_store,
     check_workers,
     find_bare_credentials,
+    find_readable_keys,
+    find_unknown_names,
 )
-from proxy.cli.doctor.clients import find_readable_keys
-from proxy.cli.doctor.environment import find_unknown_names
-from proxy.cli.doctor.prices import ModelPrices, check_prices, list_rows, make_table
-from proxy.cli.doctor.sessions import check_sessions
+from proxy.cli.options import mask
 from proxy.compaction.pool import HEURISTIC, Compactors
-from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
+from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.tenancy import Tenancy, Tenant
 from proxy.models.hypotheses import combine
 from proxy.models.model_policy import ModelView, name_model
 from proxy.models.records import ModelName, Record, Records, complete, list_learned, recall
-from proxy.store import SummaryStore, find_key_file, open_store
+from proxy.store.opening import find_key_file, open_store
+from proxy.store.store import SummaryStore
 from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
@@ -42,6 +45,27 @@ MAX_LISTED = 20
 MAX_NAMED = 5
 """How many models one finding names at most. Chosen: keeps it readable."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrices:
+    """What a model's tokens cost.
+
+    source: configured, catalogue, local or default.
+    entry: the catalogue's entry, PROVIDER/MODEL.
+    unit: usd (for a million tokens) or ratio.
+    tiers: by the length of the prompt, the shortest first.
+    """
+
+    source: str
+    entry: str
+    unit: str
+    tiers: tuple[PriceTier, ...]
+
+    @classmethod
+    def of(cls, prices: PriceList) -> "ModelPrices":
+        """What the report shows of a list."""
+        return cls(prices.source, prices.entry, "usd" if prices.is_in_dollars else "ratio", prices.tiers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +137,7 @@ def _tell(learned: dict[str, object]) -> str:
 
 
 def _show(text: str) -> Text:
-    return Text("".join(char if char.isprintable() else "?" for char in text), overflow="fold")
+    return Text(mask(text), overflow="fold")
 
 
 _Asked = tuple[str | None, ...]
@@ -148,7 +172,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         chosen, unlisted = _choose_models(config, models, heard_of)
         compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
         tenant = await asyncio.to_thread(_identify, config, key)
-        described = [await _describe(config, name, heard_of, Kept(store, tenant), compactors) for name in chosen]
+        described = [await _describe(config, name, heard_of, (store, tenant), compactors) for name in chosen]
         fallen = await check_sessions(config)
         stored = await check_store(config, store, heard)  # last: reading the models' records may fail, too
     finally:
@@ -166,9 +190,13 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
     unknown = [model.model for model in models if model.window_from == "default"]
     if not unknown:
         return []
-    found = f"unknown for {', '.join(unknown[:MAX_NAMED])}{' and others' if unknown[MAX_NAMED:] else ''}"
+    found = f"unknown for {_list_models(unknown)}"
     advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
     return [Finding("windows", "warning", found, advice)]
+
+
+def _list_models(names: list[str]) -> str:
+    return f"{', '.join(names[:MAX_NAMED])}{' and others' if names[MAX_NAMED:] else ''}"
 
 
 def _check_counting(config: Config, models: list[str], heard: Heard) -> tuple[Compactors, Finding]:
@@ -205,28 +233,21 @@ def _identify(config: Config, key: str | None) -> Tenant:
     return Tenancy(config.tenant, own_key).identify(headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What the store knows about models: for one client, and for all."""
-
-    store: SummaryStore
-    tenant: Tenant
-
-    async def read(self, name: ModelName, ratio: float) -> tuple[Record, Record]:
-        """A model's records: the client's, then the one for all. `ratio` is used for a missing record."""
-        records = Records(self.store)
-        (_, own), (_, of_all) = await records.read(name), await records.read(name.of_all)
-        of_all = of_all or Record(ratio)
-        # A client's record from before the last `trimtab forget` is forgotten, too.
-        return own if own is not None and own.forgotten >= of_all.forgotten else Record(ratio), of_all
+async def _read_records(store: SummaryStore, name: ModelName, ratio: float) -> tuple[Record, Record]:
+    """What the store knows about a model: for one client, and for all. `ratio` is used for a missing record."""
+    records = Records(store)
+    (_, own), (_, of_all) = await records.read(name), await records.read(name.of_all)
+    of_all = of_all or Record(ratio)
+    # A client's record from before the last `trimtab forget` is forgotten, too.
+    return own if own is not None and own.forgotten >= of_all.forgotten else Record(ratio), of_all
 
 
 async def _describe(
-    config: Config, model: str, answers: dict[_Asked, Answer], kept: Kept, compactors: Compactors
+    config: Config, model: str, answers: dict[_Asked, Answer], kept: tuple[SummaryStore, Tenant], compactors: Compactors
 ) -> ModelFinding:
-    settings, family = config.policy_for(model), find_family(model)
-    name = name_model(config, settings, model, kept.tenant)
-    own, of_all = await kept.read(name, family.ratio)
+    settings, family, (store, tenant) = config.policy_for(model), find_family(model), kept
+    name = name_model(config, settings, model, tenant)
+    own, of_all = await _read_records(store, name, family.ratio)
     known = combine(recall(own), recall(of_all))
     told = answers[_tell_apart(config.upstream_for(settings.upstream))].windows.find(model)
     facts = await asyncio.to_thread(complete, name, replace(known, window_tokens=told or known.window_tokens))
@@ -255,3 +276,44 @@ def _name_accuracy(family: Family, vocabulary: str) -> str:
         return "characters"
     # Only OpenAI's models read tools as TypeScript, and so only they are counted exactly.
     return "exact" if family.costs.reads_typescript and vocabulary == family.vocabulary else "expected"
+
+
+def make_table() -> Table:
+    """An empty table of prices; `list_rows` makes its rows."""
+    return Table("model", "prices from", "entry", "unit", "prompts above", "input", "cached", "written", "output")
+
+
+def list_rows(model: str, prices: ModelPrices) -> list[tuple[str, ...]]:
+    """A row for each tier."""
+    return [
+        (
+            *((model, prices.source, prices.entry, prices.unit) if tier is prices.tiers[0] else ("",) * 4),
+            f"{tier.above_tokens:,}",
+            *(f"{price:.4g}" for price in (tier.input, tier.cached_input, tier.cache_write, tier.output)),
+        )
+        for tier in prices.tiers
+    ]
+
+
+def check_prices(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
+    """What each part of the configuration says about prices, and the models for which they are not known."""
+    parts = {"the main upstream": PolicyConfig(), "defaults": config.defaults}
+    parts |= {entry.match: config.over_defaults(entry) for entry in config.models}
+    parts |= {f"profile {name}": config.over_defaults(profile) for name, profile in config.profiles.items()}
+    told = {name: _find_source(config, policy) for name, policy in parts.items()}
+    usual = told.pop("the main upstream")
+    found = "; ".join(
+        [f"the main upstream: {usual}", *(f"{name}: {how}" for name, how in told.items() if how != usual)]
+    )
+    unknown = [model for model, prices in models if prices is not None and prices.source == PriceSource.DEFAULT]
+    if not unknown:
+        return Finding("prices", "ok", found)
+    found += f"; unknown for {_list_models(unknown)}"
+    return Finding("prices", "warning", found, "the usual ratios are assumed; set prices for these models")
+
+
+def _find_source(config: Config, policy: PolicyConfig) -> str:
+    upstream = config.upstream_for(policy.upstream)
+    if config.prices_for(policy, upstream) != "auto":
+        return "configured"
+    return "by time, as of a local server" if is_local(upstream.base_url) else f"from {describe_catalogue()}"

@@ -195,5 +195,5 @@ def _make_point(replay: Replay, name: str, cost: float, nothing: float) -> dict[
         "name": name,
         "cost": cost / nothing if nothing else None,
         "needed_kept": kept,
-        "needed": 0 if tally is None else tally.needed.total(),
+        "needed": 0 if tally is None else tally.needed,
     }

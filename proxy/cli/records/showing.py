@@ -17,12 +17,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from proxy.account.outcome import Outcome as Event
+from proxy.account.outcome import Outcome
 from proxy.account.recordings.format import Recording
 from proxy.catalogue.prices import NANODOLLARS
+from proxy.cli.options import write_dollars
 from proxy.cli.records.run import find_difference
 from proxy.cli.records.variants import RecordedVariants
-from proxy.cli.tables import add_figures, make_console, safe, write_dollars
+from proxy.cli.tables import add_figures, make_console, safe
 from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
 from proxy.server.admin.dashboard.shapes import shape_event
@@ -110,13 +111,13 @@ def describe(recording: Recording, changed: Changed, *, with_texts: bool = False
     return described
 
 
-def describe_event(event: Event) -> dict[str, Any]:
+def describe_event(event: Outcome) -> dict[str, Any]:
     """An event as JSON, as at /trimtab/api/requests, but with all sections also if the prompt was not counted."""
     shaped, none = shape_event(event), dict.fromkeys(Sections._fields, 0)
     return shaped | {name: none | shaped[name] for name in ("original_sections", "sent_sections")}
 
 
-def show_list(events: Iterable[Event], console: Console | None = None) -> None:
+def show_list(events: Iterable[Outcome], console: Console | None = None) -> None:
     """Print a line for each request, the newest first."""
     table = Table(box=None, pad_edge=False)
     for name in ("id", "time (UTC)", "model", "session", "outcome"):
@@ -164,7 +165,7 @@ def show(recording: Recording, changed: Changed, console: Console | None = None,
         )
 
 
-def _tell_request(event: Event) -> list[str]:
+def _tell_request(event: Outcome) -> list[str]:
     where = f"{event.method} {event.path}"
     lines = [f"request {event.request_id} at {_write_time(event.at)} UTC, {where}"]
     if event.model:
@@ -181,7 +182,7 @@ def _tell_request(event: Event) -> list[str]:
     return lines
 
 
-def _make_sections(event: Event) -> Table:
+def _make_sections(event: Outcome) -> Table:
     table = Table(box=None, pad_edge=False, title=f"Tokens (limit {event.limit_tokens:,})", title_justify="left")
     table.add_column("section")
     add_figures(table, ("original", "sent"))
@@ -191,7 +192,7 @@ def _make_sections(event: Event) -> Table:
     return table
 
 
-def _show_decisions(event: Event, console: Console) -> None:
+def _show_decisions(event: Outcome, console: Console) -> None:
     if not event.decisions:
         return
     table = Table(box=None, pad_edge=False, title="Decisions", title_justify="left")
@@ -247,7 +248,7 @@ def _tell_change(change: Change) -> str:
     )
 
 
-def _tell_answer(event: Event) -> list[str]:
+def _tell_answer(event: Outcome) -> list[str]:
     lines = []
     if event.prompt_tokens is not None:
         read = f", {event.cached_tokens:,} of them from its cache" if event.cached_tokens is not None else ""

@@ -13,6 +13,14 @@ import click
 
 from proxy.cli.options import list_exports
 from proxy.config.schema import Config
+from proxy.server.reload import (
+    tell_proxies,
+    warn_of_bare_credentials,
+    warn_of_kept_text,
+    warn_of_open_addresses,
+    warn_of_recording,
+    warn_of_unknown_variables,
+)
 from proxy.tasks import Tasks
 from proxy.telemetry.live_line import LiveLine
 from proxy.telemetry.metrics import Metrics
@@ -49,6 +57,15 @@ class Screen:
             lines += [f"  Dashboard: {pages_url}/trimtab/{key}"]
         click.echo("\n".join(lines), err=True)
 
+    def announce(self, config: Config, url: str, pages_url: str, log: Any, **more: int) -> None:
+        """Log that requests are accepted, with what an operator must know, and greet. `more`: fields of the line."""
+        upstream, metrics = config.upstream.base_url, pages_url + config.metrics_path
+        log.info("listening", url=f"{url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics, **more)
+        tell_proxies(config, log)
+        warn_of_bare_credentials(config, log)
+        warn_of_recording(config, log)
+        self.greet(config, url, pages_url)
+
     @asynccontextmanager
     async def showing(self, metrics: Metrics, log: Any) -> AsyncIterator[None]:
         """Show what is saved, once a second from the first request on, while the block runs. The last line stays."""
@@ -63,6 +80,13 @@ class Screen:
             await tasks.close()
             await _show(metrics, self.line)
             self.line.end()
+
+
+def warn_of_risks(config: Config, log: Any) -> None:
+    """Warn, before anything is served, of what may not be meant."""
+    warn_of_open_addresses(config, log)
+    warn_of_kept_text(config, log)
+    warn_of_unknown_variables(log)
 
 
 async def _show_again_and_again(metrics: Metrics, line: LiveLine) -> None:

@@ -15,23 +15,15 @@ import click
 import uvloop
 
 from proxy.cli.options import config_option, log_format_option, log_level_option, set_option, wrong_use
-from proxy.cli.serving.greeting import Screen
-from proxy.cli.serving.supervise import Start, WorkerLog, start_workers
+from proxy.cli.serving.greeting import Screen, warn_of_risks
+from proxy.cli.serving.supervise import Start, start_workers
 from proxy.compaction.offload import SWITCH_SECONDS
 from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
 from proxy.server.app import Proxy, run_proxy
 from proxy.server.garbage import collect_when_idle
-from proxy.server.reload import (
-    reload_when_told,
-    tell_proxies,
-    warn_of_bare_credentials,
-    warn_of_kept_text,
-    warn_of_open_addresses,
-    warn_of_recording,
-    warn_of_unknown_variables,
-)
+from proxy.server.reload import reload_when_told
 from proxy.server.workers.supervisor import END_AT_ONCE, count_workers
 from proxy.server.workers.worker import LEAVING, READY
 from proxy.tasks import Tasks
@@ -114,16 +106,9 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any, sc
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_end, number, stop, lifecycle, log)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
-    warn_of_open_addresses(config, log)
-    warn_of_kept_text(config, log)
-    warn_of_unknown_variables(log)
+    warn_of_risks(config, log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
-        upstream, metrics = config.upstream.base_url, proxy.metrics_url
-        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics)
-        tell_proxies(config, log)
-        warn_of_bare_credentials(config, log)
-        warn_of_recording(config, log)
-        screen.greet(config, proxy.url, proxy.metrics_url.removesuffix(config.metrics_path))
+        screen.announce(config, proxy.url, proxy.metrics_url.removesuffix(config.metrics_path), log)
         async with screen.showing(proxy.services.recorder.metrics, log):
             await _serve_until(stop, reload, proxy, load, log)
 
@@ -135,7 +120,7 @@ async def _serve_as_worker(start: Start, screen: Screen) -> None:
     SIGTERM does not end it at once; END_AT_ONCE does.
     """
     worker = start.worker
-    log = WorkerLog(get_log(), worker.number)
+    log = get_log().bind(worker=worker.number)
     stop, reload = asyncio.Event(), asyncio.Event()
     loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
     loop.add_signal_handler(signal.SIGTERM, stop.set)

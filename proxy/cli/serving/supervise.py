@@ -9,20 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.cli.serving.greeting import Screen
+from proxy.cli.serving.greeting import Screen, warn_of_risks
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.document import ConfigError
 from proxy.config.schema import Config
 from proxy.memory import bound_caches
-from proxy.server.reload import (
-    keep_fixed,
-    tell_proxies,
-    warn_of_bare_credentials,
-    warn_of_kept_text,
-    warn_of_open_addresses,
-    warn_of_recording,
-    warn_of_unknown_variables,
-)
+from proxy.server.reload import keep_fixed
 from proxy.server.workers.supervisor import Program, Supervisor
 from proxy.server.workers.worker import Ground, Worker
 from proxy.telemetry.shared import Reloads
@@ -42,30 +34,6 @@ class Start:
     config: Config
     load: Load | None
     compactors: Compactors
-
-
-class WorkerLog:
-    """A log that adds the worker's number to each line."""
-
-    def __init__(self, log: Any, worker: int) -> None:
-        self._log = log
-        self._worker = worker
-
-    def debug(self, event: str, **fields: Any) -> None:
-        """Log an event."""
-        self._log.debug(event, worker=self._worker, **fields)
-
-    def info(self, event: str, **fields: Any) -> None:
-        """Log an event."""
-        self._log.info(event, worker=self._worker, **fields)
-
-    def warning(self, event: str, **fields: Any) -> None:
-        """Log an event."""
-        self._log.warning(event, worker=self._worker, **fields)
-
-    def error(self, event: str, **fields: Any) -> None:
-        """Log an event."""
-        self._log.error(event, worker=self._worker, **fields)
 
 
 class _Told:
@@ -116,21 +84,8 @@ class _Told:
 
     def tell_ready(self, ground: Ground) -> None:
         """Log that all workers accept requests."""
-        config, url = self.config, ground.requests.url
-        metrics = (ground.pages or ground.requests).url + config.metrics_path
-        upstream = config.upstream.base_url
-        self._log.info(
-            "listening",
-            url=f"{url}/v1",
-            upstream=upstream,
-            mode=config.tell_modes(),
-            metrics=metrics,
-            workers=ground.count,
-        )
-        tell_proxies(config, self._log)
-        warn_of_bare_credentials(config, self._log)
-        warn_of_recording(config, self._log)
-        self._screen.greet(config, url, (ground.pages or ground.requests).url)
+        url, pages_url = ground.requests.url, (ground.pages or ground.requests).url
+        self._screen.announce(self.config, url, pages_url, self._log, workers=ground.count)
 
 
 def start_workers(config: Config, load: Load | None, count: int, log: Any, screen: Screen) -> Start | int:
@@ -141,9 +96,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     """
     ground = Ground.open(config, count)
     told = _Told(config, load, log, screen, ground.metrics.reloads)
-    warn_of_open_addresses(config, log)
-    warn_of_kept_text(config, log)
-    warn_of_unknown_variables(log)
+    warn_of_risks(config, log)
     if config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"
         log.warning("store_not_shared", store=config.store, meaning=meaning)

@@ -1,25 +1,31 @@
 """`trimtab wrap`: runs a command with the proxy in front of its models, and tells what was saved.
 
-Law: the proxy listens on loopback only, and ends with the command. Standard output is the command's alone.
+Law: the proxy listens on loopback only, and ends with the command. A client's credential goes to the server that it
+would have gone to without trimtab, unless the user names another. The command runs in the terminal of this process, as
+if it had been started there: its standard streams are this process's own, and standard output is the command's alone.
+A signal reaches it once. Its exit status is handed on.
 """
 
 import asyncio
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 import uvloop
 
 from proxy.cli.options import config_option, set_option, wrong_use
-from proxy.cli.serving.child import NOT_FOUND, CannotRunError, run_child
-from proxy.cli.serving.surroundings import Way, choose_ways, write_environment
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.load import load_file
+from proxy.config.network.urls import OPENAI_HOST, read_host
 from proxy.config.schema import Config
 from proxy.memory import bound_caches
 from proxy.server.app import Proxy, run_proxy
@@ -30,6 +36,180 @@ FIXED = ("listen=127.0.0.1:0", "metrics_listen=null", "workers=1")
 """Settings of every wrapped proxy: a free port of this machine, and one process."""
 DRAIN_SECONDS = 1.0
 """For requests that the command leaves behind. Chosen: nobody waits for their answers any more."""
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+_LOOPBACK = ("127.0.0.1", "localhost")
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+KILLED = 128
+"""Exit statuses; the last one plus the signal's number. Source: POSIX, Shell & Utilities, 2.8.2."""
+OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
+"""Signals that a terminal sends to each process in the foreground, so to the command, too."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class CannotRunError(Exception):
+    """The command cannot be started; `status` is the exit status for that."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def run_child(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command to its end. Returns its exit status as a shell does. Raises CannotRunError.
+
+    Signals that only this process gets are passed on. Those of the keyboard are ignored here: the terminal sends them
+    to the command as well.
+    """
+    pending: list[int] = []
+    process: asyncio.subprocess.Process | None = None
+
+    def pass_on(number: int) -> None:
+        if number in OF_THE_KEYBOARD and _is_in_foreground():
+            return
+        if process is None:
+            pending.append(number)
+            return
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    loop = asyncio.get_running_loop()
+    for one in (*OF_THE_KEYBOARD, *PASSED_ON):
+        loop.add_signal_handler(one, pass_on, one)
+    try:
+        process = await _start(command, environment)
+        for number in pending:
+            pass_on(number)
+        status = await process.wait()
+    finally:
+        for one in (*OF_THE_KEYBOARD, *PASSED_ON):
+            loop.remove_signal_handler(one)
+    return KILLED - status if status < 0 else status
+
+
+async def _start(command: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(*command, env=environment)
+    except FileNotFoundError as error:
+        message = f"{command[0]}: command not found"
+        raise CannotRunError(message, NOT_FOUND) from error
+    except OSError as error:
+        message = f"{command[0]}: cannot be run: {os.strerror(error.errno or 0)}"
+        raise CannotRunError(message, NOT_EXECUTABLE) from error
+
+
+def _is_in_foreground() -> bool:
+    """Whether this process has a terminal, and is in the group that gets its keyboard's signals."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+class Family(Enum):
+    """A family of clients: the variables with their base URL, what follows the server's address there, and more.
+
+    others: variables that are set only if they were set before. Source: LiteLLM reads them.
+    usual: the upstream of clients without a variable; None if they have none.
+    key: the variable with these clients' key.
+    """
+
+    OPENAI = (("OPENAI_BASE_URL", "OPENAI_API_BASE"), (), "/v1", "https://api.openai.com/v1", "OPENAI_API_KEY")
+    ANTHROPIC = (
+        ("ANTHROPIC_BASE_URL",),
+        ("ANTHROPIC_API_BASE",),
+        "",
+        "https://api.anthropic.com/v1",
+        "ANTHROPIC_API_KEY",
+    )
+    AZURE = (("AZURE_OPENAI_ENDPOINT",), ("AZURE_API_BASE",), "", None, "AZURE_OPENAI_API_KEY")
+
+    def __init__(self, names: tuple[str, ...], others: tuple[str, ...], path: str, usual: str | None, key: str) -> None:
+        self.names, self.others, self.path, self.usual, self.key = names, others, path, usual, key
+
+    def find_before(self, environment: Mapping[str, str]) -> str | None:
+        """The upstream that the environment names for these clients; None if it names none."""
+        url = next((environment[name] for name in (*self.names, *self.others) if environment.get(name)), None)
+        if url is None:
+            return None
+        url = url.rstrip("/")
+        end = {Family.OPENAI: "", Family.ANTHROPIC: "/v1", Family.AZURE: "/openai/v1"}[self]
+        return url if url.endswith(end) else f"{url}{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """An upstream, and the families of clients whose requests go there by a proxy of their own.
+
+    is_configured: whether it is the upstream of the configuration, with its key and settings.
+    """
+
+    base_url: str
+    families: tuple[Family, ...]
+    is_configured: bool
+
+    def write_setting(self, config: Config) -> tuple[str, ...]:
+        """The settings that make it the upstream. A key of the configuration belongs to another server."""
+        if self.is_configured:
+            return ()
+        shared = config.upstream.model_dump(mode="json", include={"proxy", "ca_file"}, exclude_unset=True)
+        return (f"upstream={orjson.dumps({'base_url': self.base_url, **shared}).decode()}",)
+
+
+def choose_destinations(config: Config, environment: Mapping[str, str]) -> tuple[Destination, ...]:
+    """The upstream of each family: the configuration's if it names one, else the variable's, else the usual one."""
+    meant = _find_meant(config)
+    chosen: dict[tuple[str, bool], list[Family]] = {}
+    for family in Family:
+        before = family.find_before(environment)
+        is_configured = family in meant or (family is Family.OPENAI and before is None and not meant)
+        url = config.upstream.base_url if is_configured else before or family.usual
+        if url is not None and (family in meant or before or not _is_left_out(family, environment)):
+            chosen.setdefault((url, is_configured), []).append(family)
+    return tuple(Destination(url, tuple(families), is_configured) for (url, is_configured), families in chosen.items())
+
+
+def _is_left_out(family: Family, environment: Mapping[str, str]) -> bool:
+    """Whether OPENAI_BASE_URL must stay unset: Azure's client for Node would prefer it to AZURE_OPENAI_ENDPOINT."""
+    is_azure = Family.AZURE.find_before(environment) is not None
+    return family is Family.OPENAI and is_azure and not environment.get(family.key)
+
+
+def _find_meant(config: Config) -> frozenset[Family]:
+    """The families whose upstream the configuration names; all that it may serve if its host is not known."""
+    if "upstream" not in config.model_fields_set or "base_url" not in config.upstream.model_fields_set:
+        return frozenset()
+    provider = config.upstream.provider
+    if provider == "anthropic":
+        return frozenset({Family.ANTHROPIC})
+    if provider == "azure":
+        return frozenset({Family.OPENAI, Family.AZURE})
+    if read_host(config.upstream.base_url) == OPENAI_HOST:
+        return frozenset({Family.OPENAI})
+    return frozenset({Family.OPENAI, Family.ANTHROPIC})
+
+
+def write_environment(environment: Mapping[str, str], urls: Iterable[tuple[Destination, str]]) -> dict[str, str]:
+    """The environment of the command. `urls`: the proxy's URL of each destination.
+
+    Requests to this machine must not go by a forward proxy.
+    """
+    written = dict(environment)
+    for destination, url in urls:
+        for family in destination.families:
+            present = [name for name in family.others if environment.get(name)]
+            written |= dict.fromkeys((*family.names, *present), f"{url}{family.path}")
+    if any(environment.get(name) or environment.get(name.upper()) for name in _PROXY_VARIABLES):
+        exempt = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+        hosts = [*filter(None, exempt.split(",")), *_LOOPBACK]
+        written |= dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(dict.fromkeys(hosts)))
+    return written
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -67,8 +247,10 @@ def wrap(
     everything = (*settings, *short, *FIXED)
     with wrong_use():
         config = load_file(config_path, everything)
-        ways = choose_ways(config, os.environ)
-        proxied = [(way, load_file(config_path, (*everything, *way.write_setting(config)))) for way in ways]
+        proxied = [
+            (one, load_file(config_path, (*everything, *one.write_setting(config))))
+            for one in choose_destinations(config, os.environ)
+        ]
     if shutil.which(command[0]) is None and not os.path.lexists(command[0]):  # before anything is started
         click.echo(f"trimtab: {command[0]}: command not found", err=True)
         sys.exit(NOT_FOUND)
@@ -107,7 +289,9 @@ class _Watch:
         self._info(event, **fields)
 
 
-async def _wrap(command: Sequence[str], proxied: Sequence[tuple[Way, Config]], tell: Callable[[str], None]) -> int:
+async def _wrap(
+    command: Sequence[str], proxied: Sequence[tuple[Destination, Config]], tell: Callable[[str], None]
+) -> int:
     """Run the proxies and the command; return the exit status."""
     log = _Watch(get_log())
     configs = [_without_long_drain(config) for _, config in proxied]
@@ -116,10 +300,12 @@ async def _wrap(command: Sequence[str], proxied: Sequence[tuple[Way, Config]], t
     try:
         async with AsyncExitStack() as stack:
             proxies = [await stack.enter_async_context(run_proxy(config, log, compactors)) for config in configs]
-            ways = [way for way, _ in proxied]
-            for way, proxy in zip(ways, proxies, strict=True):
-                tell(_describe_way(way, proxy))
-            environment = write_environment(os.environ, zip(ways, (proxy.url for proxy in proxies), strict=True))
+            destinations = [destination for destination, _ in proxied]
+            for destination, proxy in zip(destinations, proxies, strict=True):
+                tell(_describe_destination(destination, proxy))
+            environment = write_environment(
+                os.environ, zip(destinations, (proxy.url for proxy in proxies), strict=True)
+            )
             status = await run_child(command, environment)
     except CannotRunError as error:
         click.echo(f"trimtab: {error}", err=True)
@@ -140,9 +326,9 @@ def _without_long_drain(config: Config) -> Config:
     return config.model_copy(update={"limits": shorter})
 
 
-def _describe_way(way: Way, proxy: Proxy) -> str:
+def _describe_destination(destination: Destination, proxy: Proxy) -> str:
     """Where requests go, and where to watch them."""
-    names = ", ".join(family.names[0] for family in way.families)
+    names = ", ".join(family.names[0] for family in destination.families)
     page = f"; dashboard {proxy.url}/trimtab/" if proxy.services.config.dashboard.enabled else ""
     return f"{names} → {proxy.services.config.upstream.base_url}{page}"
 

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from proxy.cli.demo.command import price, run_demo, share_cached, show_replay
-from proxy.cli.demo.replay import Exchange, Replay
+from proxy.cli.demo.command import Exchange, Replay, price, run_demo, share_cached, show_replay
 from proxy.cli.demo.session import make_session
 from proxy.cli.demo.upstream import Cost, Served
 from proxy.cli.main import main

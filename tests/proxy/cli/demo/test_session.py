@@ -2,7 +2,7 @@
 
 import msgspec
 
-from proxy.cli.demo.replay import WINDOW_TOKENS
+from proxy.cli.demo.command import WINDOW_TOKENS
 from proxy.cli.demo.session import make_session
 from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter

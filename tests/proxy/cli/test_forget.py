@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.command_line import run_trimtab
 
-from proxy.cli.store.forget import NothingKeptError, forget_model, list_names
+from proxy.cli.forget import NothingKeptError, forget_model, list_names
 from proxy.config.load import load_config
 from proxy.models.records import ModelName, Record, Records
 from proxy.store import open_store

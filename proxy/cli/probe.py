@@ -10,6 +10,7 @@ from proxy.catalogue.prices import PriceList, PriceSource, find_listed
 from proxy.catalogue.providers import find_host, is_local, load_catalogue
 from proxy.catalogue.windows import find_window
 from proxy.cli.doctor.checks import Answer, Finding, ask_upstream
+from proxy.cli.options import mask
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 
@@ -77,14 +78,9 @@ class Probe:
         if advice and self.finding.level != "ok":
             yield f"  what to do: {advice}"
         for model in self.models[:MAX_SHOWN]:
-            yield f"  {show(model.name)}: {model.describe()}"
+            yield f"  {mask(model.name)}: {model.describe()}"
         if self.models[MAX_SHOWN:]:
             yield f"  and {len(self.models) - MAX_SHOWN} more"
-
-
-def show(name: str) -> str:
-    """A name without control characters."""
-    return "".join(char if char.isprintable() else "?" for char in name)
 
 
 async def probe(upstream: UpstreamConfig, key: str | None) -> Probe:

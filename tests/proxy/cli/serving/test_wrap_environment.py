@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.cli.serving.surroundings import Family, Way, choose_ways, write_environment
+from proxy.cli.serving.wrap import Destination, Family, choose_destinations, write_environment
 from proxy.config.load import load_config
 
 OPENAI, ANTHROPIC = "https://api.openai.com/v1", "https://api.anthropic.com/v1"
@@ -12,7 +12,7 @@ LOCAL = "http://127.0.0.1:8000/v1"
 
 def choose(*settings: str, **environment: str) -> dict[str, str]:
     """The upstream of each family; those of the configuration are marked."""
-    ways = choose_ways(load_config(settings=settings, environment={}), environment)
+    ways = choose_destinations(load_config(settings=settings, environment={}), environment)
     return {
         family.name: f"{way.base_url}{' configured' if way.is_configured else ''}"
         for way in ways
@@ -66,7 +66,7 @@ def test_azures_clients_are_not_led_to_openai() -> None:
 def test_the_key_of_the_configuration_goes_to_no_other_server() -> None:
     """The forward proxy and the authorities hold for every server."""
     config = load_config(settings=["upstream={api_key: PLANTED, proxy: direct}"], environment={})
-    (one, other) = choose_ways(config, {"OPENAI_BASE_URL": LOCAL})
+    (one, other) = choose_destinations(config, {"OPENAI_BASE_URL": LOCAL})
     for way, url in ((one, LOCAL), (other, ANTHROPIC)):
         (setting,) = way.write_setting(config)
         assert "PLANTED" not in setting
@@ -77,9 +77,9 @@ def test_the_key_of_the_configuration_goes_to_no_other_server() -> None:
 def test_every_variable_that_clients_read_leads_to_the_proxy() -> None:
     """Anthropic's has no /v1. A variable of LiteLLM is set only if it was set before. The rest stays."""
     urls = [
-        (Way(OPENAI, (Family.OPENAI,), is_configured=True), "http://p"),
-        (Way(ANTHROPIC, (Family.ANTHROPIC,), is_configured=False), "http://q"),
-        (Way(AZURE, (Family.AZURE,), is_configured=False), "http://r"),
+        (Destination(OPENAI, (Family.OPENAI,), is_configured=True), "http://p"),
+        (Destination(ANTHROPIC, (Family.ANTHROPIC,), is_configured=False), "http://q"),
+        (Destination(AZURE, (Family.AZURE,), is_configured=False), "http://r"),
     ]
     before = {"AZURE_API_BASE": "https://ours.openai.azure.com", "HOME": "/home/us", "OPENAI_API_KEY": "k"}
     assert write_environment(before, urls) == {

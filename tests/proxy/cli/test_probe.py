@@ -6,7 +6,7 @@ from upstreams.recording import FakeUpstream
 
 from proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
 from proxy.cli.doctor.checks import Finding
-from proxy.cli.setup.probe import FoundModel, Probe, name_server, probe
+from proxy.cli.probe import FoundModel, Probe, name_server, probe
 from proxy.config.schema import UpstreamConfig
 
 

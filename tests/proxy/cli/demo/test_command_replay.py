@@ -3,8 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.cli.demo.command import price
-from proxy.cli.demo.replay import RESERVE_TOKENS, WINDOW_TOKENS, replay_session, run_stage
+from proxy.cli.demo.command import RESERVE_TOKENS, WINDOW_TOKENS, price, replay_session, run_stage
 from proxy.cli.demo.session import make_session
 from proxy.cli.demo.upstream import Cost
 

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.account.statistics.books import Place, Sums
-from proxy.cli.store.figures import NothingKeptError, describe, gather, read_statistics
+from proxy.cli.stats import NothingKeptError, describe, gather, read_statistics
 from proxy.config.load import load_config
 
 ROWS = {

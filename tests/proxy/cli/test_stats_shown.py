@@ -5,8 +5,7 @@ from io import StringIO
 from rich.console import Console
 
 from proxy.account.statistics.books import Place, Sums
-from proxy.cli.store.figures import gather
-from proxy.cli.store.stats_table import print_table
+from proxy.cli.stats import gather, print_table
 
 LOSS = Sums(
     requests=3,

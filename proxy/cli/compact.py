@@ -41,7 +41,7 @@ def compact(
     Messages have the numbers of the request's own list, `messages` or `input`, from 0, without items of the client
     alone. Only --diff prints text of the conversation.
     """
-    from proxy.cli.bodies.explain import Shown, show  # noqa: PLC0415 - rich is needed for nothing else here
+    from proxy.cli.explain import Shown, show  # noqa: PLC0415 - rich is needed for nothing else here
 
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.doctor.clients import find_readable_keys
+from proxy.cli.doctor.checks import find_readable_keys
 from proxy.config.load import load_config
 
 

@@ -14,7 +14,7 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import read_rows, recorded_files
 
-from proxy.cli.bodies import explain
+from proxy.cli import explain
 from proxy.compaction.compactor import Compactor
 from proxy.wire.dialects import read_request
 from rules.conversation import Outcome

@@ -6,7 +6,7 @@ import re
 from rich.console import Console
 
 from proxy.catalogue.prices import DEFAULT, LOCAL, describe_catalogue, find_listed
-from proxy.cli.doctor.prices import ModelPrices, check_prices, list_rows, make_table
+from proxy.cli.doctor.report import ModelPrices, check_prices, list_rows, make_table
 from proxy.config.load import load_config
 from proxy.config.schema import Config
 

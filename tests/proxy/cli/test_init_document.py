@@ -5,8 +5,8 @@ import re
 import pytest
 
 from proxy.catalogue.prices import LOCAL
-from proxy.cli.setup.document import Choices, write_document
-from proxy.cli.setup.probe import FoundModel
+from proxy.cli.init import Choices, write_document
+from proxy.cli.probe import FoundModel
 from proxy.config.load import load_config
 
 ENVIRONMENT = {"OPENAI_API_KEY": "k", "ALICE_KEY": "a", "ADMIN_TOKEN": "t", "MY_KEY": "PLANTED"}

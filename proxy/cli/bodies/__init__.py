@@ -1,4 +1,0 @@
-"""The commands for request bodies: compact them, count their tokens.
-
-Law: no network.
-"""

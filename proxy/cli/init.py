@@ -1,0 +1,269 @@
+"""`trimtab init`: questions about the upstream, and a configuration file with the answers.
+
+Law: without a terminal it asks nothing. It overwrites no file unless it is told to. No key is shown or written, only
+the name of a variable with one. The file holds what was chosen, and the most useful other keys as comments.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+import uvloop
+
+from proxy.catalogue.providers import is_local
+from proxy.cli.options import list_exports, wrong_use
+from proxy.config.load import load_config
+from proxy.config.network.urls import OPENAI_HOST
+from proxy.config.schema import Config
+
+if TYPE_CHECKING:
+    from proxy.cli.probe import FoundModel, Probe
+
+DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
+DEFAULT_FILE = Path("trimtab.yaml")
+ECONOMIES = ("careful", "balanced", "frugal")
+KEY_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
+"""By provider; any other server's is OPENAI_API_KEY. Source: the providers' own libraries."""
+MAX_UNKNOWN = 5
+"""How many models without a known window are written. Chosen: an example for the others."""
+DEFAULT_ECONOMY = "balanced"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command; see their help. `asks`: somebody answers; else each answer is the default."""
+
+    upstream: str | None
+    key_from_env: str | None
+    own_key: bool
+    economy: str
+    mode: str
+    output: Path
+    force: bool
+    yes: bool
+    asks: bool
+
+    def ask(self, question: str, default: str, kind: click.Choice[str] | None = None) -> str:
+        """The answer to a question."""
+        return str(click.prompt(question, default=default, type=kind, err=True)) if self.asks else default
+
+    def confirm(self, question: str, *, default: bool) -> bool:
+        """Whether the answer is yes."""
+        return click.confirm(question, default=default, err=True) if self.asks else default
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The answers. `own_key`: the variable with the key that trimtab keeps; empty if clients bring their own."""
+
+    base_url: str
+    own_key: str = ""
+    economy: str = DEFAULT_ECONOMY
+    mode: str = "enforce"
+
+
+@click.command()
+@click.option(
+    "--upstream", metavar="URL", help=f"Server that requests go to. Default: OPENAI_BASE_URL, or {DEFAULT_URL}."
+)
+@click.option(
+    "--key-from-env",
+    metavar="NAME",
+    help="Environment variable with a key, to ask the server for its models. Default: that of the provider's libraries,"
+    " for a server on the internet.",
+)
+@click.option("--own-key", is_flag=True, help="trimtab sends this key instead of the clients' keys.")
+@click.option(
+    "--economy",
+    type=click.Choice(ECONOMIES),
+    default="balanced",
+    show_default=True,
+    help="careful cuts late and forgets least; frugal cuts early and costs least.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(("enforce", "observe")),
+    default="enforce",
+    show_default=True,
+    help="observe only counts and logs what would be done.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_FILE,
+    show_default=True,
+    help="File to write; - is standard output.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+@click.option("--yes", is_flag=True, help="Ask nothing, and write the file even if the server cannot be reached.")
+def init(**given: Any) -> None:
+    """Write a configuration file, after a look at the server.
+
+    It asks a few questions on a terminal; elsewhere, options and defaults answer them. It asks the server for its
+    models, and says what it found.
+    """
+    options = Options(**given, asks=_has_terminal() and not given["yes"])
+    if not options.force and options.output.exists() and str(options.output) != "-":
+        _give_up(f"{options.output} exists; choose another file with -o, or overwrite it with --force")
+    url = options.upstream or options.ask("URL of the model server", os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
+    with wrong_use():
+        config = load_config(settings=(f"upstream.base_url={url}",), environment={})
+    name = _choose_variable(config, options)
+    if options.own_key and not name:
+        _give_up("--own-key needs the name of a variable: --key-from-env NAME")
+    found = _look(config, os.environ.get(name, ""))
+    for line in found.describe():
+        click.echo(line, err=True)
+    if not (found.is_reachable or options.yes or options.confirm("Write the file anyway?", default=False)):
+        _give_up("no file was written; start the server, or use --yes")
+    text = _write(config, found, name, options)
+    _save(text, options)
+    _tell_next(config, options.output, name)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _give_up(message: str) -> None:
+    click.echo(f"trimtab: {message}", err=True)
+    sys.exit(1)
+
+
+def _choose_variable(config: Config, options: Options) -> str:
+    """The name of the variable with a key; empty for none. A key itself would stay in the shell's history."""
+    if options.key_from_env is not None:
+        if not os.environ.get(options.key_from_env):
+            click.echo(f"The variable {options.key_from_env} is not set here.", err=True)
+        return options.key_from_env
+    base_url, provider = config.upstream.base_url, config.upstream.provider
+    usual = "" if is_local(base_url) else KEY_VARIABLES.get(provider or "", "OPENAI_API_KEY")
+    told = "Variable with a key for it, only to ask for its models (empty: none)"
+    name = options.ask(told, usual)
+    return name if name.isidentifier() else ""
+
+
+def _look(config: Config, key: str) -> "Probe":
+    from proxy.cli.probe import probe  # noqa: PLC0415 - `serve` does not need it
+
+    usable = key if key.isascii() and key.isprintable() and key.strip() else None
+    with wrong_use():
+        upstream = load_config(settings=(f"upstream.base_url={config.upstream.base_url}",)).upstream
+    click.echo(f"Asking {upstream.base_url} for its models ...", err=True)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(probe(upstream, usable))
+
+
+def _write(config: Config, found: "Probe", name: str, options: Options) -> str:
+    """The text of the file; checked, because names of models come from the server."""
+    own = options.own_key or (
+        bool(name) and options.confirm("Shall trimtab send this key for all clients?", default=False)
+    )
+    economy, mode = options.economy, options.mode
+    if options.asks:
+        economy = options.ask("careful cuts late, frugal cuts early", economy, click.Choice(ECONOMIES))
+        watch = options.confirm("Only observe at first, and change no request?", default=mode == "observe")
+        mode = "observe" if watch else "enforce"
+    choices = Choices(config.upstream.base_url, name if own else "", economy, mode)
+    text = write_document(choices, found.unknown)
+    with wrong_use():
+        load_config(text, environment=dict.fromkeys(filter(None, [choices.own_key]), "key"))
+    return text
+
+
+def _save(text: str, options: Options) -> None:
+    if str(options.output) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        with options.output.open("w" if options.force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        _give_up(f"{options.output}: {os.strerror(error.errno or 0)}")
+
+
+def _tell_next(config: Config, output: Path, name: str) -> None:
+    """What to do next, on standard error."""
+    if str(output) == "-":
+        return
+    url = f"http://{config.listen}"
+    key = f"; clients keep their key, for example {name}" if name else ""
+    lines = [
+        f"Wrote {output}. Next:",
+        f"  trimtab serve --config {output}",
+        f"and in the client's terminal{key}:",
+        *(f"  {line}" for line in list_exports(config, url)),
+    ]
+    click.echo("\n".join(lines), err=True)
+
+
+def write_document(choices: Choices, unknown: "Sequence[FoundModel]" = ()) -> str:
+    """The text of the file, in YAML. `unknown`: models without a known window."""
+    sections = (
+        _write_upstream(choices),
+        _write_models(unknown),
+        _write_mode(choices),
+        _write_defaults(choices),
+        _write_rest(),
+    )
+    head = "# Written by trimtab init. Check it with: trimtab check FILE. What is in comments has no effect."
+    return "\n\n".join([head, *map("\n".join, sections)]) + "\n"
+
+
+def _write_upstream(choices: Choices) -> list[str]:
+    lines = ["upstream:", f"  base_url: {_quote(choices.base_url)}"]
+    if choices.own_key:
+        return [*lines, f"  api_key: ${{{choices.own_key}}}   # sent instead of the clients' keys"]
+    return [*lines, "  # api_key: ${OPENAI_API_KEY}   # if it is set, trimtab sends it instead of the clients' keys"]
+
+
+def _write_models(unknown: "Sequence[FoundModel]") -> list[str]:
+    if unknown:
+        lines = ["# The windows of these models are not known; 128000 tokens are assumed. Write the true ones:"]
+        names = [model.name for model in unknown[:MAX_UNKNOWN]]
+    else:
+        lines = ["# Settings for some models. The first match wins. A window that is not set is asked of the upstream."]
+        names = ["NAME*"]
+    lines.append("# models:")
+    for name in names:
+        lines += [f"#   - match: {_quote(name)}", "#     context_window: 128000"]
+    return lines
+
+
+def _write_mode(choices: Choices) -> list[str]:
+    told = "# With observe, trimtab only counts and logs what it would do."
+    return [told, f"{'# ' if choices.mode == 'enforce' else ''}mode: {choices.mode}"]
+
+
+def _write_defaults(choices: Choices) -> list[str]:
+    is_set = choices.economy != DEFAULT_ECONOMY
+    mark, inner = ("", "  # ") if is_set else ("# ", "#   ")
+    return [
+        f"{mark}defaults:",
+        f"{mark}  economy: {choices.economy}   # careful: cuts late, forgets least. frugal: cuts early, costs least",
+        f"{inner}max_tool_result_tokens: 4000   # longer tool results are shortened",
+        f"{inner}summary: {{model: gpt-4o-mini}}   # by default, the model of the request writes summaries",
+    ]
+
+
+def _write_rest() -> list[str]:
+    return [
+        "# listen: 127.0.0.1:8790   # only this machine; for other machines set client_keys, too",
+        '# client_keys: {alice: "${ALICE_KEY}"}   # whoever has no such key is refused',
+        "# admin_token: ${ADMIN_TOKEN}   # the password of the dashboard and the metrics",
+        "# dashboard: {keep_text: true}   # also show the text of what was changed",
+        "# prices: {input: 1.25, cached_input: 0.125, output: 10, unit: usd}   # by default, list prices if known",
+        "# log: {format: auto, level: info}",
+    ]
+
+
+def _quote(text: str) -> str:
+    """A text as YAML, which has JSON's form of a text, too. `${` would be read as the beginning of a variable."""
+    return orjson.dumps(text.replace("${", "$ {")).decode()

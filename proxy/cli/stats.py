@@ -1,0 +1,227 @@
+"""`trimtab stats`: what requests have cost, and what they would have cost without trimtab."""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+
+from proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
+from proxy.account.statistics.store import open_statistics
+from proxy.catalogue.prices import NANODOLLARS
+from proxy.cli.options import config_option, set_option, write_dollars, wrong_use
+from proxy.config.load import load_file
+from proxy.config.schema import Config
+from proxy.store.store import StoreError
+from proxy.telemetry.logs import configure_log, get_log
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GROUPS = ("model", "client", "day")
+ALLOWED = "a number of days, hours or weeks (7d, 24h, 2w), or a date (2026-01-31)"
+_PERIOD = re.compile(r"([1-9][0-9]{0,3})([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+"""Source: a day has 24 hours, a week seven days."""
+HOURS_PER_DAY = 24  # source: a day has 24 hours
+COLUMNS = ("requests", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")
+"""The columns after the name. The tokens are those of the model."""
+
+
+@click.command()
+@click.option("--since", default="7d", show_default=True, metavar="PERIOD", help=f"Period to show: {ALLOWED}.")
+@click.option("--by", type=click.Choice(GROUPS), default="model", show_default=True, help="Name of each line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON. Money is in US dollars.")
+@config_option
+@set_option
+def stats(*, since: str, by: str, as_json: bool, config_path: Path | None, settings: tuple[str, ...]) -> None:
+    """Show what requests have cost, and what trimtab has saved.
+
+    The figures come from the store, so give the same --config and --set as to `serve`. The proxy may be running; it
+    writes its figures every few seconds. Days are in UTC. A loss is shown as a loss.
+    """
+    with wrong_use():
+        config = load_file(config_path, settings)
+        try:
+            statistics = asyncio.run(read_statistics(config, since, by))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--since") from None
+        except NothingKeptError as error:
+            click.echo(f"trimtab: {error}", err=True)
+            sys.exit(1)
+    if as_json:
+        click.echo(orjson.dumps(describe(statistics), option=orjson.OPT_INDENT_2))
+        return
+    print_table(statistics)
+
+
+class NothingKeptError(Exception):
+    """There is nothing to read, or it cannot be read. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The sums of some days, by the names of a group, and all together."""
+
+    first_day: str
+    last_day: str
+    by: str
+    groups: tuple[tuple[str, Sums], ...]
+    total: Sums
+
+
+async def read_statistics(config: Config, since: str, by: str, clock: Callable[[], float] = time.time) -> Statistics:
+    """The sums since a time. Raises ValueError for a wrong `since`, NothingKeptError, ConfigError."""
+    today = name_day(clock())
+    first_day = find_first_day(since, today)
+    if config.store == "memory":
+        message = "store: memory keeps nothing that another process can read; see /metrics of the running proxy"
+        raise NothingKeptError(message)
+    configure_log("error")
+    store = open_statistics(config, get_log())
+    try:
+        rows = await store.read(first_day, today)
+        await store.close()
+    except StoreError as error:
+        message = f"{error}; trimtab doctor says more"
+        raise NothingKeptError(message) from error
+    return gather(rows, first_day, today, by)
+
+
+def gather(rows: Rows, first_day: str, last_day: str, by: str) -> Statistics:
+    """Add up sums by model, client or day: days in order, others by what they have cost."""
+    groups: dict[str, Sums] = {}
+    for place, sums in rows.items():
+        name = getattr(place, by)
+        groups[name] = groups.get(name, Sums()) + sums
+    order: Callable[[tuple[str, Sums]], Any] = (lambda each: each[0]) if by == "day" else _rank
+    return Statistics(first_day, last_day, by, tuple(sorted(groups.items(), key=order)), sum(rows.values(), Sums()))
+
+
+def _rank(group: tuple[str, Sums]) -> tuple[int, int, str]:
+    return -group[1].cost_nanodollars, -group[1].requests, group[0]
+
+
+def describe(statistics: Statistics) -> dict[str, Any]:
+    """The statistics as JSON."""
+    by = statistics.by
+    return {
+        "since": statistics.first_day,
+        "until": statistics.last_day,
+        "by": by,
+        "rows": [{by: name, **_describe_sums(sums)} for name, sums in statistics.groups],
+        "total": _describe_sums(statistics.total),
+    }
+
+
+def _describe_sums(sums: Sums) -> dict[str, int | float | None]:
+    """The sums; money is null if no price of any request is known, and that of summaries if none of theirs is."""
+    figures = sums.to_dict()
+    figures |= {"cost_nanodollars": sums.cost_nanodollars, "saved_nanodollars": sums.saved_nanodollars}
+    counts = {name: amount for name, amount in figures.items() if not name.endswith("_nanodollars")}
+    money = {name: amount for name, amount in figures.items() if name.endswith("_nanodollars")}
+    told: dict[str, float | None] = {
+        name.replace("nanodollars", "usd"): None if sums.is_unpriced else amount / NANODOLLARS
+        for name, amount in money.items()
+    }
+    is_unpriced = 0 < sums.summaries == sums.unpriced_summaries
+    told["summary_usd"] = None if is_unpriced else sums.summary_nanodollars / NANODOLLARS
+    return counts | told
+
+
+def find_first_day(since: str, today: str) -> str:
+    """The first day of a period that ends today; days are in UTC. Raises ValueError, which says what is wrong.
+
+    Sums are kept by day, so a period is rounded up to whole days, of which today is one.
+    """
+    period = _PERIOD.fullmatch(since.strip().lower())
+    if period is None:
+        return max(_read_day(since.strip(), today), go_back(today, KEPT_DAYS))
+    hours = int(period[1]) * _HOURS[period[2]]
+    days = -(-hours // HOURS_PER_DAY)
+    return go_back(today, min(days - 1, KEPT_DAYS))
+
+
+def _read_day(since: str, today: str) -> str:
+    try:
+        day = date.fromisoformat(since).isoformat()
+    except ValueError:
+        raise ValueError(ALLOWED) from None
+    if day > today:
+        message = f"{day} is in the future: today is {today} in UTC"
+        raise ValueError(message)
+    return day
+
+
+def print_table(statistics: Statistics, console: "Console | None" = None) -> None:
+    """Print the sums, and what is missing in them."""
+    from rich.table import Table  # noqa: PLC0415 - `serve` does not need rich
+
+    from proxy.cli.tables import add_figures, make_console, safe  # noqa: PLC0415 - the same
+
+    console = console or make_console()
+    total = statistics.total
+    if not total.requests and not total.summaries:
+        console.print(f"no answered requests from {statistics.first_day} to {statistics.last_day}", highlight=True)
+        return
+    table = Table(title=f"{statistics.first_day} to {statistics.last_day} (UTC)", title_justify="left")
+    table.add_column(statistics.by)
+    add_figures(table, COLUMNS)
+    for name, sums in statistics.groups:
+        table.add_row(safe(name), *_write_row(sums))
+    table.add_section()
+    table.add_row("total", *_write_row(total))
+    console.print(table)
+    for line in _list_gaps(total):
+        console.print(line, highlight=False, markup=False)
+
+
+def _write_row(sums: Sums) -> list[str]:
+    counts = (sums.requests, sums.original_tokens, sums.sent_tokens, sums.cached_tokens, sums.completion_tokens)
+    cost, without, saved = sums.cost_nanodollars, sums.without_nanodollars, sums.saved_nanodollars
+    lacks = sums.unpriced_requests + sums.unpriced_summaries
+    told = [f"{count:,}" for count in counts]
+    if sums.is_unpriced:  # nothing is known of their cost, which is not nothing
+        return [*told, *["-"] * 4]
+    shown = _write_cost(saved)
+    share = f"{cost / without:.3f}" if without else "-"
+    return [
+        *told,
+        _write_cost(cost) + ("*" if lacks else ""),
+        _write_cost(without),
+        f"[red]{shown}[/red]" if saved < 0 else shown,
+        share,
+    ]
+
+
+def _write_cost(nanodollars: int) -> str:
+    return write_dollars(nanodollars / NANODOLLARS)
+
+
+def _list_gaps(total: Sums) -> list[str]:
+    """Sentences about what the sums lack or estimate."""
+    lines = []
+    if total.is_unpriced and not total.summaries - total.unpriced_summaries:
+        lines.append("- means that no request has a known price in dollars; see prices in the configuration")
+    elif total.unpriced_requests or total.unpriced_summaries:
+        of_requests = f"{total.unpriced_requests:,} of {total.requests:,} requests"
+        of_summaries = f"{total.unpriced_summaries:,} of {total.summaries:,} summaries"
+        parts = ((total.unpriced_requests, of_requests), (total.unpriced_summaries, of_summaries))
+        lacking = " and ".join(text for number, text in parts if number)
+        lines.append(
+            f"* {lacking} have no known price in dollars and are not in the money; see prices in the configuration"
+        )
+    if total.estimated_requests:
+        lines.append(f"{total.estimated_requests:,} requests are estimated, because the upstream reported no usage")
+    if total.summaries > total.unpriced_summaries:
+        lines.append(f"cost includes {total.summaries:,} summaries for {_write_cost(total.summary_nanodollars)}")
+    if not total.is_unpriced:
+        lines.append("without is what the same requests would have cost unchanged; it assumes that they were answered")
+    return lines
