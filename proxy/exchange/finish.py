@@ -32,7 +32,6 @@ from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
 from proxy.http.relay import Reply
 from proxy.http.request_body import ReceivedBody
 from proxy.tasks import see_through
-from proxy.telemetry.ledger import Prompt
 from proxy.wire.codec import Codec, Request
 from rules.tokens.sections import Sections
 
@@ -108,22 +107,25 @@ Keep = Callable[[Learned], None]
 
 def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: ProxyError | None = None) -> Headers:
     """The `x-trimtab-*` headers to add to the answer."""
-    prompt = _describe_prompt(attempt, sent_at)
-    planned = attempt.chosen.planned if isinstance(attempt, Prepared) else None
+    call, compacted, planned, used = attempt.call, attempt.compacted, None, None
     overhead_seconds = (sent_at or time.monotonic()) - arrival.started_at
     outcome = attempt.outcome if error is None else error.outcome
-    if planned is not None and planned.original.continues:
-        outcome += ";history=upstream"
-    if planned is not None and planned.plan.is_client_compaction:
-        outcome += ";compaction=client"
-    if prompt is None:
+    if isinstance(attempt, Prepared):
+        planned, used = attempt.chosen.planned, attempt.summary
+        if planned.original.continues:
+            outcome += ";history=upstream"
+        if planned.plan.is_client_compaction:
+            outcome += ";compaction=client"
+    if call is None or compacted is None:
         return write_own_headers(arrival.request_id, overhead_seconds, outcome)
-    tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
-    is_over = prompt.original_tokens > prompt.limit_tokens  # for a request that was refused: it has no plan
+    sent_tokens, sent_sections = find_sent(attempt, compacted, sent_at)
+    tokens = {"original": compacted.original_tokens, "sent": sent_tokens, "limit": compacted.limit_tokens}
+    is_over = compacted.original_tokens > compacted.limit_tokens  # for a request that was refused: it has no plan
     if is_over if planned is None else planned.plan.window.is_near:
         tokens["high_water"] = True
     headers = write_own_headers(arrival.request_id, overhead_seconds, outcome, tokens)
-    return [*headers, *write_ledger_headers(prompt)]
+    told = write_ledger_headers(compacted.original_sections, sent_sections, call.ledger.entries, used)
+    return [*headers, *told]
 
 
 def find_sent(attempt: Attempt, compacted: Compacted, sent_at: float) -> tuple[int, Sections]:
@@ -133,23 +135,6 @@ def find_sent(attempt: Attempt, compacted: Compacted, sent_at: float) -> tuple[i
     if attempt.call is not None and attempt.call.route.target.mode != "enforce":
         return compacted.original_tokens, compacted.original_sections
     return compacted.sent_tokens, compacted.sent_sections
-
-
-def _describe_prompt(attempt: Attempt, sent_at: float) -> Prompt | None:
-    call, compacted = attempt.call, attempt.compacted
-    if call is None or compacted is None:
-        return None
-    sent_tokens, sent = find_sent(attempt, compacted, sent_at)
-    return Prompt(
-        original_tokens=compacted.original_tokens,
-        sent_tokens=sent_tokens,
-        limit_tokens=compacted.limit_tokens,
-        decisions=compacted.decisions,
-        original_sections=compacted.original_sections,
-        sent_sections=sent,
-        entries=call.ledger.entries,
-        summary=attempt.summary if isinstance(attempt, Prepared) else None,
-    )
 
 
 def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> SafeTap | None:

@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_credentials, is_credential, plain
-from proxy.telemetry.ledger import Entry, Prompt
+from proxy.telemetry.ledger import Entry, UsedSummary
 from rules.tokens.sections import Sections
 
 HOP_BY_HOP = frozenset(
@@ -231,14 +231,18 @@ def write_own_headers(
     return headers
 
 
-def write_ledger_headers(prompt: Prompt) -> Headers:
-    """The headers of a response that say what became of the prompt. Only its last MAX_TOLD_ENTRIES are written."""
-    named = zip(Sections._fields, prompt.original_sections, prompt.sent_sections, strict=True)
+def write_ledger_headers(
+    original: Sections, sent: Sections, entries: Sequence[Entry], summary: UsedSummary | None
+) -> Headers:
+    """The headers of a response that say what became of the prompt. Only its last MAX_TOLD_ENTRIES are written.
+
+    original, sent: the sections of what the client sent, and of what was sent to the upstream.
+    """
+    named = zip(Sections._fields, original, sent, strict=True)
     told = ", ".join([f"{name};original={original};sent={sent}" for name, original, sent in named])
     headers = [("x-trimtab-sections", told)]
-    entries, summary = prompt.entries[-MAX_TOLD_ENTRIES:], prompt.summary
     if entries:
-        headers.append(("x-trimtab-decisions", ", ".join(map(_write_entry, entries))))
+        headers.append(("x-trimtab-decisions", ", ".join(map(_write_entry, entries[-MAX_TOLD_ENTRIES:]))))
     if summary is not None:
         value = f'"{summary.id}";kind={summary.kind};messages={summary.messages}'
         headers.append(("x-trimtab-summary", f"{value};instead={summary.instead}" if summary.instead else value))

@@ -6,10 +6,9 @@ conversation.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from rules.conversation import Decision
-from rules.tokens.sections import Sections
 
 REFUSED = "refused"
 """The name of an entry that says that a prompt was refused: by the upstream, by trimtab, or in another mode."""
@@ -82,41 +81,3 @@ class UsedSummary:
     kind: str
     messages: int
     instead: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """The prompt of a request, in the model's own tokens: as the client sent it, as forwarded, and the limit.
-
-    `sent_tokens` is 0 if nothing was sent.
-
-    decisions: of the plan that was sent. entries: all decisions in order, also those of plans that were not sent, or
-        that the upstream refused.
-    original_sections, sent_sections: the sections of which the first two are the sums.
-    summary: the stored summary in what was sent; None if there is none.
-    """
-
-    original_tokens: int
-    sent_tokens: int
-    limit_tokens: int
-    decisions: tuple[Decision, ...]
-    original_sections: Sections
-    sent_sections: Sections
-    entries: tuple[Entry, ...] = ()
-    summary: UsedSummary | None = None
-
-    def describe(self) -> dict[str, Any]:
-        """The prompt by the names of the log's fields."""
-        named = zip(Sections._fields, self.original_sections, self.sent_sections, strict=True)
-        fields = {
-            "original_tokens": self.original_tokens,
-            "sent_tokens": self.sent_tokens,
-            "limit_tokens": self.limit_tokens,
-            "sections": {name: {"original": original, "sent": sent} for name, original, sent in named},
-            "decisions": [entry.describe() for entry in self.entries],
-        }
-        if self.summary is not None:
-            used = self.summary
-            instead = {"instead": used.instead} if used.instead else {}
-            fields["summary"] = {"id": used.id, "kind": used.kind, "messages": used.messages, **instead}
-        return fields

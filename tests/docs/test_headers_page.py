@@ -18,7 +18,7 @@ from proxy.http.headers import (
     write_own_headers,
 )
 from proxy.http.request_body import ENTITY_HEADERS
-from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
+from proxy.telemetry.ledger import Ledger, UsedSummary
 from rules.conversation import Decision
 from rules.results.excerpt.rule import TRUNCATE
 from rules.results.tidy.rule import TIDY
@@ -80,11 +80,10 @@ def test_response_headers_and_their_examples_are_what_trimtab_writes() -> None:
     ledger.note(1, 119808, [Decision("truncate", "", 41230, 31430, 1, 0), Decision("prune", "", 31430, 17002, 1, 0)])
     used = UsedSummary("3f9a" * 16, "summarise", 34)
     sections = Sections(5200, 0, 0, 35930, 100), Sections(5200, 1410, 0, 10292, 100)
-    prompt = Prompt(41230, 17002, 119808, (), *sections, ledger.entries, used)
     tokens = {"original": 41230, "sent": 17002, "limit": 119808, "high_water": True}
     written = write_own_headers("08ddcb468de5a69689374951", 0.0019, "compacted", tokens)
 
-    values = dict([*written, *write_ledger_headers(prompt)])
+    values = dict([*written, *write_ledger_headers(*sections, ledger.entries, used)])
     assert values == examples
     assert DICTIONARY.fullmatch(values["x-trimtab-tokens"])
     assert LIST.fullmatch(values["x-trimtab-decisions"])

@@ -20,7 +20,7 @@ from proxy.http.headers import (
     write_key,
     write_ledger_headers,
 )
-from proxy.telemetry.ledger import Ledger, Prompt, UsedSummary
+from proxy.telemetry.ledger import Ledger, UsedSummary
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
 
@@ -175,13 +175,13 @@ def test_the_headers_of_the_ledger_tell_sections_decisions_and_the_summary(
     """What there is not is not told. Of very many decisions, the last ones are."""
     first, second = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
     ledger = Ledger()
-    headers = dict(write_ledger_headers(Prompt(1000, 508, 2000, (), first, second, ledger.entries, summary)))
+    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
     sections = zip(Sections._fields, first, second, strict=True)
     assert headers.pop("x-trimtab-sections") == ", ".join(f"{name};original={a};sent={b}" for name, a, b in sections)
     assert headers == ({} if told is None else {"x-trimtab-summary": told})
 
     ledger.note(1, 2000, [Decision("truncate", f"{number}", 900, 400, 2, 3) for number in range(MAX_TOLD_ENTRIES + 1)])
-    headers = dict(write_ledger_headers(Prompt(1000, 508, 2000, (), first, second, ledger.entries, summary)))
+    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
     assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES
 
 
