@@ -6,7 +6,7 @@ be logged.
 
 from proxy.account.outcome import FIGURES, Line, Outcome
 from proxy.catalogue.prices import NANODOLLARS
-from proxy.telemetry.tracing.spans import Attributes
+from proxy.telemetry.spans import Attributes
 
 FAILED = frozenset({"broken", "aborted"})
 """Outcomes of requests whose answer did not arrive as a whole; the word also names the kind of error."""

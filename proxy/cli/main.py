@@ -33,7 +33,7 @@ from proxy.config.load import find_route_fault, find_unknown_variables, load_fil
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config
 from proxy.store import require_store
-from proxy.telemetry.tracing.opening import require_exporter
+from proxy.telemetry.tracing import require_exporter
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -27,7 +27,7 @@ from proxy.summaries.cold_cuts import ColdCuts
 from proxy.summaries.service import Summaries
 from proxy.summaries.sliding import SlidingWatch
 from proxy.tasks import Tasks
-from proxy.telemetry.tracing.spans import NO_SPANS, Spans
+from proxy.telemetry.spans import NO_SPANS, Spans
 from proxy.wire.codec import Codec
 from proxy.wire.content.cache_help import Addition
 

@@ -10,7 +10,7 @@ from yarl import URL
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.route import Route
-from proxy.telemetry.tracing.spans import (
+from proxy.telemetry.spans import (
     NO_SPAN,
     Attributes,
     Span,

@@ -39,7 +39,7 @@ from proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.summaries.service import Summaries
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.tracing.opening import open_spans
+from proxy.telemetry.tracing import open_spans
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import CODECS, by_ending
 

@@ -15,7 +15,7 @@ from proxy.catalogue.prices import PriceList, Tokens
 from proxy.catalogue.refusals import Refusals
 from proxy.http.errors import ProxyError
 from proxy.telemetry.metrics import OTHER, Metrics
-from proxy.telemetry.tracing.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
+from proxy.telemetry.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
 from proxy.wire.answers.usage import Usage
 
 RETRIAL_SECONDS = 6 * 3600.0

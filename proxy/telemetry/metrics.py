@@ -4,6 +4,7 @@ Law: names and labels are a contract with users. A client's value becomes a labe
 for it with success.
 """
 
+import asyncio
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +17,6 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 
 from proxy.telemetry.families import Counter, Gauge, Histogram
-from proxy.telemetry.pages import MetricsPages
 from proxy.telemetry.shared import AllWorkers, Reloads, SharedMetrics
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
@@ -27,6 +27,9 @@ OTHER = "other"
 LAST_RELOAD_SUCCESSFUL = "config_last_reload_successful"
 LAST_RELOAD_SUCCESS_TIMESTAMP = "config_last_reload_success_timestamp_seconds"
 """Source of both: the names that Prometheus and Alertmanager use for their own."""
+
+RENDER_SECONDS = 1.0
+"""Shortest time between two renderings. Chosen: one takes up to a tenth of a second; scrapers come every 15 s."""
 
 _OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 5, 30)
 _SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -251,3 +254,28 @@ class Metrics(Collector):
         """All metrics in Prometheus' text format, or as OpenMetrics; those of all workers if the values are shared."""
         write: Callable[[Collector], bytes] = generate_open_metrics if as_open_metrics else generate_latest
         return write(self._page)
+
+
+class MetricsPages:
+    """The newest page, for all of its readers together. It is never older than the request for it.
+
+    `render` makes one, in a thread: as OpenMetrics if it is called so.
+    """
+
+    def __init__(self, render: Callable[..., bytes], clock: Callable[[], float] = time.monotonic) -> None:
+        self._render = render
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._began_at = float("-inf")
+        self._bodies: dict[bool, bytes] = {}
+
+    async def read(self, *, as_open_metrics: bool = False) -> bytes:
+        """A page that was rendered after this call. Readers that come within a second get the same one."""
+        asked_at = self._clock()
+        async with self._turn:
+            if self._began_at < asked_at:
+                await asyncio.sleep(self._began_at + RENDER_SECONDS - self._clock())
+                self._began_at, self._bodies = self._clock(), {}
+            if as_open_metrics not in self._bodies:
+                self._bodies[as_open_metrics] = await asyncio.to_thread(self._render, as_open_metrics=as_open_metrics)
+            return self._bodies[as_open_metrics]

@@ -10,8 +10,7 @@ from support.reference_pages import ROOT, find_code, read_literal, read_page, re
 
 from proxy.account.outcome import FIGURES
 from proxy.exchange.arrival import MAX_CHARS
-from proxy.telemetry.json_lines import WAIT_SECONDS
-from proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, describe_request
+from proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, WAIT_SECONDS, describe_request
 
 PAGE = "logs.md"
 OTHER_SECTIONS = (

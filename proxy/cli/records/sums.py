@@ -14,7 +14,7 @@ from proxy.catalogue.prices import Tokens, to_dollars
 from proxy.cli.records.costs import NOTHING, STRATEGIES, TRIMTAB, Paid, PromptCaches
 from proxy.compaction.engine import Compaction
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.samples import Samples
+from proxy.telemetry.savings import Samples
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
 

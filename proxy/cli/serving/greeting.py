@@ -22,9 +22,9 @@ from proxy.server.reload import (
     warn_of_unknown_variables,
 )
 from proxy.tasks import Tasks
-from proxy.telemetry.live_line import LiveLine
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.savings import Savings
+from proxy.telemetry.terminal import LiveLine
 
 PAUSE_SECONDS = 1.0
 """Between two states of the live line. Chosen: a person reads no faster."""

@@ -27,9 +27,8 @@ from proxy.server.reload import reload_when_told
 from proxy.server.workers.supervisor import END_AT_ONCE, count_workers
 from proxy.server.workers.worker import LEAVING, READY
 from proxy.tasks import Tasks
-from proxy.telemetry.live_line import LiveLine
 from proxy.telemetry.logs import configure_log, get_log
-from proxy.telemetry.screen import can_rewrite, shows_text
+from proxy.telemetry.terminal import LiveLine, can_rewrite, shows_text
 
 
 @click.command()

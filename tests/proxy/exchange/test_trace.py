@@ -1,4 +1,4 @@
-"""The spans of one request, without a collector. tests/proxy/telemetry/tracing has those that reach one."""
+"""The spans of one request, without a collector. tests/proxy/telemetry/test_otlp.py has those that reach one."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from proxy.config.load import load_config
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.route import choose_route
 from proxy.exchange.trace import NO_TRACE, begin_trace
-from proxy.telemetry.tracing.spans import NO_SPAN, Span, Spans, find_current
+from proxy.telemetry.spans import NO_SPAN, Span, Spans, find_current
 from proxy.wire.chat.codec import CHAT
 
 

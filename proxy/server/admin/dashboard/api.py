@@ -50,7 +50,7 @@ from proxy.server.admin.dashboard.totals import read_clients, read_models, read_
 from proxy.server.admin.models import MAX_SHOWN
 from proxy.store.store import StoreError
 from proxy.telemetry.metrics import read_version
-from proxy.telemetry.samples import Samples
+from proxy.telemetry.savings import Samples
 
 MAX_LISTED = 500
 """Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""

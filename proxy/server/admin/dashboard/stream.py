@@ -12,14 +12,14 @@ from functools import partial
 import orjson
 from aiohttp import web
 
-from proxy.account.history.table import Turn, list_after
+from proxy.account.history.table import Listed, list_after
 from proxy.exchange.services import Services
 from proxy.http.errors import OverloadedError
 from proxy.server.admin.dashboard.files import SAFE
 from proxy.server.admin.dashboard.shapes import Json, shape_request
 from proxy.server.admin.dashboard.totals import read_totals
 from proxy.store.store import StoreError
-from proxy.telemetry.samples import Samples
+from proxy.telemetry.savings import Samples
 
 MAX_STREAMS = 16
 """Browsers that one worker streams to. Chosen: a team; each takes at most some 500 kB."""
@@ -89,7 +89,7 @@ async def _write_all(
         await response.write_eof()
 
 
-def _write_requests(listed: list[Turn]) -> list[bytes]:
+def _write_requests(listed: list[Listed]) -> list[bytes]:
     return [_write_event("request", orjson.dumps(shape_request(one))) for one in listed]
 
 

@@ -9,8 +9,8 @@ from support.model_learning import ListLog
 from proxy.cli.serving import greeting
 from proxy.cli.serving.greeting import DRAWER, Screen
 from proxy.config.load import load_config
-from proxy.telemetry.live_line import LiveLine
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.terminal import LiveLine
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ ALLOWED = {
     ("rules/summary/carried/item_lists.py", "content"): "the same: where the words of a task stand",
     ("rules/summary/carried/list_calls.py", "content"): "the same: where a list stands as text",
     ("proxy/telemetry/ledger.py", "messages"): "a field of our own log line: how many messages a summary replaces",
-    ("proxy/telemetry/tracing/spans.py", "messages"): "the name of a dialect",
+    ("proxy/telemetry/spans.py", "messages"): "the name of a dialect",
     ("proxy/exchange/tell.py", "messages"): "a field of our own event: how many messages the client sent",
     ("proxy/server/admin/dashboard/shapes.py", "messages"): "the same field",
     ("proxy/cli/records/showing.py", "messages"): "a word of our own table",

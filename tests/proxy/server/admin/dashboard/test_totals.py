@@ -2,7 +2,7 @@
 
 from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.samples import Samples
+from proxy.telemetry.savings import Samples
 
 
 def make_samples() -> Samples:

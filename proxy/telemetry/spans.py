@@ -1,5 +1,8 @@
 """Spans, as the rest of trimtab sees them. Those in this module are not traced: their methods do nothing.
 
+Law: no text of a message and no credential is in a span. Nothing here delays or fails a request, and without
+`tracing.otlp_endpoint` no library of OpenTelemetry is loaded.
+
 The names of attributes come from OpenTelemetry's semantic conventions for generative AI, see CONVENTIONS.
 """
 

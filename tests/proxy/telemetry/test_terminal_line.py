@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proxy.telemetry.live_line import LiveLine
-from proxy.telemetry.screen import CLEAR_LINE
+from proxy.telemetry.terminal import CLEAR_LINE, LiveLine
 
 Line = Callable[[], LiveLine]
 

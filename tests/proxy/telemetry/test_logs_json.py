@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import orjson
 import pytest
 
-from proxy.telemetry.json_lines import MAX_WAITING_BYTES, WAIT_SECONDS, WHOLE_BYTES, JsonLines
+from proxy.telemetry.logs import MAX_WAITING_BYTES, WAIT_SECONDS, WHOLE_BYTES, JsonLines
 
 
 class _Told(io.BytesIO):

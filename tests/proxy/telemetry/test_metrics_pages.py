@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from proxy.telemetry.pages import MetricsPages
+from proxy.telemetry.metrics import MetricsPages
 
 
 class Rendering:
