@@ -52,7 +52,7 @@ class Treatment:
 
     An exempt result is not tidied, truncated or deduplicated. `is_exempt` exempts all results of the tool.
     `exempt_arguments` are globs: the result of a call is exempt if one of them matches an argument of the call (see
-    rules/results/tools/arguments.py).
+    rules/results/calls.py).
     """
 
     budget: Budget

@@ -11,11 +11,11 @@ from bench.harness.counting import load_encoding, make_counter
 from bench.material.tool_outputs import Output
 from rules.conversation import Conversation, CountTokens, Message, Role, ToolCall
 from rules.policy import Policy
+from rules.results.calls import reads_json_file
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.edit import MIN_SAVED_SHARE, Result
 from rules.results.excerpt.rule import truncate_result
-from rules.results.tidy.text import tidy_text
-from rules.results.tools.arguments import reads_json_file
+from rules.results.tidy import tidy_text
 from rules.results.work import Work
 from rules.text.head_tail import truncate_text
 from rules.text.markers import READ_PART

@@ -26,7 +26,7 @@ from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from rules.results.calls import Place, find_results
 from rules.results.edit import Result, edit_one, shorten_once
 from rules.results.excerpt.rule import share_budget, truncate_result
-from rules.results.tidy.rule import TIDY
+from rules.results.tidy import TIDY
 from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
 from rules.text.markers import ASK_PART

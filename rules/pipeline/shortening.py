@@ -12,9 +12,8 @@ from operator import attrgetter
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, replace_messages
 from rules.pipeline.plan import MEMORY, TRUNCATE_USERS
 from rules.policy import OverflowStrategy, Policy
-from rules.results.edit import UNTOUCHED, shorten_once
+from rules.results.edit import UNTOUCHED, shorten_once, weigh_message
 from rules.results.excerpt.rule import MIN_SHARE
-from rules.results.incremental import weigh_message
 from rules.results.long_messages import may_shorten, shorten_message
 from rules.results.work import Shortened, Work
 from rules.text.client_summaries import find_memory, is_client_summary

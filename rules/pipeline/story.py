@@ -15,7 +15,7 @@ from rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elemen
 from rules.pipeline.plan import MEMORY, TRUNCATE_USERS, Plan
 from rules.results import dedupe, long_messages, pairing
 from rules.results.excerpt.rule import TRUNCATE
-from rules.results.tidy.rule import TIDY
+from rules.results.tidy import TIDY
 from rules.summary import splice
 from rules.window import prune
 from rules.window.state import Cut, CutKind

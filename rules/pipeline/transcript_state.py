@@ -18,10 +18,10 @@ from rules.pipeline.shortening import LongUsers, Memory, fit_head
 from rules.policy import Limits, OnExceeded, Policy, name_policy
 from rules.prefix import hash_prefixes
 from rules.results.dedupe import View
+from rules.results.edit import OBJECT_BYTES, Edits
 from rules.results.excerpt.rule import TRUNCATE
-from rules.results.incremental import OBJECT_BYTES, Edits
 from rules.results.long_messages import LongMessages
-from rules.results.tidy.rule import TIDY
+from rules.results.tidy import TIDY
 from rules.results.work import Work
 from rules.summary.anchors.memory import Anchors
 from rules.summary.request import Asked, Summary

@@ -19,8 +19,7 @@ from rules.conversation import (
 )
 from rules.policy import Policy
 from rules.results.calls import OpenCalls
-from rules.results.edit import Result
-from rules.results.incremental import weigh_message
+from rules.results.edit import Result, weigh_message
 from rules.results.similar import Compared, Index, Sketch, sketch_text, write_diff
 from rules.results.work import Work
 from rules.text.markers import POINTER, mark_near, mark_same, tells_omission

@@ -12,9 +12,8 @@ from functools import partial
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling
 from rules.policy import Policy, PreserveSystem
-from rules.results.edit import MIN_SAVED_SHARE, UNTOUCHED, shorten_once
+from rules.results.edit import MIN_SAVED_SHARE, UNTOUCHED, shorten_once, weigh_message
 from rules.results.excerpt.rule import MIN_SHARE, share_budget
-from rules.results.incremental import weigh_message
 from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
 from rules.text.markers import ASK_PART

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from rules.results.tidy.terminal import strip_escapes
+from rules.results.tidy import strip_escapes
 from rules.text.markers import FILE_SUFFIX, NAMES_TITLE, TASK_LIST_TITLE
 
 HEADINGS = (

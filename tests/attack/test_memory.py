@@ -15,11 +15,10 @@ from support.builders import call, count_words
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.message import decode_message
 from proxy.wire.json.decode import mend
-from rules.results.excerpt import windows
-from rules.results.excerpt.json import document
-from rules.results.excerpt.json.document import excerpt_json
-from rules.results.excerpt.text import Asked, excerpt_text
-from rules.results.tidy.text import tidy_text
+from rules.results.excerpt import json_document, windows
+from rules.results.excerpt.json_document import excerpt_json
+from rules.results.excerpt.rule import Asked, excerpt_text
+from rules.results.tidy import tidy_text
 from rules.tokens.families import GENERIC
 from rules.treatment import Tidying
 
@@ -98,9 +97,9 @@ def test_a_document_is_shortened_in_memory_that_does_not_grow_with_its_parts(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bounds are small here. Once each part kept two numbers and a key, and each record its decoded values."""
-    monkeypatch.setattr(document, "LARGE_DOCUMENT_CHARS", JSON_CHARS // 4)
-    monkeypatch.setattr(document, "WINDOW_CHARS", 16 * 1024)
-    monkeypatch.setattr(document, "WINDOW_PARTS", 1024)
+    monkeypatch.setattr(json_document, "LARGE_DOCUMENT_CHARS", JSON_CHARS // 4)
+    monkeypatch.setattr(json_document, "WINDOW_CHARS", 16 * 1024)
+    monkeypatch.setattr(json_document, "WINDOW_PARTS", 1024)
     text = JSON_KINDS[kind]()
     short: list[str | None] = []
     peak = _peak_bytes(lambda: short.append(excerpt_json(text, 500, count_by_heuristic)))

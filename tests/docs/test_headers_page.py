@@ -21,7 +21,7 @@ from proxy.http.request_body import ENTITY_HEADERS
 from proxy.telemetry.ledger import Ledger, UsedSummary
 from rules.conversation import Decision
 from rules.results.excerpt.rule import TRUNCATE
-from rules.results.tidy.rule import TIDY
+from rules.results.tidy import TIDY
 from rules.tokens.sections import Sections
 
 PAGE = "headers.md"

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, ToolCall, count_leading
 from rules.policy import Policy
-from rules.results.edit import Editor, Result
+from rules.results.edit import Editor, Edits, Result
 from rules.results.excerpt.rule import TRUNCATE, truncate_result
-from rules.results.incremental import Edits
-from rules.results.tidy.rule import TIDY
+from rules.results.tidy import TIDY
 from rules.results.work import Work
 from rules.treatment import Budget, Treatment
 

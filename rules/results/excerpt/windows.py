@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from rules.results.excerpt.kinds import Kind, tell_kind
-from rules.results.excerpt.lines import Units, split_units
-from rules.results.excerpt.terms import add_terms
+from rules.results.excerpt.kinds import Kind, add_terms, tell_kind
+from rules.results.excerpt.select import Units, split_units
 from rules.text.head_tail import floor_boundary
 
 LARGE_CHARS, LARGE_LINES = 1024 * 1024, 20_000

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Message, Role, ToolCall
-from rules.results.calls import OpenCalls
-from rules.results.tools.failure import tells_failure, was_refused
+from rules.results.calls import OpenCalls, tells_failure, was_refused
 from rules.summary.anchors.shell_words import blank_texts
 from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads
 from rules.summary.quoting import quote_line

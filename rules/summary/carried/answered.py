@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rules.conversation import Message, Role, ToolCall
-from rules.results.calls import OpenCalls
-from rules.results.tools.arguments import MAX_ARGUMENTS_CHARS
-from rules.results.tools.failure import tells_failure
+from rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, tells_failure
 
 _decode = msgspec.json.Decoder().decode
 

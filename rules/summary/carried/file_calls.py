@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rules.results.tools.arguments import MAX_ARGUMENTS_CHARS
-from rules.results.tools.exit_status import says_failure
+from rules.results.calls import MAX_ARGUMENTS_CHARS, says_failure
 from rules.summary.carried.answered import Answered, decode, read_arguments
 from rules.summary.carried.file_events import PATH_CHARS, FileAct, FileEvent, normalise_path
 from rules.summary.carried.item import normalise

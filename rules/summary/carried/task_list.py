@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from rules.conversation import CountTokens, Message, Role
-from rules.results.tools.arguments import MAX_ARGUMENTS_CHARS
+from rules.results.calls import MAX_ARGUMENTS_CHARS
 from rules.summary.carried.answered import Answered, newest_steps
 from rules.summary.carried.check_lists import read_markdown, read_prose, strip_line_numbers
 from rules.summary.carried.file_calls import find_file_events

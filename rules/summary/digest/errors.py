@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Message, Role, ToolCall
-from rules.results.calls import OpenCalls
-from rules.results.tools.failure import tells_failure
+from rules.results.calls import OpenCalls, tells_failure
 from rules.summary.digest.steps import Deed, find_deeds, is_command, only_reads
 from rules.summary.quoting import quote_line
 

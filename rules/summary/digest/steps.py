@@ -13,8 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from rules.conversation import Message, Role, ToolCall
-from rules.results.calls import OpenCalls
-from rules.results.tools.failure import tells_failure, was_refused
+from rules.results.calls import OpenCalls, tells_failure, was_refused
 from rules.summary.quoting import quote_line
 
 ARGUMENTS_CHARS = 4000

@@ -19,7 +19,7 @@ from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import CountTokens
 from rules.pipeline.make_plan import plan
 from rules.policy import Policy
-from rules.results.tools.exit_status import says_failure
+from rules.results.calls import says_failure
 from rules.results.work import Work
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Truncation

@@ -34,7 +34,7 @@ from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan, StateKey
 from rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.results import incremental
+from rules.results import edit
 from rules.results.dedupe import View
 from rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
 from rules.summary import request, splice
@@ -239,7 +239,7 @@ def test_counters_do_not_share_states() -> None:
 def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """For two new messages, one result is read. For none, none is read; for a rewound transcript, all are."""
     looked: dict[str, list[Any]] = {"edit": [], "compare": []}
-    edit_one, add_result = incremental.edit_one, View._add_result
+    edit_one, add_result = edit.edit_one, View._add_result
 
     def watch_edits(message: Message, *rest: Any) -> Message:
         looked["edit"].append(message)
@@ -249,7 +249,7 @@ def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.Monk
         looked["compare"].append(index)
         add_result(self, index, *rest)
 
-    monkeypatch.setattr(incremental, "edit_one", watch_edits)
+    monkeypatch.setattr(edit, "edit_one", watch_edits)
     monkeypatch.setattr(View, "_add_result", watch_results)
     kept, messages, costs = Kept(), session(50, result_tokens=100), []
     for stop in (60, 62, 62, 102, 58):

@@ -7,7 +7,7 @@ import pytest
 from support.builders import assistant, call, conversation, count, fill, result
 from support.results import edit_results, tidy_tool_results, truncate_tool_results
 
-from rules.conversation import CountTokens, Message, Outcome
+from rules.conversation import CountTokens, Message, Outcome, Telling
 from rules.policy import Policy
 from rules.results.calls import Place
 from rules.results.edit import Editor, Result
@@ -106,7 +106,7 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
     def wants(_: Sequence[Message], places: Sequence[Place]) -> list[Place]:
         return list(places)
 
-    editor = Editor("rule", wants, edit, lambda _: "")
+    editor = Editor("rule", wants, edit, lambda _: "", Telling("result", ""))
     memo = {}
     situation: dict[str, object] = {"policy": POLICY, "call": call("a"), "message": result("a", GREEN)}
     for given in (situation, situation, situation | change, situation | change):

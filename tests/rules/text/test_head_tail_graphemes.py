@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.results.excerpt.json.record import cut_string
-from rules.results.excerpt.lines import split_units
+from rules.results.excerpt.json_records import cut_string
+from rules.results.excerpt.select import split_units
 from rules.text.head_tail import ceil_boundary, floor_boundary, measure_bytes, truncate_text
 
 CHARACTERS = {

@@ -36,7 +36,7 @@ ALLOWED = {
     ("proxy/cli/evaluate/rehearsal.py", "tool_choice"): "the same",
     ("proxy/cli/evaluate/rehearsal.py", "function_call"): "the same",
     ("rules/summary/handoff.py", "refusal"): "why a text is no note",
-    ("rules/results/excerpt/terms.py", "content"): "a common name of a tool's argument",
+    ("rules/results/excerpt/kinds.py", "content"): "a common name of a tool's argument",
     ("rules/summary/carried/file_calls.py", "content"): "the same",
     ("rules/summary/carried/item_lists.py", "content"): "the same: where the words of a task stand",
     ("rules/summary/carried/list_calls.py", "content"): "the same: where a list stands as text",

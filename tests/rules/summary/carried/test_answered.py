@@ -3,7 +3,7 @@
 import pytest
 from support.builders import assistant, call, result, user
 
-from rules.results.tools.arguments import MAX_ARGUMENTS_CHARS
+from rules.results.calls import MAX_ARGUMENTS_CHARS
 from rules.summary.carried.answered import newest_steps, read_arguments
 
 

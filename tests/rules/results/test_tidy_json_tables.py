@@ -1,0 +1,114 @@
+"""Arrays of objects with equal keys as tables, and back."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.results.tidy import make_tables
+from rules.text.markers import TABLE
+
+KEYS = st.sampled_from(["id", "name", "%s", "a b", "é", "columns", "rows", "\\n", "\\u0061"])
+CELLS = st.sampled_from(
+    ["1", "1.0", "-0.0", "1e999", "null", '""', '"a,b"', '"[{\\"a\\":1}]"', '"\\u0041"', "[]", "{}", '"%b"']
+)
+
+
+def write_objects(keys: list[str], rows: list[list[str]]) -> str:
+    objects = (",".join(f'"{key}":{cell}' for key, cell in zip(keys, row, strict=False)) for row in rows)
+    return "[" + ",".join(f"{{{fields}}}" for fields in objects) + "]"
+
+
+def nest(cells: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    keys = st.lists(KEYS, min_size=1, max_size=4)
+    rows = st.lists(st.lists(cells, min_size=4, max_size=4), max_size=8)
+    objects = st.builds(write_objects, keys, rows)
+    return (
+        objects
+        | st.lists(cells, max_size=3).map(lambda items: f"[{','.join(items)}]")
+        | objects.map('{{"x":{}}}'.format)
+    )
+
+
+JSON = st.recursive(CELLS, nest, max_leaves=40)
+
+
+def restore_tables(text: str) -> str:
+    """The text with every table written as the array of objects that it replaces."""
+    if TABLE not in text:
+        return text
+    raw = msgspec.json.decode(text, type=msgspec.Raw)
+    return _restore(bytes(raw)).decode()
+
+
+def _restore(value: bytes) -> bytes:
+    if value.startswith(b"["):
+        items = msgspec.json.decode(value, type=list[msgspec.Raw])
+        return b"[" + b",".join(_restore(bytes(item)) for item in items) + b"]"
+    if not value.startswith(b"{") or TABLE.encode() not in value:
+        return value
+    fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    if list(fields) != [f"{TABLE} columns", "rows"]:
+        parts = (msgspec.json.encode(key) + b":" + _restore(bytes(field)) for key, field in fields.items())
+        return b"{" + b",".join(parts) + b"}"
+    names = [bytes(name) for name in msgspec.json.decode(fields[f"{TABLE} columns"], type=list[msgspec.Raw])]
+    rows = msgspec.json.decode(fields["rows"], type=list[list[msgspec.Raw]])
+    pairs = (
+        b",".join(name + b":" + _restore(bytes(cell)) for name, cell in zip(names, row, strict=True)) for row in rows
+    )
+    return b"[" + b",".join(b"{" + fields + b"}" for fields in pairs) + b"]"
+
+
+@given(text=JSON)
+def test_tables_can_be_taken_back(text: str) -> None:
+    """The original is restored exactly. A table is JSON and shorter; otherwise there is none."""
+    table = make_tables(text)
+    assert restore_tables(table) == text
+    assert table == text or len(table) < len(text)
+    assert msgspec.json.decode(table, type=msgspec.Raw)
+    assert make_tables(table) == table
+
+
+def test_keys_stand_once() -> None:
+    text = write_objects(["id", "name", "price"], [[str(row), f'"item {row}"', f"{row}.50"] for row in range(4)])
+    assert make_tables(text) == (
+        '{"[trimtab: table] columns":["id","name","price"],'
+        '"rows":[[0,"item 0",0.50],[1,"item 1",1.50],[2,"item 2",2.50],[3,"item 3",3.50]]}'
+    )
+
+
+def test_arrays_within_are_tables_too() -> None:
+    """In fields, in cells and in other arrays."""
+    inner = write_objects(["origin", "destination"], [['"LAX"', '"PHX"']] * 5)
+    table = make_tables(inner)
+    assert table.startswith('{"[trimtab: table]')
+    assert make_tables(f'{{"a":{inner},"b":[{inner},1]}}') == f'{{"a":{table},"b":[{table},1]}}'
+    outer = write_objects(["reservation_number", "flights"], [["1", inner], ["2", inner], *[["3", "[]"]] * 9])
+    assert make_tables(outer).count("columns") == 3
+    assert restore_tables(make_tables(outer)) == outer
+
+
+def test_unlike_objects_stay() -> None:
+    """Different keys, another order, a duplicate or escaped key, too few objects, or nothing to save."""
+    same = '{"number":1,"description":"a"},'
+    for odd in (
+        '{"description":"a","number":1}', '{"number":1}', '{"number":1,"description":"a","x":1}', "1", "[]", "null",
+        '{"number":1,"description":"a","number":2}', '{"number":1,"d\\u0065scription":"a"}',
+    ):  # fmt: skip
+        text = f"[{same * 9}{odd}]"
+        assert make_tables(text) == text
+    for few in (f"[{same}{same[:-1]}]", "[{},{},{},{}]", write_objects(["a"], [['"' + "b" * 200 + '"']] * 5)):
+        assert make_tables(few) == few
+
+
+def test_what_looks_like_a_table_is_given_none() -> None:
+    """So a reader of a table knows that trimtab wrote it."""
+    text = '{"a":"[trimtab: table]","b":' + write_objects(["number", "name"], [["1", "2"]] * 9) + "}"
+    assert make_tables(text) is text
+
+
+def test_deep_arrays_stay() -> None:
+    inner = write_objects(["number", "name"], [["1", "2"]] * 9)
+    deep = '{"a":' * 40 + inner + "}" * 40
+    assert make_tables(deep) == deep
+    shallow = '{"a":' * 10 + inner + "}" * 10
+    assert restore_tables(make_tables(shallow)) == shallow != make_tables(shallow)
