@@ -3,8 +3,6 @@
 Law: pure. Messages keep their indexes until the summary is spliced in, so the plan's indexes stay valid.
 """
 
-from dataclasses import replace
-
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
 from rules.pipeline.exceeded import LimitExceededError, find_remainder
 from rules.pipeline.pins import pin_results
@@ -82,7 +80,7 @@ def _shorten_old(plan: Plan, policy: Policy, work: Work, state: TranscriptState 
         pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count, known=known, loops=loops)
         current, decisions = pruned.conversation, decisions + pruned.decisions
         start = window.prune_stop
-    if any(treatment.dedupe for treatment in policy.treatments()):
+    if policy.dedupe or any(rule.treatment.dedupe for rule in policy.tools):
         # Before the splice, because the splice shifts the indexes. It changes nothing after the cut.
         if state is None:
             deduped = dedupe_tool_results(current, policy, start=start, work=work)
@@ -142,7 +140,7 @@ def _splice(
         place = Place(cut, task, policy.instruction_files, told="" if summary.by_model else summary.text)
         anchors = Anchors() if state is None else state.anchors
         carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
-        summary = replace(summary, carried=carried)
+        summary = Summary(summary.text, summary.by_model, carried)
     known, role = None if state is None else state.spliced, policy.summary_role
     spliced, outcome = splice_summary(current, window=plan.window, summary=summary, role=role, count=count, known=known)
     if state is not None:
