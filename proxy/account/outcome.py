@@ -228,10 +228,19 @@ FIGURES = _find_shown(Outcome)
 """Where each figure is shown."""
 
 
+_KEPT_NAMES = tuple(name for name, shown in FIGURES.items() if shown.is_kept)
+_read_kept = attrgetter(*_KEPT_NAMES)
+
+
+def pick_kept(outcome: Outcome) -> dict[str, Any]:
+    """The figures of the dashboard's JSON and of recordings, by name."""
+    return dict(zip(_KEPT_NAMES, _read_kept(outcome), strict=True))
+
+
 def keep(outcome: Outcome) -> dict[str, Any]:
-    """The figures of the dashboard's JSON and of recordings, by name, as values for JSON."""
-    values: dict[str, Any] = msgspec.to_builtins(outcome)
-    return {name: value for name, value in values.items() if FIGURES[name].is_kept}
+    """The same as values for JSON."""
+    kept: dict[str, Any] = msgspec.to_builtins(pick_kept(outcome))
+    return kept
 
 
 class Line:

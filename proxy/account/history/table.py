@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from proxy.account.history.turn import Turn, follow, name_mark
-from proxy.account.outcome import Outcome, keep
+from proxy.account.outcome import Outcome, pick_kept
 from proxy.store.sqlite_file import FileForm
 
 MAX_EVENTS = 10_000
@@ -116,7 +116,7 @@ class Row(NamedTuple):
             min(event.without_cost or 0, MOST) if is_priced else None,
             0,
             cache_price,
-            msgspec.json.encode(keep(event)).decode(),
+            msgspec.json.encode(pick_kept(event)).decode(),
         )
 
     @classmethod
