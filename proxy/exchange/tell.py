@@ -6,14 +6,13 @@ somebody wants it.
 
 import time
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from proxy.account.outcome import Cut, Outcome, Window
 from proxy.account.recorder import Recorder, fail_open
-from proxy.account.recordings.format import CarriedOut, Circumstances, RecordedFacts, Served
+from proxy.account.recordings.format import CarriedOut, Circumstances, Served
 from proxy.account.recordings.writing import record
 from proxy.account.span import describe, name_error
 from proxy.account.text import tell_text
@@ -243,13 +242,12 @@ def _describe_carried_out(attempt: Prepared) -> CarriedOut:
 
 def _describe_circumstances(compactors: Compactors, call: Call, attempt: Attempt) -> Circumstances:
     view, settings, upstream = call.view, call.route.settings, call.route.upstream
-    facts = {field.name: getattr(view.facts, field.name) for field in fields(RecordedFacts)}
     plan = attempt.chosen.planned.plan if isinstance(attempt, Prepared) else None
     return Circumstances(
         config=settings.model_dump(mode="json", by_alias=True, exclude_unset=True),
         policy=view.policy,
         believed_tokens=view.believed_tokens,
-        facts=RecordedFacts(**facts),
+        facts=view.facts,
         prices=view.price_list,
         upstream_url=upstream.base_url,
         count=settings.count,

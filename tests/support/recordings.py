@@ -8,7 +8,6 @@ from proxy.account.outcome import Outcome
 from proxy.account.recordings.format import (
     ENDING,
     Circumstances,
-    RecordedFacts,
     RecordedRequest,
     RecordedSending,
     Recording,
@@ -18,13 +17,14 @@ from proxy.catalogue.prices import find_listed
 from proxy.cli.records.variants import RecordedVariants
 from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
+from proxy.models.records import Facts
 from rules.policy import Policy
 
 
 def make_recording(request_id: str = "ab" * 12, *, at: float = 1_700_000_000.0, body: str = "{}") -> Recording:
     """A recording of a request that was forwarded unchanged."""
     event = Outcome(request_id, at, "chat", "POST", "/v1/chat/completions", 200, "unchanged", 0.1)
-    circumstances = Circumstances({}, Policy(), 128_000, RecordedFacts(1.0), find_listed("http://127.0.0.1", "m"))
+    circumstances = Circumstances({}, Policy(), 128_000, Facts(1.0), find_listed("http://127.0.0.1", "m"))
     request = RecordedRequest("chat", "/v1/chat/completions", "m", body=body)
     return Recording(structs.replace(event, session="5e5510"), request, RecordedSending(), circumstances)
 

@@ -18,6 +18,7 @@ from proxy.account.statistics.books import MOST
 from proxy.catalogue.prices import Bill, PriceList, Tokens
 from proxy.config.schema import Config
 from proxy.http.headers import Headers
+from proxy.models.records import Facts
 from proxy.telemetry.ledger import UsedSummary
 from proxy.wire.codec import Request
 from rules.conversation import Decision
@@ -106,21 +107,6 @@ class RecordedSending:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedFacts:
-    """What was known of the model; the fields of `Facts` in proxy/models/facts.py."""
-
-    ratio: float
-    window_tokens: int | None = None
-    from_catalogue: bool = False
-    learned_tokens: int | None = None
-    added_tokens: int | None = None
-    refuted: tuple[int, ...] = ()
-    has_ratio: bool = False
-    is_calibrated: bool = False
-    answered_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Circumstances:
     """What the last plan of the request depended on, beside the body.
 
@@ -144,7 +130,7 @@ class Circumstances:
     config: Mapping[str, Any]
     policy: Policy
     believed_tokens: int
-    facts: RecordedFacts
+    facts: Facts
     prices: PriceList
     upstream_url: str = ""
     count: str = "auto"

@@ -11,13 +11,14 @@ from support.client import CHAT
 from support.recordings import make_recording
 from support.sessions import make_session
 
-from proxy.account.recordings.format import Circumstances, RecordedFacts, RecordedSending, RecordedSummary, Recording
+from proxy.account.recordings.format import Circumstances, RecordedSending, RecordedSummary, Recording
 from proxy.catalogue.prices import find_listed
 from proxy.cli.records.variants import ConfiguredVariants, RecordedVariants, Texts, compact_again, read, remember
 from proxy.compaction.engine import Compaction, Variant
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
+from proxy.models.records import Facts
 from proxy.wire.codec import Request, UndecodableError
 from rules.policy import Policy
 from rules.summary.request import Summary
@@ -33,7 +34,7 @@ def _configure(compactors: Compactors, *settings: str) -> ConfiguredVariants:
 
 def _record(**more: Any) -> Recording:
     prices = find_listed("https://api.openai.com/v1", "gpt-4o")
-    told = Circumstances({}, LEARNED, 30_000, RecordedFacts(1.3), prices, "https://api.openai.com/v1")
+    told = Circumstances({}, LEARNED, 30_000, Facts(1.3), prices, "https://api.openai.com/v1")
     recording = make_recording(body=BODY.decode())
     return replace(
         recording, circumstances=replace(told, **more), event=structs.replace(recording.event, label="my label")
