@@ -5,7 +5,6 @@ Law: it only observes. If the previous request is unknown or forgotten, it says 
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -102,9 +101,11 @@ class PreviousRequests:
         """
         original, forwarded, fixed, age_seconds, is_changed = sent
         tools = hash(tuple(fixed))
-        systems = takewhile(lambda message: message.role is Role.SYSTEM, original)  # the hashes leave them out
-        outside = hash((tools, *[_fingerprint(message) for message in systems]))
-        fingerprints = (tools, *[_fingerprint(message) for message in forwarded.messages])
+        systems = 0  # the hashes leave them out
+        while systems < len(original) and original[systems].role is Role.SYSTEM:
+            systems += 1
+        outside = hash((tools, *_list_fingerprints(original[:systems])))
+        fingerprints = (tools, *_list_fingerprints(forwarded.messages))
         known, found = self._find(client, hashes)
         before = found if found is not None and found.outside == outside else None
         is_changed = is_changed or (before is not None and before.is_changed)
@@ -158,11 +159,14 @@ def _find_first(hashes: Sequence[bytes]) -> bytes | None:
     return next((known for known in hashes if any(known)), None)
 
 
-def _fingerprint(message: Message) -> int:
-    """A hash of the forwarded bytes. Python's hash is keyed, so nobody can construct a collision."""
-    if message.raw and not message.edited:
-        return hash(message.raw)  # bytes remember their hash
-    return hash((message.raw, message.role, message.texts, message.media))
+def _list_fingerprints(messages: Sequence[Message]) -> list[int]:
+    """Hashes of the forwarded bytes. Python's hash is keyed, so nobody can construct a collision."""
+    return [
+        hash(one.raw)  # bytes remember their hash
+        if one.raw and not one.edited
+        else hash((one.raw, one.role, one.texts, one.media))
+        for one in messages
+    ]
 
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
