@@ -4,13 +4,12 @@ Law: it writes to the store and calls no running proxy. Each proxy that shares t
 """
 
 import asyncio
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
-from proxy.cli.options import config_option, set_option, wrong_use
+from proxy.cli.options import StoppedError, config_option, set_option, wrong_use
 from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.models.keeping import REFRESH_SECONDS
@@ -18,10 +17,6 @@ from proxy.models.records import ModelName, Record, Records
 from proxy.store import open_store
 from proxy.telemetry.logs import configure_log, get_log
 from rules.tokens.families import find_family
-
-
-class NothingKeptError(Exception):
-    """There is no store to forget from, or it cannot be written. The message says what to do."""
 
 
 @click.command()
@@ -36,11 +31,7 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
     """
     with wrong_use():
         config = load_file(config_path, settings)
-        try:
-            names = asyncio.run(forget_model(config, model))
-        except NothingKeptError as error:
-            click.echo(f"trimtab: {error}", err=True)
-            sys.exit(1)
+        names = asyncio.run(forget_model(config, model))
     for host in sorted({urlsplit(name.base_url).netloc for name in names}):
         click.echo(f"{model} at {host}: forgot what was learned")
     click.echo(f"running proxies notice within {REFRESH_SECONDS:g} seconds of the next request")
@@ -49,11 +40,11 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
 async def forget_model(config: Config, model: str) -> list[ModelName]:
     """Forget a model at every upstream of the configuration. Return the names under which facts may have been kept.
 
-    Raises NothingKeptError; ConfigError if the configured store can never be opened.
+    Raises StoppedError; ConfigError if the configured store can never be opened.
     """
     if config.store == "memory":
         message = "store: memory keeps nothing on disk; restart the proxy to make it forget"
-        raise NothingKeptError(message)
+        raise StoppedError(message)
     configure_log("error")
     failures: list[str] = []
     store = open_store(config, failures.append, get_log())
@@ -65,7 +56,7 @@ async def forget_model(config: Config, model: str) -> list[ModelName]:
         await store.close()
     if failures:
         message = "the store cannot be opened, read or written, so nothing was forgotten; trimtab doctor says why"
-        raise NothingKeptError(message)
+        raise StoppedError(message)
     return names
 
 

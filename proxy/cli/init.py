@@ -17,7 +17,7 @@ import orjson
 import uvloop
 
 from proxy.catalogue.providers import is_local
-from proxy.cli.options import list_exports, wrong_use
+from proxy.cli.options import give_up, list_exports, wrong_use
 from proxy.config.load import load_config
 from proxy.config.network.urls import OPENAI_HOST
 from proxy.config.schema import Config
@@ -111,18 +111,18 @@ def init(**given: Any) -> None:
     """
     options = Options(**given, asks=_has_terminal() and not given["yes"])
     if not options.force and options.output.exists() and str(options.output) != "-":
-        _give_up(f"{options.output} exists; choose another file with -o, or overwrite it with --force")
+        give_up(f"{options.output} exists; choose another file with -o, or overwrite it with --force")
     url = options.upstream or options.ask("URL of the model server", os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
     with wrong_use():
         config = load_config(settings=(f"upstream.base_url={url}",), environment={})
     name = _choose_variable(config, options)
     if options.own_key and not name:
-        _give_up("--own-key needs the name of a variable: --key-from-env NAME")
+        give_up("--own-key needs the name of a variable: --key-from-env NAME")
     found = _look(config, os.environ.get(name, ""))
     for line in found.describe():
         click.echo(line, err=True)
     if not (found.is_reachable or options.yes or options.confirm("Write the file anyway?", default=False)):
-        _give_up("no file was written; start the server, or use --yes")
+        give_up("no file was written; start the server, or use --yes")
     text = _write(config, found, name, options)
     _save(text, options)
     _tell_next(config, options.output, name)
@@ -130,11 +130,6 @@ def init(**given: Any) -> None:
 
 def _has_terminal() -> bool:
     return sys.stdin.isatty()
-
-
-def _give_up(message: str) -> None:
-    click.echo(f"trimtab: {message}", err=True)
-    sys.exit(1)
 
 
 def _choose_variable(config: Config, options: Options) -> str:
@@ -186,11 +181,10 @@ def _save(text: str, options: Options) -> None:
         with options.output.open("w" if options.force else "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        _give_up(f"{options.output}: {os.strerror(error.errno or 0)}")
+        give_up(f"{options.output}: {os.strerror(error.errno or 0)}")
 
 
 def _tell_next(config: Config, output: Path, name: str) -> None:
-    """What to do next, on standard error."""
     if str(output) == "-":
         return
     url = f"http://{config.listen}"

@@ -77,7 +77,6 @@ def _rewrite(schema: Schema) -> Schema:
 
 
 def _list_variants(schema: Schema) -> list[Schema]:
-    """The kinds of value that may be written, each once."""
     if "anyOf" in schema:
         found = [variant for inner in schema["anyOf"] for variant in _list_variants(inner)]
         texts = [variant for variant in found if variant in _REFERENCES]

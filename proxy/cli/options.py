@@ -94,11 +94,23 @@ def list_exports(config: Config, url: str) -> list[str]:
     return lines
 
 
+class StoppedError(Exception):
+    """A command cannot go on. The message says why, and what to do."""
+
+
+def give_up(message: str, status: int = 1) -> NoReturn:
+    """End the command with a message."""
+    click.echo(f"trimtab: {message}", err=True)
+    sys.exit(status)
+
+
 @contextmanager
 def wrong_use() -> Iterator[None]:
-    """Context manager: on ConfigError, print each error on a line of its own and exit with status 2."""
+    """Context manager: an error ends the command with its message; those of a configuration with status 2."""
     try:
         yield
+    except StoppedError as error:
+        give_up(str(error))
     except ConfigError as error:
         for line in str(error).splitlines():
             click.echo(f"trimtab: {line}", err=True)

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import orjson
 from proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
 from proxy.account.statistics.store import open_statistics
 from proxy.catalogue.prices import NANODOLLARS
-from proxy.cli.options import config_option, set_option, write_dollars, wrong_use
+from proxy.cli.options import StoppedError, config_option, set_option, write_dollars, wrong_use
 from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.store.store import StoreError
@@ -53,17 +52,10 @@ def stats(*, since: str, by: str, as_json: bool, config_path: Path | None, setti
             statistics = asyncio.run(read_statistics(config, since, by))
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--since") from None
-        except NothingKeptError as error:
-            click.echo(f"trimtab: {error}", err=True)
-            sys.exit(1)
     if as_json:
         click.echo(orjson.dumps(describe(statistics), option=orjson.OPT_INDENT_2))
         return
     print_table(statistics)
-
-
-class NothingKeptError(Exception):
-    """There is nothing to read, or it cannot be read. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +70,12 @@ class Statistics:
 
 
 async def read_statistics(config: Config, since: str, by: str, clock: Callable[[], float] = time.time) -> Statistics:
-    """The sums since a time. Raises ValueError for a wrong `since`, NothingKeptError, ConfigError."""
+    """The sums since a time. Raises ValueError for a wrong `since`, StoppedError, ConfigError."""
     today = name_day(clock())
     first_day = find_first_day(since, today)
     if config.store == "memory":
         message = "store: memory keeps nothing that another process can read; see /metrics of the running proxy"
-        raise NothingKeptError(message)
+        raise StoppedError(message)
     configure_log("error")
     store = open_statistics(config, get_log())
     try:
@@ -91,7 +83,7 @@ async def read_statistics(config: Config, since: str, by: str, clock: Callable[[
         await store.close()
     except StoreError as error:
         message = f"{error}; trimtab doctor says more"
-        raise NothingKeptError(message) from error
+        raise StoppedError(message) from error
     return gather(rows, first_day, today, by)
 
 

@@ -7,13 +7,12 @@ import asyncio
 import os
 import re
 import secrets
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from proxy.cli.options import config_option, set_option, wrong_use
+from proxy.cli.options import StoppedError, config_option, set_option, wrong_use
 from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.http.tenancy import Tenancy
@@ -37,10 +36,6 @@ _NO_KEY = (
     " header of the client or the store is a different one, or the summary has expired (store_ttl_seconds)"
 )
 Pair = tuple[str, str]
-
-
-class NoSummaryFoundError(Exception):
-    """No summary can be shown. The message says what to do, and nothing about the store's content."""
 
 
 def _read_pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[Pair, ...]:
@@ -109,11 +104,7 @@ def summary(
         raise click.BadParameter(message, param_hint="--header-from-env")
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)
-        try:
-            found = asyncio.run(find_summary(config, summary_id, keys, (*headers, *secret)))
-        except NoSummaryFoundError as error:
-            click.echo(f"trimtab: {error}", err=True)
-            sys.exit(1)
+        found = asyncio.run(find_summary(config, summary_id, keys, (*headers, *secret)))
     by = "a model has written it" if found.by_model else "a digest, written without a model"
     click.echo(f"trimtab: {by}", err=True)
     click.echo("\n".join(map(escape, found.text.split("\n"))))
@@ -124,11 +115,11 @@ async def find_summary(config: Config, summary_id: str, keys: Sequence[str], hea
 
     keys: of the client; each is tried in all forms in which clients send one. headers: that it sends in any case.
 
-    Raises NoSummaryFoundError; ConfigError if the configured store can never be opened.
+    Raises StoppedError, which says nothing about the store's content, and ConfigError if it can never be opened.
     """
     if config.store == "memory":
         message = "store: memory keeps summaries in the running proxy only; see `trimtab inspect`, or set store"
-        raise NoSummaryFoundError(message)
+        raise StoppedError(message)
     configure_log("error")
     failures: list[str] = []
     store = open_store(config, failures.append, get_log())
@@ -138,12 +129,12 @@ async def find_summary(config: Config, summary_id: str, keys: Sequence[str], hea
         await store.close()
     if failures:
         message = "the store cannot be opened or read; trimtab doctor says why"
-        raise NoSummaryFoundError(message)
+        raise StoppedError(message)
     secrets_ = dict.fromkeys(_list_secrets(config, keys, headers))
     found = (None if sealed is None else unseal(secret, summary_id, sealed) for secret in secrets_)
     summary = next((one for one in found if one is not None), None)
     if summary is None:
-        raise NoSummaryFoundError(_UNREADABLE if keys else _NO_KEY)
+        raise StoppedError(_UNREADABLE if keys else _NO_KEY)
     return summary
 
 

@@ -24,7 +24,7 @@ from proxy.cli.evaluate.protocol import Examiner
 from proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
 from proxy.cli.evaluate.report import Result, add_up, print_price, tell_tokens
 from proxy.cli.evaluate.setup import CacheError, Options, Setup, find_view, keep_questions, name_set, prepare
-from proxy.cli.options import WRONG_USE, prints_table, wrong_use
+from proxy.cli.options import WRONG_USE, StoppedError, prints_table, wrong_use
 from proxy.compaction import UndecodableError
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
@@ -37,10 +37,6 @@ from rules.pipeline.exceeded import LimitExceededError
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as in shells."""
 KEY_VARIABLE = "OPENAI_API_KEY"
-
-
-class StoppedError(Exception):
-    """The evaluation cannot go on. The message says why, and what to do."""
 
 
 def run_command(
@@ -100,7 +96,6 @@ def _find_key(config: Config, variable: str | None) -> str | None:
 
 
 def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> Result:
-    """Prepare, print the price, ask whether to go on, and run."""
     console = Console(stderr=True, highlight=False)
     session = read_session(data, line=options.line, model=options.model)
     if session.lines > 1:
@@ -214,7 +209,6 @@ async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestio
 
 
 def _end(message: str, status: int, spent: Tokens | None = None) -> NoReturn:
-    """Print a message and what was spent so far, and exit."""
     click.echo(f"trimtab: {message}", err=True)
     if spent is not None and spent.calls:
         click.echo(f"trimtab: spent so far: {tell_tokens(spent)}", err=True)

@@ -3,7 +3,6 @@
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import orjson
@@ -11,7 +10,7 @@ import orjson
 from proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
 from proxy.account.recordings.format import BadRecordingError, Recording
 from proxy.account.redact import HIDDEN
-from proxy.cli.options import config_option, set_option, wrong_use
+from proxy.cli.options import config_option, give_up, set_option, wrong_use
 from proxy.config.load import load_file
 from proxy.store.opening import data_directory
 from proxy.telemetry.logs import configure_log, escape
@@ -66,10 +65,10 @@ def inspect(  # noqa: PLR0913 - the options of a command
             _list(place, limit, as_json=as_json)
             return
         if not place.is_dir() or not list_files(place):
-            _give_up(NOT_RECORDED.format(folder=place))
+            give_up(escape(NOT_RECORDED.format(folder=place)))
         recording = read_one(place, request_id or LAST, _tell_broken)
     except (NoRecordingError, BadRecordingError) as error:
-        _give_up(str(error))
+        give_up(escape(str(error)))
     if sent or received:
         _print_body(recording, is_sent=sent)
     else:
@@ -95,7 +94,7 @@ def _list(folder: Path, limit: int, *, as_json: bool) -> None:
     every = read_all(folder, _tell_broken, newest_first=True) if folder.is_dir() else iter(())
     events = [one.event for one in islice((one for one in every if one.call is None), limit)]
     if not events:
-        _give_up(NOT_RECORDED.format(folder=folder))
+        give_up(escape(NOT_RECORDED.format(folder=folder)))
     if as_json:
         click.echo(orjson.dumps([describe_event(event) for event in events], option=orjson.OPT_INDENT_2))
     else:
@@ -117,7 +116,7 @@ def _print_body(recording: Recording, *, is_sent: bool) -> None:
     body = recording.sent_body if is_sent else recording.received_body
     if body is None:
         what = "nothing was sent" if is_sent and recording.sent is None else "its body was not recorded"
-        _give_up(f"{recording.id}: {what}; its outcome was {recording.event.outcome}")
+        give_up(escape(f"{recording.id}: {what}; its outcome was {recording.event.outcome}"))
     if recording.is_redacted and HIDDEN in body:
         click.echo("trimtab: warning: *** stands for a key in the body", err=True)
     click.echo(body, nl=sys.stdout.isatty())
@@ -125,8 +124,3 @@ def _print_body(recording: Recording, *, is_sent: bool) -> None:
 
 def _tell_broken(path: Path, reason: str) -> None:
     click.echo(f"trimtab: warning: {escape(str(path))}: {escape(reason)}", err=True)
-
-
-def _give_up(reason: str) -> NoReturn:
-    click.echo(f"trimtab: {escape(reason)}", err=True)
-    sys.exit(1)

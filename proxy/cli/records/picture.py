@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proxy.cli.options import StoppedError
+
 MAX_POINTS = 2000  # chosen: more than the pixels of a picture's width
 _SIZE_INCHES = (10.0, 7.0)
 _NAMES = {"trimtab": "with trimtab", "nothing": "unchanged", "sliding": "sliding window", "summaries": "summaries"}
-
-
-class NoPlotError(Exception):
-    """A picture cannot be drawn. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +50,12 @@ class Series:
 
 
 def draw(series: Series, file: Path) -> None:
-    """Write a picture of the course. Raises NoPlotError."""
+    """Write a picture of the course. Raises StoppedError."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ImportError as error:
         message = "--plot needs matplotlib; install it with: pip install 'trimtab[plot]'"
-        raise NoPlotError(message) from error
+        raise StoppedError(message) from error
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     _draw_tokens(above, series)
@@ -70,7 +68,7 @@ def draw(series: Series, file: Path) -> None:
         figure.savefig(file)
     except OSError as error:
         message = f"{file}: {error.strerror}"
-        raise NoPlotError(message) from error
+        raise StoppedError(message) from error
 
 
 def _draw_tokens(axes: Any, series: Series) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from proxy.cli.options import WRONG_USE, dialect_option, prints_table, table_option, wrong_use
+from proxy.cli.options import WRONG_USE, dialect_option, give_up, prints_table, table_option, wrong_use
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
 from proxy.config.schema import Config
@@ -108,8 +108,7 @@ def replay(path: Path, **given: Any) -> None:
         report = _run(path, options, done)
     except KeyboardInterrupt:
         number = done[0].requests if done else 0
-        click.echo(f"trimtab: stopped after {number} requests; nothing was changed", err=True)
-        sys.exit(INTERRUPTED)
+        give_up(f"stopped after {number} requests; nothing was changed", INTERRUPTED)
     if prints_table(as_table=options.as_table):
         from proxy.cli.records.table import print_curve, print_report  # noqa: PLC0415 - `serve` does not need rich
 
@@ -117,8 +116,7 @@ def replay(path: Path, **given: Any) -> None:
     else:
         click.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
     if not report["input"]["requests"] + sum(model["summaries"] for model in done[0].variants[0].describe()["models"]):
-        click.echo(f"trimtab: {path} holds nothing to replay; {_EXPECTED[report['input']['kind']]}", err=True)
-        sys.exit(1)
+        give_up(f"{path} holds nothing to replay; {_EXPECTED[report['input']['kind']]}")
     sys.exit(1 if options.check and (report["unreadable"]["number"] or report["differing"]["number"]) else 0)
 
 
@@ -132,13 +130,10 @@ def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
     done.append(replaying)
     _read(replaying, kind, path, options)
     if options.plot is not None:
-        from proxy.cli.records.picture import NoPlotError, draw  # noqa: PLC0415 - an extra
+        from proxy.cli.records.picture import draw  # noqa: PLC0415 - an extra
 
-        try:
+        with wrong_use():
             draw(replaying.series, options.plot)
-        except NoPlotError as error:
-            click.echo(f"trimtab: {error}", err=True)
-            sys.exit(1)
     return (list_points if options.curve else describe)(replaying, kind, path)
 
 
@@ -165,8 +160,7 @@ def _prepare(kind: str, options: Options) -> "Replay":
 
     if kind == LOG and (options.config_path is not None or options.settings or options.curve):
         message = "a log holds no messages, so another configuration cannot be replayed from it; record requests"
-        click.echo(f"trimtab: {message} (key record)", err=True)
-        sys.exit(WRONG_USE)
+        give_up(f"{message} (key record)", WRONG_USE)
     configure_log("error")
     compactors = Compactors(get_log())
     configs = _load_settings(options) if options.curve else _load_configs(kind, options)
@@ -177,7 +171,6 @@ def _prepare(kind: str, options: Options) -> "Replay":
 
 
 def _load_configs(kind: str, options: Options) -> dict[str, Config]:
-    """The configurations to replay with, by their names."""
     configs: dict[str, Config] = {}
     if options.against is not None:
         configs[str(options.against)] = load_file(options.against, (), is_online=False)

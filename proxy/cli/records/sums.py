@@ -389,5 +389,4 @@ class VariantSums:
 
 
 def _count_over(sessions: Iterable[SessionSums]) -> int:
-    """The number of sessions with a request that was longer than the window."""
     return sum(sums.over_window > 0 for sums in sessions)

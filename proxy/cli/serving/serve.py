@@ -14,7 +14,7 @@ from typing import Any
 import click
 import uvloop
 
-from proxy.cli.options import config_option, log_format_option, log_level_option, set_option, wrong_use
+from proxy.cli.options import config_option, give_up, log_format_option, log_level_option, set_option, wrong_use
 from proxy.cli.serving.greeting import Screen, warn_of_risks
 from proxy.cli.serving.supervise import Start, start_workers
 from proxy.compaction.offload import SWITCH_SECONDS
@@ -82,8 +82,7 @@ def serve(
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
-        click.echo(f"trimtab: cannot listen on {where}: {reason}", err=True)
-        sys.exit(1)
+        give_up(f"cannot listen on {where}: {reason}")
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

@@ -22,7 +22,7 @@ import click
 import orjson
 import uvloop
 
-from proxy.cli.options import config_option, set_option, wrong_use
+from proxy.cli.options import config_option, give_up, set_option, wrong_use
 from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.load import load_file
 from proxy.config.network.urls import OPENAI_HOST, read_host
@@ -252,8 +252,7 @@ def wrap(
             for one in choose_destinations(config, os.environ)
         ]
     if shutil.which(command[0]) is None and not os.path.lexists(command[0]):  # before anything is started
-        click.echo(f"trimtab: {command[0]}: command not found", err=True)
-        sys.exit(NOT_FOUND)
+        give_up(f"{command[0]}: command not found", NOT_FOUND)
     _open_log(log_file, config.log.level)
     tell: Callable[[str], None] = (lambda _: None) if quiet else (lambda line: click.echo(f"trimtab: {line}", err=True))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, wrong_use():
@@ -292,7 +291,6 @@ class _Watch:
 async def _wrap(
     command: Sequence[str], proxied: Sequence[tuple[Destination, Config]], tell: Callable[[str], None]
 ) -> int:
-    """Run the proxies and the command; return the exit status."""
     log = _Watch(get_log())
     configs = [_without_long_drain(config) for _, config in proxied]
     caches_bytes = bound_caches(configs[0].limits.max_memory_bytes, CACHES_BYTES)
@@ -334,7 +332,6 @@ def _describe_destination(destination: Destination, proxy: Proxy) -> str:
 
 
 def _describe_end(savings: Savings, fitted: int) -> list[str]:
-    """What was saved, line by line."""
     if not savings.requests:
         return ["no request came through the proxy; the command may take its server from a file or another variable"]
     more = list(savings.describe_cuts())

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from support.command_line import run_trimtab
 
-from proxy.cli.forget import NothingKeptError, forget_model, list_names
+from proxy.cli.forget import forget_model, list_names
+from proxy.cli.options import StoppedError
 from proxy.config.load import load_config
 from proxy.models.records import ModelName, Record, Records
 from proxy.store import open_store
@@ -41,7 +42,7 @@ def test_a_model_is_forgotten_at_every_upstream_by_each_way_of_counting() -> Non
 
 
 async def test_a_store_in_memory_has_nothing_to_forget() -> None:
-    with pytest.raises(NothingKeptError, match="restart the proxy"):
+    with pytest.raises(StoppedError, match="restart the proxy"):
         await forget_model(_config("store=memory"), "m")
 
 

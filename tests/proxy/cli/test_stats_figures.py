@@ -3,7 +3,8 @@
 import pytest
 
 from proxy.account.statistics.books import Place, Sums
-from proxy.cli.stats import NothingKeptError, describe, gather, read_statistics
+from proxy.cli.options import StoppedError
+from proxy.cli.stats import describe, gather, read_statistics
 from proxy.config.load import load_config
 
 ROWS = {
@@ -31,7 +32,7 @@ def test_json_has_dollars_and_a_loss_is_negative() -> None:
 
 
 async def test_a_store_in_memory_has_nothing_to_read() -> None:
-    with pytest.raises(NothingKeptError, match="memory keeps nothing"):
+    with pytest.raises(StoppedError, match="memory keeps nothing"):
         await read_statistics(load_config(settings=("store=memory",), environment={}), "7d", "day")
 
 

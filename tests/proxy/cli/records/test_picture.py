@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.records.picture import NoPlotError, Series, draw
+from proxy.cli.options import StoppedError
+from proxy.cli.records.picture import Series, draw
 
 
 def _make_series() -> Series:
@@ -40,11 +41,11 @@ def test_a_legend_without_entries_is_left_out(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    with pytest.raises(NoPlotError, match="No such file"):
+    with pytest.raises(StoppedError, match="No such file"):
         draw(_make_series(), tmp_path / "none" / "a.svg")
 
 
 def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(NoPlotError, match=r"pip install 'trimtab\[plot\]'"):
+    with pytest.raises(StoppedError, match=r"pip install 'trimtab\[plot\]'"):
         draw(_make_series(), tmp_path / "a.svg")
