@@ -4,10 +4,9 @@ A transcript is a list of items. A user item holds blocks: a text, or the result
 the model are separate items. Instructions are outside of the list, and no system message may be inside.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 
 import msgspec
@@ -19,23 +18,21 @@ from proxy.wire.answers.tap import Piece, Tap
 from proxy.wire.answers.usage import Usage
 from proxy.wire.codec import (
     PROMPT_TOO_LONG,
-    Adapted,
     Completion,
     Counting,
     ErrorText,
     Question,
     Request,
     UndecodableError,
-    Unsent,
 )
-from proxy.wire.content.cache_help import Helped
+from proxy.wire.dialect import Dialect
 from proxy.wire.json.decode import DECODE_ERRORS
 from proxy.wire.json.spans import find_array
 from proxy.wire.overflow.classify import Overflow, read_overflow
 from proxy.wire.transcript.beginnings import Begun
 from proxy.wire.transcript.decoding import FixedTokens
 from proxy.wire.transcript.elements import Placed, Source, write_elements
-from rules.conversation import Conversation, Decision, Message, Origin, Role, Shape, ToolCall
+from rules.conversation import Conversation, Message, Role, Shape, ToolCall
 from rules.prefix import digest_message
 from rules.tokens.messages import count_message
 
@@ -78,9 +75,9 @@ class Answer(msgspec.Struct):
     fault: str = ""
 
 
-def _find_units(raws: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+def _find_units(raws: Sequence[bytes], start: int) -> Iterator[tuple[int, int]]:
     """Items that belong together: each user item alone, and all items of one model turn."""
-    for is_user, group in groupby(range(len(raws)), key=lambda at: b'"blocks"' in raws[at]):
+    for is_user, group in groupby(range(start, len(raws)), key=lambda at: b'"blocks"' in raws[at]):
         members = list(group)
         yield from ((at, at + 1) for at in members) if is_user else ((members[0], members[-1] + 1),)
 
@@ -129,14 +126,16 @@ def _read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequen
     return usage, ()
 
 
-class TurnsCodec:
+class TurnsCodec(Dialect):
     """The dialect of turns."""
 
     name = "turns"
     path = "/v1/turns"
     ending = "/turns"
     transcript = "turns"
-    is_count = False
+    limits = refusable_limits = ()
+    find_units = staticmethod(_find_units)
+    decode_unit = staticmethod(_decode_unit)
 
     def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
         try:
@@ -146,44 +145,16 @@ class TurnsCodec:
         raws = tuple(map(bytes, said.items))
         return Request(self, body, raws, said.model, said.stream, said.limit, (said.instructions.encode(),))
 
-    def clean(self, request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
-        return request.body, ()
-
-    def drop_tools(
-        self, request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
-    ) -> tuple[bytes, int]:
-        return request.body, 0
-
     def peek_model(self, beginning: bytes) -> str:
         return ""
 
-    def uncounted_bytes(self, request: Request, counting: Counting) -> int:
-        units = [b",".join(request.raws[start:stop]) for start, stop in _find_units(request.raws)]
-        return counting.known.view(self.name, counting.number).count_unknown_bytes(units)
+    def look_at(self, request: Request, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Shape, bool]:
+        return messages, Shape(has_system_messages=False), False
 
-    def decode(self, request: Request, counting: Counting) -> Conversation:
-        units = list(_find_units(request.raws))
-        known = counting.known.view(self.name, counting.number)
-        try:
-            joined = [b",".join(request.raws[start:stop]) for start, stop in units]
-            decoded = known.decode(joined, partial(_decode_unit, counting))
-        except DECODE_ERRORS as error:
-            raise UndecodableError from error
-        origins = [
-            Origin(*unit, part) for unit, found in zip(units, decoded, strict=True) for part in range(len(found))
-        ]
-        messages = tuple(message for found in decoded for message in found)
-        return Conversation(
-            messages, self.count_format(request, counting), tuple(origins), Shape(has_system_messages=False)
-        )
+    def count_fixed(self, counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
+        return FixedTokens(counting.count(raws[0].decode()), 0)
 
-    def count_format(self, request: Request, counting: Counting) -> int:
-        known = counting.known.view(self.name, counting.number)
-        return known.count_fixed(
-            request.fixed, lambda raws: FixedTokens(counting.count(raws[0].decode()), 0)
-        ).format_tokens
-
-    def counts_all(self, request: Request) -> bool:
+    def knows_members(self, members: Mapping[str, msgspec.Raw]) -> bool:
         """Always true: a request has no members that are not counted."""
         return True
 
@@ -194,12 +165,6 @@ class TurnsCodec:
         shares = lambda left, right: {left.role, right.role} <= USER_SIDE  # noqa: E731 - a name makes the rule readable
         written, ending = write_elements(Source(request.body, array, before), after, _write_items, shares)
         return (*written.pieces, ending)
-
-    def adapt(self, request: Request, before: Conversation, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
-        return Adapted(pieces)
-
-    def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
-        return Helped(pieces)
 
     def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
         return Tap(_read_answer, is_stream=is_stream, asks_usage=asks_usage)
@@ -237,12 +202,6 @@ class TurnsCodec:
     def read_completion(self, answer: bytes) -> Completion:
         usage, pieces = _read_answer(answer, None)
         return Completion("".join(piece.text for piece in pieces), usage or Usage())
-
-    def list_parameters(self, question: Question) -> tuple[str, ...]:
-        return ()
-
-    def find_refused(self, question: Question, answer: bytes) -> None:
-        return None
 
 
 TURNS = TurnsCodec()

@@ -4,28 +4,27 @@ from collections.abc import Iterable, Mapping
 
 import orjson
 
-from proxy.wire.chat import answer, binding, question, request
+from proxy.wire.chat import answer, binding, cost, question, request
 from proxy.wire.codec import Request
-from proxy.wire.routing import peek_model
+from proxy.wire.dialect import Dialect
 
 
-class ChatCodec:
-    """Implements `proxy.wire.codec.Codec`, which documents each method."""
+class ChatCodec(Dialect):
+    """The tables and functions of this dialect."""
 
     name = "chat"
     transcript = "messages"
     ending = "/chat/completions"
     path = f"/v1{ending}"
-    is_count = False
+
+    form = request.FORM
+    known_members = request.COUNTED | request.WITHOUT_TOKENS
+    decode_unit = staticmethod(request.decode_element)
+    read_surroundings = staticmethod(cost.read_surroundings)
+    list_tools = staticmethod(request.list_tools)
+    list_called = staticmethod(request.list_called)
 
     read = request.read_request
-    clean = staticmethod(request.clean_request)
-    drop_tools = staticmethod(request.drop_unused_tools)
-    peek_model = staticmethod(peek_model)
-    uncounted_bytes = staticmethod(request.uncounted_bytes)
-    decode = staticmethod(request.decode_request)
-    count_format = staticmethod(request.count_format_tokens)
-    counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
     adapt = staticmethod(binding.leave_out_thinking)
     help_cache = staticmethod(request.help_cache)
@@ -36,11 +35,11 @@ class ChatCodec:
     write_error = staticmethod(answer.write_error)
     write_event = staticmethod(answer.write_answer_event)
 
+    limits = refusable_limits = question.LIMITS
+    refusable = (question.CACHE_KEY,)
     ask = staticmethod(question.write_question)
     ask_behind = staticmethod(question.write_question_behind)
     read_completion = staticmethod(question.read_completion)
-    list_parameters = staticmethod(question.list_parameters)
-    find_refused = staticmethod(question.find_refused)
 
 
 CHAT = ChatCodec()

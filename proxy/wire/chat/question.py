@@ -17,8 +17,7 @@ from proxy.wire.chat.message import encode_message
 from proxy.wire.chat.request import mark_messages
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
 from proxy.wire.json.decode import DECODE_ERRORS
-from proxy.wire.parameters import find_refused as find_named
-from proxy.wire.parameters import list_forms, write_parameters
+from proxy.wire.parameters import write_parameters
 from rules.conversation import Conversation, Message, Role
 
 LIMITS = ("max_tokens", "max_completion_tokens")
@@ -89,16 +88,6 @@ def write_question_behind(
 
 def _write(question: Question, thinking_tokens: int | None) -> dict[str, Any]:
     return write_parameters(question, LIMITS, thinking_tokens=thinking_tokens, has_options=True)
-
-
-def list_parameters(question: Question) -> tuple[str, ...]:
-    """The forms that an upstream may refuse in a question, the most doubtful first."""
-    return list_forms(question, LIMITS, (CACHE_KEY,))
-
-
-def find_refused(question: Question, answer: bytes) -> str | None:
-    """The form of a parameter that an error names; None if it names none."""
-    return find_named(question, list_parameters(question), answer, LIMITS)
 
 
 def read_completion(answer: bytes) -> Completion:

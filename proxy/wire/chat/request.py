@@ -4,34 +4,25 @@ Law: everything that no rule touched keeps its bytes: messages, the white space 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
 
-from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Codec, Counting, Request, UndecodableError, Unsent
-from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls, help_openly
+from proxy.wire.codec import Codec, Counting, Request
+from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls
 from proxy.wire.content.schemas import decode_or_none
-from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.json.decode import DECODE_ERRORS, read_members
-from proxy.wire.transcript.beginnings import Begun, find_transcript
-from proxy.wire.transcript.body import Form, find_elements, read_outside, split_body
-from proxy.wire.transcript.decoding import FixedTokens, decode_units, recall
-from proxy.wire.transcript.elements import Placed, Source, write_elements
-from rules.conversation import Conversation, Decision, Message, Role
-from rules.tokens.messages import count_format, count_shared_frame, count_tools
+from proxy.wire.content.tool_lists import ToolList, find_used
+from proxy.wire.dialect import find_array, help_with_markers, write_transcript
+from proxy.wire.json.decode import read_members
+from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.body import Form, split_body
+from proxy.wire.transcript.elements import Placed
+from rules.conversation import Conversation, Message, Role
 from rules.tokens.tool_schemas import as_schema
 
-TOOLS_FACTOR = 16
-"""Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
-text of this many times their length."""
-
-
-_COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
-_WITHOUT_TOKENS = frozenset(
+COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
+WITHOUT_TOKENS = frozenset(
     {
         "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
         "min_p", "typical_p", "n", "stop", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
@@ -94,24 +85,21 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
     )
 
 
-def clean_request(request: Request, _: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
-    """The body itself: no client is known that puts anything into a chat request that must not be sent."""
-    return request.body, ()
-
-
-def drop_unused_tools(
-    request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
-) -> tuple[bytes, int]:
-    """The body without the declarations of tools that match; see `drop_tools`."""
+def list_tools(request: Request) -> tuple[ToolList, ...]:
+    """The lists of tools, and of functions in the legacy form."""
     tools, functions, tool_choice, function_call, _ = request.fixed
-    lists = (
+    return (
         ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),
         ToolList(b'"functions"', functions, function_call, (b'"function_call"',)),
     )
+
+
+def list_called(request: Request, transcript: Conversation) -> frozenset[str]:
+    """The tools that a transcript calls, also in the legacy form."""
     used = find_used(transcript.messages)
-    if functions:
+    if request.fixed[1]:
         used |= frozenset(name for message in transcript.messages for name in _find_legacy_call(message))
-    return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)
+    return used
 
 
 def _find_legacy_call(message: Message) -> Iterator[str]:
@@ -121,54 +109,9 @@ def _find_legacy_call(message: Message) -> Iterator[str]:
         yield from [called] if isinstance(called, str) else []
 
 
-def uncounted_bytes(request: Request, counting: Counting) -> int:
-    """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
-    known = counting.known.view(request.codec.name, counting.number)
-    new = request.raws[recall(request.raws, request.beginning, known).elements :]
-    return known.count_unknown_bytes(new, request.fixed, TOOLS_FACTOR)
-
-
-def decode_request(request: Request, counting: Counting) -> Conversation:
-    """The request's transcript with its token counts. Raises UndecodableError if a message has no role.
-
-    Also notes in the request's beginning what was decoded, for the request that continues it.
-    """
-    known = counting.known.view(request.codec.name, counting.number)
-    try:
-        messages, origins = decode_units(request.raws, request.beginning, known, partial(_decode_element, counting))
-        fixed = known.count_fixed(request.fixed, partial(_count_fixed, counting))
-        tokens = fixed.format_tokens + fixed.tools_tokens
-        if fixed.has_functions and messages:
-            tokens += count_shared_frame(messages[0], counting.count, counting.costs)
-    except DECODE_ERRORS as error:
-        raise UndecodableError(type(error).__name__) from error
-    return Conversation(messages, max(tokens, 0), origins)
-
-
-def _decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
+def decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
+    """The message of one element. Raises UndecodableError or one of DECODE_ERRORS."""
     return (decode_message(raw, counting.count, counting.costs),)
-
-
-def count_format_tokens(request: Request, counting: Counting) -> int:
-    """Tokens of the frame and of the response format: everything outside the messages except the tools."""
-    known = counting.known.view(request.codec.name, counting.number)
-    return known.count_fixed(request.fixed, partial(_count_fixed, counting)).format_tokens
-
-
-def _count_fixed(counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
-    around, count, costs = read_surroundings(raws), counting.count, counting.costs
-    return FixedTokens(
-        count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
-    )
-
-
-def counts_all(request: Request) -> bool:
-    """Whether each member of the body except `messages` is counted, or is known to cost no tokens."""
-    try:
-        members = read_outside(request.body, request.beginning)
-    except DECODE_ERRORS:
-        return False
-    return members.keys() <= _COUNTED | _WITHOUT_TOKENS
 
 
 def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
@@ -178,13 +121,7 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
     """
     if after is before:
         return (request.body,)
-    beginning = request.beginning
-    array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
-    earlier = None if beginning is None else beginning.written
-    written, ending = write_elements(Source(request.body, array, before), after, _write_element, written=earlier)
-    if beginning is not None:
-        beginning.written = written
-    return (*written.pieces, ending)
+    return write_transcript(request, find_array(FORM, request), before, after, _write_element)
 
 
 def _write_element(placed: Sequence[Placed]) -> bytes:
@@ -194,10 +131,7 @@ def _write_element(placed: Sequence[Placed]) -> bytes:
 
 def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
     """The body with `request.cache`. Raises one of DECODE_ERRORS."""
-    client = request.read_client()
-    marked = mark_messages(request, after, client)
-    asked = request.cache if "prompt_cache_key" not in client.outside else replace(request.cache, key="")
-    return help_openly(asked, pieces, after.messages, marked, encode_message)
+    return help_with_markers(request, after, pieces, mark_messages, encode_message)
 
 
 def mark_messages(

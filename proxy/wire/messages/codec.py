@@ -1,11 +1,11 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
 
-from proxy.wire.messages import answer, binding, question, request, system
-from proxy.wire.routing import peek_model
+from proxy.wire.dialect import Dialect
+from proxy.wire.messages import answer, binding, cost, message, question, request, system
 
 
-class MessagesCodec:
-    """Implements `proxy.wire.codec.Codec`, which documents each method."""
+class MessagesCodec(Dialect):
+    """The tables and functions of this dialect."""
 
     name = "messages"
     transcript = "messages"
@@ -15,14 +15,18 @@ class MessagesCodec:
         self.path = f"/v1{self.ending}"
         self.is_count = is_count
 
+    form = request.FORM
+    counted_fixed = request.COUNTED_FIXED
+    decode_unit = staticmethod(message.decode_element)
+    list_outside = staticmethod(request.list_system)
+    decode_outside = staticmethod(request.decode_marked_system)
+    look_at = staticmethod(request.look_at)
+    read_surroundings = staticmethod(cost.read_surroundings)
+    knows_members = staticmethod(request.knows_members)
+    list_tools = staticmethod(request.list_tools)
+
     read = request.read_request
     clean = staticmethod(system.clean_request)
-    drop_tools = staticmethod(request.drop_unused_tools)
-    peek_model = staticmethod(peek_model)
-    uncounted_bytes = staticmethod(request.uncounted_bytes)
-    decode = staticmethod(request.decode_request)
-    count_format = staticmethod(request.count_format_tokens)
-    counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
     adapt = staticmethod(binding.bind_thinking)
     help_cache = staticmethod(request.help_cache)
@@ -33,11 +37,11 @@ class MessagesCodec:
     write_error = staticmethod(answer.write_error)
     write_event = staticmethod(answer.write_answer_event)
 
+    limits = (question.LIMIT,)
+    refusable_limits = ()  # the limit is required
     ask = staticmethod(question.write_question)
     ask_behind = staticmethod(question.write_question_behind)
     read_completion = staticmethod(question.read_completion)
-    list_parameters = staticmethod(question.list_parameters)
-    find_refused = staticmethod(question.find_refused)
 
 
 MESSAGES = MessagesCodec()

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.wire.codec import Request
 from proxy.wire.json.decode import DECODE_ERRORS, decode_member
-from proxy.wire.messages.request import read_outside
+from proxy.wire.transcript.body import read_outside
 from rules.tokens.tool_schemas import as_schema
 
 _TAKEN_OVER = frozenset(
@@ -44,7 +44,7 @@ def write_members(request: Request, *, is_apart: bool = False) -> dict[str, msgs
     decoded.
     """
     try:
-        everything = read_outside(request)
+        everything = read_outside(request.body, request.beginning)
         if is_apart:
             return {name: value for name, value in everything.items() if name in _OF_SESSION}
         members = {name: value for name, value in everything.items() if name in _TAKEN_OVER}

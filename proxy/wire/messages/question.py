@@ -14,14 +14,14 @@ import orjson
 from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
+from proxy.wire.dialect import take_off_outside
 from proxy.wire.json.decode import DECODE_ERRORS
 from proxy.wire.messages.binding import allow_drops, drop_thinking, is_bound, is_off
 from proxy.wire.messages.cache import mark_end
 from proxy.wire.messages.inline import read_thinking, write_members
-from proxy.wire.messages.request import find_markers, place_marker, take_off_system, write_system
+from proxy.wire.messages.request import find_markers, place_marker, write_system
 from proxy.wire.messages.write import shares_element, write_element
-from proxy.wire.parameters import bound_limit, list_forms, write_parameters
-from proxy.wire.parameters import find_refused as find_named
+from proxy.wire.parameters import bound_limit, write_parameters
 from proxy.wire.transcript.elements import Placed
 from rules.conversation import Conversation, Message, Role
 
@@ -79,7 +79,7 @@ def write_question_behind(
     members = write_members(request, is_apart=is_apart)
     if members is None:
         return None
-    marked = place_marker(request, take_off_system(prefix))
+    marked = place_marker(request, take_off_outside(prefix))
     if marked.messages and marked.messages[-1].speaker in _USER_SIDE:
         marked = mark_end(find_markers(request), marked, len(marked.messages) - 1)
     asked = Message(Role.USER, (prompt,), edited=True)
@@ -127,16 +127,6 @@ def _write(question: Question, thinking_tokens: int | None) -> dict[str, Any]:
     """The parameters; the limit is required. If the request turns thinking on, the limit must include it."""
     limit = bound_limit(question, question.max_tokens + (thinking_tokens or 0))
     return {LIMIT: limit, **write_parameters(question, (), thinking_tokens=thinking_tokens)}
-
-
-def list_parameters(question: Question) -> tuple[str, ...]:
-    """The forms that an upstream may refuse in a question, the most doubtful first."""
-    return list_forms(question, ())
-
-
-def find_refused(question: Question, answer: bytes) -> str | None:
-    """The form of a parameter that an error names; None if it names none."""
-    return find_named(question, list_parameters(question), answer, (LIMIT,))
 
 
 def read_completion(answer: bytes) -> Completion:

@@ -1,29 +1,30 @@
 """The dialect of OpenAI's Responses API: POST /v1/responses."""
 
-from proxy.wire.codec import leave_body
-from proxy.wire.responses import answer, clean, errors, question, request
-from proxy.wire.routing import peek_model
+from proxy.wire.dialect import Dialect
+from proxy.wire.responses import answer, clean, cost, errors, message, question, request, units
 
 
-class ResponsesCodec:
-    """Implements `proxy.wire.codec.Codec`, which documents each method."""
+class ResponsesCodec(Dialect):
+    """The tables and functions of this dialect."""
 
     name = "responses"
     transcript = "input"
-    path = "/v1/responses"
     ending = "/responses"
-    is_count = False
+    path = f"/v1{ending}"
+
+    form = request.FORM
+    find_units = staticmethod(units.find_units)
+    counted_fixed = request.COUNTED_FIXED
+    decode_unit = staticmethod(message.decode_unit)
+    list_outside = staticmethod(request.list_instructions)
+    look_at = staticmethod(request.look_at)
+    read_surroundings = staticmethod(cost.read_surroundings)
+    knows_members = staticmethod(cost.counts_all)
+    list_tools = staticmethod(request.list_tools)
 
     read = request.read_request
     clean = staticmethod(clean.clean_request)
-    drop_tools = staticmethod(request.drop_unused_tools)
-    peek_model = staticmethod(peek_model)
-    uncounted_bytes = staticmethod(request.uncounted_bytes)
-    decode = staticmethod(request.decode_request)
-    count_format = staticmethod(request.count_format_tokens)
-    counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
-    adapt = staticmethod(leave_body)
     help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)
@@ -32,11 +33,11 @@ class ResponsesCodec:
     write_error = staticmethod(errors.write_error)
     write_event = staticmethod(errors.write_answer_event)
 
+    limits = refusable_limits = question.LIMITS
+    refusable = (question.STORE, question.CACHE_KEY)
     ask = staticmethod(question.write_question)
     ask_behind = staticmethod(question.write_question_behind)
     read_completion = staticmethod(question.read_completion)
-    list_parameters = staticmethod(question.list_parameters)
-    find_refused = staticmethod(question.find_refused)
 
 
 RESPONSES = ResponsesCodec()

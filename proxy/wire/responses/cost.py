@@ -3,7 +3,7 @@
 Law: never raises. A value of an unexpected type is counted by its JSON.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -69,7 +69,7 @@ def _is_uncounted(members: dict[str, msgspec.Raw], counted: frozenset[str]) -> b
     return any(len(bytes(members[name])) > TOLERATED_BYTES for name in members.keys() - counted)
 
 
-def counts_all(members: dict[str, msgspec.Raw]) -> bool:
+def counts_all(members: Mapping[str, msgspec.Raw]) -> bool:
     """Whether each member of a body is counted, or is known to cost no tokens. One that is null or off has no effect.
 
     A server that truncates the transcript itself may read less than is counted.

@@ -12,11 +12,11 @@ import orjson
 from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
+from proxy.wire.dialect import take_off_outside
 from proxy.wire.json.decode import DECODE_ERRORS
-from proxy.wire.parameters import find_refused as find_named
-from proxy.wire.parameters import list_forms, write_parameters
+from proxy.wire.parameters import write_parameters
 from proxy.wire.responses.inline import write_members
-from proxy.wire.responses.request import mark_messages, strip_system, write_instructions, write_items
+from proxy.wire.responses.request import mark_messages, write_instructions, write_items
 from proxy.wire.responses.units import RESULT_TYPES
 from rules.conversation import Conversation, Message, Role
 
@@ -79,7 +79,7 @@ def write_question_behind(
     members = write_members(request.body, is_apart=is_apart)
     if members is None or prefix.continues:
         return None
-    said = strip_system(prefix)
+    said = take_off_outside(prefix)
     marked = {} if is_apart else mark_messages(request, said, at_end=True)
     items = write_items([*(marked.get(at, one) for at, one in enumerate(said.messages)), _make_message(prompt)])
     if request.cache.key and CACHE_KEY not in question.refused:
@@ -103,16 +103,6 @@ def _keep_nothing(question: Question) -> dict[str, Any]:
 def _write(question: Question, *, thinks: bool) -> dict[str, Any]:
     """`thinks`: the request sets how the model reasons. Such models accept no temperature."""
     return write_parameters(question, LIMITS, thinking_tokens=0 if thinks else None)
-
-
-def list_parameters(question: Question) -> tuple[str, ...]:
-    """The forms that an upstream may refuse in a question, the most doubtful first."""
-    return list_forms(question, LIMITS, (STORE, CACHE_KEY))
-
-
-def find_refused(question: Question, answer: bytes) -> str | None:
-    """The form of a parameter that an error names; None if it names none."""
-    return find_named(question, list_parameters(question), answer, LIMITS)
 
 
 def read_completion(answer: bytes) -> Completion:

@@ -4,34 +4,34 @@ Law: everything that no rule touched keeps its bytes: items, the white space bet
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
 
-from proxy.wire.codec import Codec, Counting, Request, UndecodableError
-from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, help_openly
-from proxy.wire.content.parts import replace_texts
-from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.json.decode import DECODE_ERRORS, decode_members, read_members
+from proxy.wire.codec import Codec, Request
+from proxy.wire.content.cache_help import Client, Helped, add_breakpoint
+from proxy.wire.content.tool_lists import ToolList
+from proxy.wire.dialect import (
+    SHAPE,
+    find_array,
+    find_edit,
+    help_with_markers,
+    take_off_outside,
+    write_outside,
+    write_transcript,
+)
+from proxy.wire.json.decode import decode_members, read_members
 from proxy.wire.json.spans import Span, find_member
-from proxy.wire.responses import cost
-from proxy.wire.responses.message import decode_unit, encode_message, find_call_types
-from proxy.wire.responses.units import REFERENCE, find_units
-from proxy.wire.transcript.beginnings import Begun, find_transcript
-from proxy.wire.transcript.body import Edit, Form, find_elements, read_outside, replace_outside, split_body
-from proxy.wire.transcript.decoding import FixedTokens, decode_units, discount_compacted, join_units, recall
-from proxy.wire.transcript.elements import Placed, Source, write_elements
-from rules.conversation import Conversation, Message, Origin, Role
-from rules.tokens.messages import count_format, count_shared_frame, count_tools
+from proxy.wire.responses.message import encode_message, find_call_types
+from proxy.wire.responses.units import REFERENCE
+from proxy.wire.transcript.beginnings import Begun
+from proxy.wire.transcript.body import Form, replace_outside, split_body
+from proxy.wire.transcript.decoding import discount_compacted
+from proxy.wire.transcript.elements import Placed
+from rules.conversation import Conversation, Message, Role, Shape
 
-TOOLS_FACTOR = 16
-"""Tools count this many times their bytes as work. Fitted for chat completions, whose tools are rendered alike."""
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
-_OUTSIDE = Origin(0, 0)
-"""The origin of the instructions, which are no item."""
 _NOTHING = (b"", b"null", b'""')
 
 
@@ -92,51 +92,25 @@ def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_c
     )
 
 
-def _read_system(request: Request) -> tuple[bytes, ...]:
+def list_instructions(request: Request) -> tuple[bytes, ...]:
     """The instructions as an item."""
     instructions = request.fixed[0]
     return (_SYSTEM + instructions + b"}",) if instructions else ()
 
 
-def drop_unused_tools(
-    request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
-) -> tuple[bytes, int]:
-    """The body without the declarations of tools that match; see `drop_tools`."""
-    tools, tool_choice, _ = request.fixed[3:]
-    lists = (ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),)
-    used = find_used(transcript.messages)
-    return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)
+COUNTED_FIXED = slice(3, None)
 
 
-def uncounted_bytes(request: Request, counting: Counting) -> int:
-    """Bytes of JSON that are not decoded and counted yet. Tools count TOOLS_FACTOR times, because they take longer."""
-    known = counting.known.view(request.codec.name, counting.number)
-    recalled = recall(request.raws, request.beginning, known, find_units)
-    start = recalled.elements
-    new = join_units(request.raws, find_units(request.raws, start))
-    return known.count_unknown_bytes([*_read_system(request), *new], request.fixed[3:], TOOLS_FACTOR)
+def list_tools(request: Request) -> tuple[ToolList, ...]:
+    """The list of tools."""
+    tools, tool_choice, _ = request.fixed[COUNTED_FIXED]
+    return (ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),)
 
 
-def decode_request(request: Request, counting: Counting) -> Conversation:
-    """The request's transcript with its token counts, first the instructions. Raises UndecodableError.
-
-    Also notes in the request's beginning what was decoded, for the request that continues it.
-    """
-    known, decode = counting.known.view(request.codec.name, counting.number), partial(decode_unit, counting)
-    try:
-        messages, origins = decode_units(request.raws, request.beginning, known, decode, find_units)
-        system = [message for found in known.decode(_read_system(request), decode) for message in found]
-        fixed = _count_fixed(request, counting)
-        continues = any(request.fixed[1:3]) or _lacks_calls(messages)
-        messages = discount_compacted(messages, _READ_ANYWAY)
-        if system:
-            messages, origins = (*system, *messages), (_OUTSIDE, *origins)
-        tokens = fixed.format_tokens + fixed.tools_tokens
-        if fixed.has_functions and messages:
-            tokens += count_shared_frame(messages[0], counting.count, counting.costs)
-    except DECODE_ERRORS as error:
-        raise UndecodableError(type(error).__name__) from error
-    return Conversation(messages, max(tokens, 0), origins, continues=continues)
+def look_at(request: Request, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Shape, bool]:
+    """What is before a compaction item counts nothing, except what the model still reads."""
+    continues = any(request.fixed[1:3]) or _lacks_calls(messages)
+    return discount_compacted(messages, _READ_ANYWAY), SHAPE, continues
 
 
 def _lacks_calls(messages: Sequence[Message]) -> bool:
@@ -153,36 +127,6 @@ def _lacks_calls(messages: Sequence[Message]) -> bool:
     return False
 
 
-def count_format_tokens(request: Request, counting: Counting) -> int:
-    """Tokens of the frame and of the response format: everything outside the transcript except the tools."""
-    return _count_fixed(request, counting).format_tokens
-
-
-def _count_fixed(request: Request, counting: Counting) -> FixedTokens:
-    def count(raws: tuple[bytes, ...]) -> FixedTokens:
-        around, count, costs = cost.read_surroundings(raws), counting.count, counting.costs
-        return FixedTokens(
-            count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
-        )
-
-    return counting.known.view(request.codec.name, counting.number).count_fixed(request.fixed[3:], count)
-
-
-def counts_all(request: Request) -> bool:
-    """Whether each member of the body except `input` is counted, or is known to cost no tokens."""
-    try:
-        return cost.counts_all(read_outside(request.body, request.beginning))
-    except DECODE_ERRORS:
-        return False
-
-
-def strip_system(conversation: Conversation) -> Conversation:
-    """The transcript without the instructions, which are no item."""
-    if conversation.origins[:1] != (_OUTSIDE,):
-        return conversation
-    return replace(conversation, messages=conversation.messages[1:], origins=conversation.origins[1:])
-
-
 def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
     """The body with the transcript `after`, in pieces. If `after` is the object `before`: the unchanged body.
 
@@ -190,7 +134,10 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
     """
     if after is before:
         return (request.body,)
-    pieces, instructions = _encode_items(request, strip_system(before), strip_system(after)), write_instructions(after)
+    pieces, instructions = (
+        _encode_items(request, take_off_outside(before), take_off_outside(after)),
+        write_instructions(after),
+    )
     if instructions is None:
         return pieces
     beginning = request.beginning
@@ -199,19 +146,13 @@ def encode_request(request: Request, before: Conversation, after: Conversation) 
         within = Span(beginning.array.start, beginning.array.stop)
     elif (found := find_member(request.body, FORM.key)) is not None:
         within = found
-    place = find_member(request.body, b'"instructions"', within)
-    if place is None:
-        problem = "a key is written with escapes"
-        raise UndecodableError(problem)
-    return replace_outside(request.body, within.start, pieces, Edit(place, instructions))
+    edit = find_edit(request.body, b'"instructions"', within, instructions)
+    return replace_outside(request.body, within.start, pieces, edit)
 
 
 def write_instructions(after: Conversation) -> bytes | None:
     """The instructions with shortened texts; None if no rule has changed them."""
-    if after.origins[:1] != (_OUTSIDE,) or not after.messages[0].edited:
-        return None
-    message = after.messages[0]
-    return replace_texts(bytes(read_members(message.raw)["content"]), iter(message.texts))
+    return write_outside(after, lambda raw: bytes(read_members(raw)["content"]))
 
 
 def _encode_items(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
@@ -222,14 +163,7 @@ def _encode_items(request: Request, before: Conversation, after: Conversation) -
         pieces = _encode_text(request, after)
         if pieces is not None:
             return pieces
-    beginning = request.beginning
-    array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
-    earlier = None if beginning is None else beginning.written
-    source = Source(request.body, array, before)
-    written, ending = write_elements(source, after, _Writer(after.messages), written=earlier)
-    if beginning is not None:
-        beginning.written = written
-    return (*written.pieces, ending)
+    return write_transcript(request, find_array(FORM, request), before, after, _Writer(after.messages))
 
 
 def _encode_text(request: Request, after: Conversation) -> tuple[bytes, ...] | None:
@@ -265,10 +199,7 @@ class _Writer:
 
 def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
     """The body with `request.cache`. Raises one of DECODE_ERRORS."""
-    client = request.read_client()
-    marked = mark_messages(request, after, client)
-    asked = request.cache if "prompt_cache_key" not in client.outside else replace(request.cache, key="")
-    return help_openly(asked, pieces, after.messages, marked, lambda message: encode_message(message, {}))
+    return help_with_markers(request, after, pieces, mark_messages, lambda message: encode_message(message, {}))
 
 
 def mark_messages(
