@@ -4,9 +4,12 @@ Law: a fault is recorded by its type only, never by its text. A client's value b
 answered for it. The program's one broad `except` is here, in `fail_open`.
 """
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.account.outcome import FIGURES, Line, Outcome
 from proxy.account.statistics.books import Books
@@ -154,10 +157,43 @@ def _write_prompt(outcome: Outcome, fields: dict[str, Any]) -> None:
         fields["summary"] = summary | ({"instead": outcome.summary_instead} if outcome.summary_instead else {})
 
 
-class Phase(Protocol):
-    """The work that goes on."""
+class Phases:
+    """The current phase of a piece of work, and the `seconds` of each finished phase, in order."""
 
-    current: str
+    def __init__(self, current: str) -> None:
+        self.current = current
+        self.seconds: tuple[tuple[str, float], ...] = ()
+
+    def timed(self, name: str) -> "_Phase":
+        """Context manager: the block is a phase. If it raises, the phase stays current and gets no duration."""
+        return _Phase(self, name)
+
+    @contextmanager
+    def during(self, name: str) -> Iterator[None]:
+        """Context manager: the block is a phase for faults only; its time belongs to the surrounding phase."""
+        before, self.current = self.current, name
+        yield
+        self.current = before
+
+
+class _Phase:
+    """A block that is a phase. It is a class because a generator costs three times as much."""
+
+    __slots__ = ("_before", "_name", "_phases", "_started_at")
+
+    def __init__(self, phases: Phases, name: str) -> None:
+        self._phases, self._name, self._before = phases, name, phases.current
+
+    def __enter__(self) -> None:
+        """Begin the phase."""
+        self._phases.current, self._started_at = self._name, time.monotonic()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """End the phase; after an error it stays current."""
+        if kind is None:
+            phases = self._phases
+            phases.seconds += ((self._name, time.monotonic() - self._started_at),)
+            phases.current = self._before
 
 
 class fail_open:  # noqa: N801 - it is used like a function, and a generator costs three times as much
@@ -166,12 +202,12 @@ class fail_open:  # noqa: N801 - it is used like a function, and a generator cos
     Lets UndecodableError and LimitExceededError pass, because they are not faults. It may be entered several times.
     """
 
-    __slots__ = ("_phase", "_recorder", "_request_id")
+    __slots__ = ("_recorder", "_request_id", "phase")
 
-    def __init__(self, recorder: Recorder, request_id: str, phase: Phase | str) -> None:
+    def __init__(self, recorder: Recorder, request_id: str, phase: Phases | str) -> None:
         self._recorder = recorder
         self._request_id = request_id
-        self._phase = phase
+        self.phase = phase
 
     def __enter__(self) -> None:
         """Do nothing: there is nothing to prepare."""
@@ -182,6 +218,6 @@ class fail_open:  # noqa: N801 - it is used like a function, and a generator cos
             return False
         if not isinstance(error, Exception):
             return False
-        phase = self._phase
+        phase = self.phase
         self._recorder.record_fault(self._request_id, phase if isinstance(phase, str) else phase.current, error)
         return True

@@ -1,26 +1,45 @@
-"""Reads what an answer reports: tokens that the model read and wrote, its model, and what the prompt cache had.
+"""Reads what an answer reports, and learns from it: its tokens and model, what the prompt cache had, what it has cost.
 
-Law: it only observes. A fault here never changes an answer.
+Law: it only observes. A fault here never changes an answer, which the client has already. What the upstream reports is
+the truth; trimtab's own counts are used only for the rest.
 """
 
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import aiohttp
 import msgspec
 
-from proxy.account.outcome import Answered
-from proxy.account.previous_request import Seen, Sent
-from proxy.account.prompt_cache import Cause, find_cause
+from proxy.account.outcome import NOTHING_ANSWERED, Answered
+from proxy.account.previous_request import Request, Seen, Sent
+from proxy.account.prompt_cache import (
+    MIN_CACHED_TOKENS,
+    Cache,
+    Case,
+    Cause,
+    add_removed,
+    count_cached,
+    find_cause,
+    imagine,
+    watch_cache,
+)
 from proxy.account.recorder import Recorder, fail_open
+from proxy.catalogue.lifetimes import find_lifetime_seconds
+from proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
-from proxy.exchange.attempt import Attempt, Call, Prepared, is_counted, is_text_only
-from proxy.exchange.cold import find_lifetime
+from proxy.config.secrets import find_in_name
+from proxy.exchange.attempt import Attempt, Call, Prepared, Ready, is_counted, is_text_only
+from proxy.exchange.cold import find_lifetime, prepare_cold, remember
 from proxy.exchange.route import Route
 from proxy.exchange.services import Services
+from proxy.http.client import Sending
 from proxy.http.tenancy import Tenant
 from proxy.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from proxy.models.calibration import Report as Sample
+from proxy.tasks import see_through
 from proxy.telemetry.pace import Pace
 from proxy.wire.answers.tap import Tap
 from proxy.wire.answers.usage import Usage, believe
@@ -191,8 +210,9 @@ async def _compare(services: Services, attempt: Prepared, sent: Conversation, ag
     work = partial(
         services.previous.observe, client, hashes, Sent(original, sent, call.request.fixed, age_seconds, is_changed)
     )
-    size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
-    return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=size_bytes)
+    if len(hashes) <= MANY_MESSAGES:
+        return work()
+    return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=INLINE_BYTES + 1)
 
 
 MAX_BYTES = 16 * 1024
@@ -230,3 +250,182 @@ def find_model(answer: bytes) -> str:
         return msgspec.json.decode(found[1], type=str)
     except DECODE_ERRORS:
         return ""
+
+
+NOTHING_OBSERVED = Observed()
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What an answer has taught. A Struct, because a frozen dataclass costs a call for each field.
+
+    response_model: the model that has answered, in the form for the log; only known if the request is traced.
+    """
+
+    answered: Answered = NOTHING_ANSWERED
+    observed: Observed = NOTHING_OBSERVED
+    bill: Bill | None = None
+    response_model: str = ""
+
+
+NOTHING_LEARNED = Learned()
+Keep = Callable[[Learned], None]
+
+
+def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> SafeTap | None:
+    """What reads the answer along; None if it has nothing to tell."""
+    request, codec = ready.request, ready.codec
+    if answer.status != 200 or (codec.is_count and request is not None):
+        return None
+    is_stream = answer.content_type == "text/event-stream"
+    tap = codec.tap(is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
+    made = ModelTap if ready.trace.is_on else SafeTap
+    return made(tap, services.recorder, ready.arrival.request_id)
+
+
+async def learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTap, keep: Keep) -> None:
+    """Learn from an answer, or from the part of it that was read. `keep` gets what was learned."""
+    learning = _learn(services, ready, attempt, tap, keep)
+    # A client may close its connection as soon as it has the answer, which cancels whatever waits.
+    await (learning if _learns_at_once(services, ready.route, attempt, tap) else see_through(learning))
+
+
+async def learn_from_left(
+    services: Services,
+    ready: Ready,
+    attempt: Attempt,
+    sending: Sending,
+    answer: aiohttp.ClientResponse | None,
+    keep: Keep,
+) -> None:
+    """Learn from a request whose client left before the beginning of its answer was read."""
+    if answer is not None:
+        tap = listen(services, ready, answer)
+        if tap is not None:
+            tap.finish(is_cut=True)
+            await learn(services, ready, attempt, tap, keep)
+    elif sending.is_unanswered and not (ready.codec.is_count and ready.request is not None):
+        await _book_unanswered(services, ready, attempt, keep)
+
+
+async def _book_unanswered(services: Services, ready: Ready, attempt: Attempt, keep: Keep) -> None:
+    """Book the prompt of a request that the upstream has got, and not begun to answer: it may be charged.
+
+    What the model wrote is not known, and nothing is learned.
+    """
+    observed, bill = NOTHING_OBSERVED, None
+    answered = Answered(completion_tokens=0, is_estimated=True)
+    with fail_open(services.recorder, ready.arrival.request_id, "observe"):
+        observed = await observe(services, attempt, answered, is_answered=False)
+    with fail_open(services.recorder, ready.arrival.request_id, "bill"):
+        bill = draw_bill(services, ready.route, attempt, answered, observed)
+    keep(Learned(answered, observed, bill))
+
+
+def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: SafeTap) -> bool:
+    """Whether learning from an answer waits neither for a thread nor for the store."""
+    unknown_chars = tap.find_uncounted_chars()
+    if unknown_chars > INLINE_BYTES:
+        return False
+    if unknown_chars and not services.compactors.is_ready(route.settings, route.target.model):
+        return False
+    messages = len(attempt.chosen.planned.plan.hashes) if isinstance(attempt, Prepared) else 0
+    return not messages or (messages <= MANY_MESSAGES and not services.cold_cuts.is_kept)
+
+
+async def _learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTap, keep: Keep) -> None:
+    """Count what the model wrote, and note what the answer has cost and shows."""
+    arrival, route, model = ready.arrival, ready.route, ""
+    answered, observed, bill = NOTHING_ANSWERED, NOTHING_OBSERVED, None
+    if isinstance(tap, ModelTap):
+        model, _ = arrival.tell_name(tap.model, find_in_name(services.config, tap.model))
+    guarded = fail_open(services.recorder, arrival.request_id, "count")
+    if tap.tap is not None:
+        with guarded:
+            answered = await count_answer(services, arrival.tenant, route, tap.tap, _find_window(route, attempt))
+    guarded.phase = "observe"
+    with guarded:
+        age_seconds = time.monotonic() - ready.sent_at
+        observed = await observe(services, attempt, answered, age_seconds=age_seconds)
+    guarded.phase = "bill"
+    with guarded:
+        bill = draw_bill(services, route, attempt, answered, observed)
+    keep(Learned(answered, observed, bill, model))
+    guarded.phase = "observe"
+    if services.cold_cuts.is_kept:
+        with guarded:
+            prepare_cold(services, attempt, answered)
+            await remember(services, attempt, answered)  # the last, because it waits for the store
+
+
+def _find_window(route: Route, attempt: Attempt) -> int:
+    """The model's window, or the prompt if that is longer, for what can be true of an answer."""
+    window_tokens = route.settings.find_window() if attempt.call is None else attempt.call.view.believed_tokens
+    return window_tokens if attempt.compacted is None else max(window_tokens, attempt.compacted.original_tokens)
+
+
+def draw_bill(
+    services: Services, route: Route, attempt: Attempt, answered: Answered, observed: Observed
+) -> Bill | None:
+    """The bill of an answer; None if its tokens are not known."""
+    if answered.completion_tokens is None:
+        return None
+    if not isinstance(attempt, Prepared):  # it passed unchanged
+        prices = find_price_list(services.config, route.settings, route.target.model)
+        if answered.prompt_tokens is None:
+            return None
+        return _draw(_read_tokens(answered), None, prices, is_estimated=answered.is_estimated)
+    seen = observed.seen
+    case = _make_case(attempt, seen, answered, observed.prefix_kept)
+    is_changed = attempt.outcome == "compacted"
+    without: Tokens | None = None
+    if attempt.chosen.planned.original.continues:  # the upstream holds messages that are not known here
+        without = add_removed(case.sent, case.original_tokens - case.sent_tokens) if is_changed else None
+    else:
+        without = imagine(case) if is_changed or (seen is not None and seen.now.is_changed) else None
+        if seen is not None and case.is_fresh:
+            services.previous.learn(seen, watch_cache(case))
+    is_estimated = answered.is_estimated or answered.prompt_tokens is None
+    return _draw(case.sent, without, attempt.call.view.price_list, is_estimated=is_estimated)
+
+
+def _draw(tokens: Tokens, without: Tokens | None, prices: PriceList, *, is_estimated: bool) -> Bill:
+    """The bill for some tokens; `without`: None if the request would have cost the same without trimtab."""
+    cost = price(tokens, prices)
+    if without is None:
+        return Bill(tokens, tokens, cost, cost, is_estimated)
+    return Bill(tokens, without, cost, price(without, prices), is_estimated)
+
+
+def _read_tokens(answered: Answered) -> Tokens:
+    return Tokens.of(
+        answered.prompt_tokens or 0, answered.cached_tokens, answered.written_tokens, answered.completion_tokens
+    )
+
+
+def _make_case(attempt: Prepared, seen: Seen | None, answered: Answered, prefix_kept: float | None) -> Case:
+    """The request as it was sent, and as the client sent it."""
+    call, compacted = attempt.call, attempt.compacted
+    is_sent_original = call.route.target.mode != "enforce"
+    original_tokens = compacted.original_tokens
+    sent_tokens = original_tokens if is_sent_original else compacted.sent_tokens
+    lifetime_seconds = find_lifetime_seconds(call.route.upstream.base_url, call.route.target.model)
+    before = None if seen is None else seen.before
+    pause_seconds = 0.0 if seen is None or before is None else seen.now.sent_at - before.sent_at
+    is_fresh = lifetime_seconds is None or pause_seconds <= lifetime_seconds
+    known_share = None if before is None else _find_share(attempt.chosen.planned.original, before)
+    sent = _read_tokens(answered)
+    if answered.prompt_tokens is None:
+        kept_share = known_share if attempt.outcome != "compacted" else prefix_kept
+        cached_tokens = count_cached((kept_share or 0.0) * sent_tokens) if is_fresh else 0
+        tier = call.view.price_list.at(sent_tokens)
+        writes = tier.cache_write > tier.input and sent_tokens >= MIN_CACHED_TOKENS
+        written_tokens = sent_tokens - cached_tokens if writes else 0
+        sent = Tokens.of(sent_tokens, cached_tokens, written_tokens, answered.completion_tokens)
+    cache = Cache() if before is None else before.cache
+    return Case(sent, sent_tokens, original_tokens, prefix_kept, known_share, is_fresh, cache)
+
+
+def _find_share(original: Conversation, before: Request) -> float:
+    """The share of the client's prompt that the previous request of its session had, too."""
+    new_tokens = sum(message.tokens for message in original.messages[before.messages :])
+    return 1 - new_tokens / max(original.tokens, 1)

@@ -12,19 +12,25 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import ClassVar
 
+import msgspec
+from yarl import URL
+
 from proxy.compaction.compactor import Compacted, Compactor, Planned
 from proxy.compaction.offload import Lane
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.route import Route
+from proxy.exchange.route import Route, Target
+from proxy.exchange.trace import Trace
 from proxy.http.errors import ProxyError
+from proxy.http.relay import Reply
+from proxy.http.request_body import ReceivedBody
 from proxy.models.lessons import Lesson
 from proxy.models.model_policy import ModelView
 from proxy.summaries.summariser import Summariser
 from proxy.telemetry.ledger import Ledger, UsedSummary
-from proxy.wire.codec import Request
+from proxy.wire.codec import Codec, Request
 from proxy.wire.content.cache_help import Addition
 from rules.conversation import Conversation, Message
-from rules.prefix import hash_head, place_session
+from rules.prefix import hash_head
 from rules.summary.request import Summary, SummaryRequest
 from rules.window.state import ColdCut
 
@@ -143,26 +149,30 @@ class Prepared:
 Attempt = Passed | Refused | Prepared
 
 
+class Ready(msgspec.Struct, frozen=True):
+    """A request that is about to be sent.
+
+    received: its body. request: that body, split; None if it was not decoded.
+    target: of the route, or of its session if that is only observed.
+    attempt: the first one. sent_at: the time of the first attempt on the monotonic clock.
+    """
+
+    arrival: Arrival
+    reply: Reply
+    codec: Codec
+    received: ReceivedBody
+    request: Request | None
+    route: Route
+    url: URL
+    target: Target
+    trace: Trace
+    attempt: Attempt
+    sent_at: float
+
+
 def is_last(attempt: Attempt) -> bool:
     """Whether the request was planned again after a refusal for its length."""
     return attempt.call is not None and attempt.call.attempt == MAX_ATTEMPTS
-
-
-def settle(call: Call, conversation: Conversation, session: str) -> Call:
-    """The call with the name of its session; in mode observe, if that belongs to the share that is only observed.
-
-    The same in every replica: the session's first messages decide. If the upstream holds them, they are not known;
-    then the request is observed, whatever the share is.
-    """
-    route, share = call.route, call.route.observe_share
-    may_be_observed = route.target.mode == "enforce" and share > 0
-    if may_be_observed and (conversation.continues or place_session(conversation.messages) < share):
-        route = replace(route, target=replace(route.target, mode="observe"))
-    # Made by hand: `replace` costs as much as planning a short request again.
-    return Call(
-        call.arrival, route, call.request, call.compactor, call.view, call.lane, call.ledger, call.attempt,
-        call.cold, call.idle_seconds, session, call.tells_compaction,
-    )  # fmt: skip
 
 
 def is_text_only(conversation: Conversation) -> bool:

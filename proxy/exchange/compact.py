@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from proxy.account.recorder import fail_open
+from proxy.account.recorder import Phases, fail_open
 from proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from proxy.compaction.compactor import help_cache as add_help
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
@@ -23,11 +23,8 @@ from proxy.exchange.attempt import (
     Prepared,
     Refused,
     add_key,
-    settle,
 )
-from proxy.exchange.changed_sessions import heed_changed
 from proxy.exchange.cold import heed_cold_cache, name_cache
-from proxy.exchange.phases import Phases
 from proxy.exchange.route import Route, find_help
 from proxy.exchange.services import Services
 from proxy.exchange.session import name_session, tells_compaction
@@ -37,8 +34,9 @@ from proxy.http.relay import Reply
 from proxy.models.model_policy import ModelView
 from proxy.telemetry.ledger import Ledger
 from proxy.wire.codec import Request, UndecodableError
-from rules.conversation import Decision
+from rules.conversation import Conversation, Decision
 from rules.policy import Policy
+from rules.prefix import place_session
 from rules.results.pairing import describe_unpaired, find_unpaired
 from rules.window.room import HEAD_STEPS
 
@@ -54,13 +52,8 @@ OUTCOME = "cache_help"
 WOULD_REFUSE = "mode enforce would refuse this request"
 
 
-async def compact(
-    services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply, ledger: Ledger | None = None
-) -> Attempt:
-    """Make the first attempt, and write its decisions into the ledger, if there is one.
-
-    A client that waits long for a summary gets comments through its `reply`.
-    """
+async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
+    """Make the first attempt. A client that waits long for a summary gets comments through its `reply`."""
     if route.target.mode == "off":
         return Passed("off")
     if request.codec.is_count and services.config.compaction.count_tokens == "passed":
@@ -69,8 +62,9 @@ async def compact(
     phases = Phases("plan")
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
-            helped = find_help(route, request, services.refused_additions.find(route.asked))
-            call = await prepare_call(services, arrival, route, helped, ledger)
+            refused = services.refused_additions.find(route.asked)
+            helped = find_help(route, request, refused) if route.adds or refused else request
+            call = await prepare_call(services, arrival, route, helped)
             try:
                 call = await _clean(services, call)
                 planned, size_bytes = await _plan(services, call, phases)
@@ -93,9 +87,7 @@ async def compact(
     return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 
 
-async def prepare_call(
-    services: Services, arrival: Arrival, route: Route, request: Request, ledger: Ledger | None = None
-) -> Call:
+async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
     """Look up what is known about the model, and make the call."""
     settings, name = route.settings, route.name
     compactor = await services.compactors.get(settings, name.model, arrival.tenant.id)
@@ -111,7 +103,7 @@ async def prepare_call(
         compactor,
         view,
         services.lane(arrival.tenant),
-        Ledger() if ledger is None else ledger,
+        Ledger(),
         cold=cold,
         tells_compaction=tells_compaction(arrival),
     )
@@ -311,3 +303,42 @@ async def help_cache(services: Services, attempt: Prepared) -> Prepared:
         outcome = OUTCOME if attempt.outcome == "unchanged" else attempt.outcome
         return replace(attempt, outcome=outcome, compacted=helped, body=helped.pieces, plain=attempt)
     return attempt
+
+
+def settle(call: Call, conversation: Conversation, session: str) -> Call:
+    """The call with the name of its session; in mode observe, if that belongs to the share that is only observed.
+
+    The same in every replica: the session's first messages decide. If the upstream holds them, they are not known;
+    then the request is observed, whatever the share is.
+    """
+    route, share = call.route, call.route.observe_share
+    may_be_observed = route.target.mode == "enforce" and share > 0
+    if may_be_observed and (conversation.continues or place_session(conversation.messages) < share):
+        route = replace(route, target=replace(route.target, mode="observe"))
+    # Made by hand: `replace` costs as much as planning a short request again.
+    return Call(
+        call.arrival, route, call.request, call.compactor, call.view, call.lane, call.ledger, call.attempt,
+        call.cold, call.idle_seconds, session, call.tells_compaction,
+    )  # fmt: skip
+
+
+def tell_changed(planned: Planned) -> Planned:
+    """The plan for a session whose upstream must be told that what was sent before was changed."""
+    return replace(planned, plan=replace(planned.plan, was_otherwise=True))
+
+
+def heed_changed(services: Services, call: Call, planned: Planned) -> Planned:
+    """The plan, for a session that `note_changed` knows as one whose upstream must be told."""
+    return tell_changed(planned) if _name_changed(call, planned) in services.changed_sessions else planned
+
+
+def note_changed(services: Services, call: Call, planned: Planned) -> None:
+    """Remember that the upstream must be told in this session."""
+    services.changed_sessions[_name_changed(call, planned)] = True
+
+
+def _name_changed(call: Call, planned: Planned) -> tuple[str, str, bytes]:
+    """The name of a session for what must be remembered of it: what its transcript has up to its first reasoning."""
+    plan = planned.plan
+    reasons = (at for at, message in enumerate(plan.conversation.messages, 1) if message.has_reasoning)
+    return call.arrival.tenant.id, call.route.upstream.base_url, plan.hashes[next(reasons, 0)]

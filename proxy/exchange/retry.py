@@ -15,15 +15,21 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
 
-from proxy.account.recorder import fail_open
+from proxy.account.recorder import Phases, fail_open
 from proxy.compaction.compactor import Compacted, RefusedError
 from proxy.compaction.offload import BusyError, weigh_known
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
-from proxy.exchange.changed_sessions import heed_changed, note_changed, tell_changed
-from proxy.exchange.compact import carry_out, help_cache, plan_call, prepare_call
+from proxy.exchange.compact import (
+    carry_out,
+    heed_changed,
+    help_cache,
+    note_changed,
+    plan_call,
+    prepare_call,
+    tell_changed,
+)
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.phases import Phases
 from proxy.exchange.route import THINKING
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply
@@ -208,11 +214,6 @@ def _leave_untold(attempt: Prepared) -> Prepared | None:
     decisions = tuple(decision for decision in compacted.decisions if decision.rule != THINKING)
     left = replace(compacted, pieces=compacted.untold, untold=None, headers=(), decisions=decisions)
     return replace(attempt, compacted=left, body=left.pieces, plain=None)
-
-
-def may_change(attempt: Prepared, opening: Opening) -> bool:
-    """Whether there may be something to learn or to change after this answer: `change` is called for nothing else."""
-    return opening.status != 200 or attempt.is_own or bool(attempt.dropped)
 
 
 async def change(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:

@@ -64,6 +64,10 @@ class Target:
         return self.model if self.match is None and not self.is_secret else ""
 
 
+NO_TARGET = Target("")
+"""Of a request that was not read yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a request goes, and the settings that apply to it.
@@ -92,10 +96,13 @@ class Route:
     may_ask_million: bool
 
 
-def choose_route(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, codec: Codec) -> Route:
+def choose_route(
+    config: Config, arrival: Arrival, headers: OwnHeaders, model: str, codec: Codec, request: Request | None = None
+) -> Route:
     """Choose upstream and settings of a request for a model. Raises UnknownModeError and UnknownProfileError.
 
     Requests of one connection with the same head and model go the same way, so it is chosen once.
+    request: what could be read of the body, whose own words may ask for a window.
     """
     known = {} if arrival.head is None else arrival.head.routes
     route = known.get(model)
@@ -103,7 +110,7 @@ def choose_route(config: Config, arrival: Arrival, headers: OwnHeaders, model: s
         route = _choose(config, arrival, headers, model, codec)
         if len(model) <= MAX_CHARS and (model in known or len(known) < MAX_UPSTREAMS):
             known[model] = route
-    return route
+    return route if request is None or not route.may_ask_million else _heed_own_words(route, arrival, request)
 
 
 def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, codec: Codec) -> Route:
@@ -141,10 +148,8 @@ def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, c
     )
 
 
-def heed_own_words(route: Route, arrival: Arrival, request: Request) -> Route:
+def _heed_own_words(route: Route, arrival: Arrival, request: Request) -> Route:
     """The route of a request, with the window of a million tokens if its headers, body or model's name ask for it."""
-    if not route.may_ask_million:
-        return route
     betas = _read_betas(arrival, request) if _is_claude(request.model) else ""
     if not (betas or request.model.endswith("]")) or not asks_million(request.model, betas):
         return route

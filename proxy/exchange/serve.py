@@ -17,29 +17,16 @@ from proxy.account.recorder import fail_open
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
 from proxy.config.schema import Config
 from proxy.exchange.admission import in_bounds, receive, working
-from proxy.exchange.answer import SafeTap
+from proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempt import Attempt, Passed, Prepared, is_last
+from proxy.exchange.attempt import Attempt, Passed, Prepared, Ready, is_last
 from proxy.exchange.compact import compact, help_cache
 from proxy.exchange.early_answer import Opening, read_opening
-from proxy.exchange.finish import (
-    NO_ATTEMPT,
-    NO_TARGET,
-    NOTHING_LEARNED,
-    Finished,
-    Keep,
-    Learned,
-    Note,
-    Ready,
-    learn,
-    learn_from_left,
-    listen,
-    write_headers,
-)
-from proxy.exchange.retry import change, learn_from_retry, may_change, recover
-from proxy.exchange.route import Route, Target, choose_route, describe_target, heed_own_words, place
+from proxy.exchange.retry import change, learn_from_retry, recover
+from proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
 from proxy.exchange.services import Services
 from proxy.exchange.summary import write_ahead
+from proxy.exchange.tell import NO_ATTEMPT, Finished, Note, write_headers
 from proxy.exchange.trace import NO_TRACE, begin_trace
 from proxy.http.client import Sending
 from proxy.http.errors import OverloadedError, ProxyError
@@ -73,7 +60,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
             # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
             model = codec.peek_model(received.beginning) if request is None else request.model
             model = model or find_deployment(arrival.target)
-            route, target = _choose_route(services.config, arrival, reply, model, codec)
+            route, target = _choose_route(services.config, arrival, reply, model, codec, request)
             if isinstance(route, ProxyError):
                 raise route
             url = route.url or place(route.upstream, codec, arrival.target)  # raises if the path must not get our key
@@ -82,7 +69,6 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
             if request is None:
                 attempt = Passed("too_large" if received.is_too_large else "undecodable")
             else:
-                route = heed_own_words(route, arrival, request)
                 request = request if request.model == model else replace(request, model=model)
                 attempt = await compact(services, arrival, route, request, reply)
                 target = route.target if attempt.call is None else attempt.call.route.target  # some are only observed
@@ -125,11 +111,11 @@ async def _exchange(services: Services, ready: Ready, note: Note) -> web.StreamR
 
 
 def _choose_route(
-    config: Config, arrival: Arrival, reply: Reply, model: str, codec: Codec
+    config: Config, arrival: Arrival, reply: Reply, model: str, codec: Codec, request: Request | None
 ) -> tuple[Route | ProxyError, Target]:
     """Upstream and settings, or why there are none; and the model of the request."""
     try:
-        route = choose_route(config, arrival, reply.request.headers, model, codec)
+        route = choose_route(config, arrival, reply.request.headers, model, codec, request)
     except ProxyError as error:
         return error, describe_target(config, arrival, model, config.match_for(model))
     return route, route.target
@@ -192,9 +178,10 @@ async def _ask_again(
     """The next attempt, or None if the client gets this answer; and whether it does because nothing shorter fits."""
     if not isinstance(attempt, Prepared):
         return None, False
-    other = await change(services, attempt, opening) if may_change(attempt, opening) else None
-    if other is not None:
-        return other, False
+    if opening.status != 200 or attempt.is_own or attempt.dropped:
+        other = await change(services, attempt, opening)
+        if other is not None:
+            return other, False
     if attempt.lesson is not None:
         await learn_from_retry(services, attempt, attempt.lesson, opening)
     if opening.overflow is None or is_last(attempt):

@@ -9,11 +9,11 @@ from functools import partial
 from math import ceil
 from typing import TypeVar
 
+from proxy.account.recorder import Phases
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
 from proxy.exchange.attempt import Call, Chosen, add_key
 from proxy.exchange.early_answer import wait_aloud
-from proxy.exchange.phases import Phases
 from proxy.exchange.route import place
 from proxy.exchange.services import Services
 from proxy.http.credentials import find_query_keys, keep_credentials

@@ -5,10 +5,12 @@ somebody wants it.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from proxy.account.outcome import Cut, Outcome, Window
 from proxy.account.recorder import Recorder, fail_open
@@ -19,18 +21,53 @@ from proxy.account.text import tell_text
 from proxy.catalogue.prices import PER_TOKEN
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.pool import Compactors
-from proxy.exchange.arrival import find_path_keys
-from proxy.exchange.attempt import Attempt, Call, Prepared, is_last
-from proxy.exchange.finish import NO_TARGET, Finished, find_sent
+from proxy.exchange.answer import NOTHING_LEARNED, Learned
+from proxy.exchange.arrival import Arrival, find_path_keys
+from proxy.exchange.attempt import Attempt, Call, Passed, Prepared, is_last
+from proxy.exchange.early_answer import Opening
+from proxy.exchange.route import NO_TARGET, Target
 from proxy.exchange.services import Services
+from proxy.exchange.trace import NO_TRACE, Trace
 from proxy.http.errors import ContextExceededError, ProxyError
+from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
+from proxy.http.relay import Reply
+from proxy.wire.codec import Request
 from rules.conversation import Outcome as Applied
 from rules.pipeline.plan import Plan
 from rules.policy import Policy
+from rules.tokens.sections import Sections
 
+NO_ATTEMPT = Passed("aborted")
+"""Of a request that was not planned yet."""
+_NO_SECTIONS = Sections()
 MAX_COLD = 256
 """Cuts at a cold cache that are recorded of a request without a plan. Chosen: more than one session has."""
 _NOTHING: Mapping[str, Any] = {}
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """One request that is over, with what was found out of it.
+
+    attempt: the last one that was made. request: what the client sent; None if it was not decoded.
+    sent_at: time of the first attempt on the monotonic clock; 0.0 if nothing was sent.
+    opening: the beginning of the last attempt's answer; None before it.
+    is_hopeless: the client gets the refusal, because nothing shorter could be sent.
+    """
+
+    arrival: Arrival
+    reply: Reply
+    target: Target = NO_TARGET
+    attempt: Attempt = NO_ATTEMPT
+    request: Request | None = None
+    trace: Trace = NO_TRACE
+    sent_at: float = 0.0
+    opening: Opening | None = None
+    learned: Learned = NOTHING_LEARNED
+    is_hopeless: bool = False
+
+
+Note = Callable[[Finished], None]
+"""Takes what was found out of a request, also if it ends with an error; the last note counts."""
 
 
 def tell(services: Services, finished: Finished, error: ProxyError | None, *, is_over: bool) -> None:
@@ -271,3 +308,35 @@ def _find_cold(call: Call, plan: Plan | None) -> Mapping[str, str]:
     if plan is None:
         return {prefix.hex(): str(kind) for prefix, kind in islice(call.cold.items(), MAX_COLD)}
     return {plan.hashes[at].hex(): str(kind) for at, kind in plan.cold.items()}
+
+
+def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: ProxyError | None = None) -> Headers:
+    """The `x-trimtab-*` headers to add to the answer."""
+    call, compacted, planned, used = attempt.call, attempt.compacted, None, None
+    overhead_seconds = (sent_at or time.monotonic()) - arrival.started_at
+    outcome = attempt.outcome if error is None else error.outcome
+    if isinstance(attempt, Prepared):
+        planned, used = attempt.chosen.planned, attempt.summary
+        if planned.original.continues:
+            outcome += ";history=upstream"
+        if planned.plan.is_client_compaction:
+            outcome += ";compaction=client"
+    if call is None or compacted is None:
+        return write_own_headers(arrival.request_id, overhead_seconds, outcome)
+    sent_tokens, sent_sections = find_sent(attempt, compacted, sent_at)
+    tokens = {"original": compacted.original_tokens, "sent": sent_tokens, "limit": compacted.limit_tokens}
+    is_over = compacted.original_tokens > compacted.limit_tokens  # for a request that was refused: it has no plan
+    if is_over if planned is None else planned.plan.window.is_near:
+        tokens["high_water"] = True
+    headers = write_own_headers(arrival.request_id, overhead_seconds, outcome, tokens)
+    told = write_ledger_headers(compacted.original_sections, sent_sections, call.ledger.entries, used)
+    return [*headers, *told]
+
+
+def find_sent(attempt: Attempt, compacted: Compacted, sent_at: float) -> tuple[int, Sections]:
+    """The tokens of what was sent, and their sections; 0 if nothing was."""
+    if not sent_at:
+        return 0, _NO_SECTIONS
+    if attempt.call is not None and attempt.call.route.target.mode != "enforce":
+        return compacted.original_tokens, compacted.original_sections
+    return compacted.sent_tokens, compacted.sent_sections

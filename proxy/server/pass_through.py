@@ -16,9 +16,9 @@ from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.admission import hold
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.attempt import Passed
-from proxy.exchange.finish import NO_TARGET, Finished, Note
-from proxy.exchange.route import Target, describe_target
+from proxy.exchange.route import NO_TARGET, Target, describe_target
 from proxy.exchange.services import Services
+from proxy.exchange.tell import Finished, Note
 from proxy.http.client import Body, target_url
 from proxy.http.headers import OUTCOME_HEADER, Headers, request_headers
 from proxy.http.relay import Reply, relay_answer

@@ -14,10 +14,9 @@ from math import inf
 from aiohttp import HttpVersion11, web
 
 from proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
-from proxy.exchange.finish import Finished, write_headers
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
-from proxy.exchange.tell import tell
+from proxy.exchange.tell import Finished, tell, write_headers
 from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS
 from proxy.http.credentials import find_shown

@@ -55,11 +55,15 @@ class _Known:
 
 
 class ColdCuts:
-    """The cold cuts of all sessions. `clock`: seconds since the epoch; processes that share a store share it."""
+    """The cold cuts of all sessions. `clock`: seconds since the epoch; processes that share a store share it.
+
+    is_kept: the store survives this process.
+    """
 
     def __init__(self, store: SummaryStore, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self._store = store
+        self.is_kept = store.name != "memory"
         self._known: BytesLRU[tuple[str, str, bytes], _Known] = BytesLRU(
             MAX_BYTES, lambda _, known: HASH_BYTES * (len(known.cuts) + 2)
         )
@@ -67,11 +71,6 @@ class ColdCuts:
             MAX_BYTES, lambda _, cuts: HASH_BYTES * len(cuts)
         )
         self._forwarded: BytesLRU[tuple[str, str, bytes], float] = BytesLRU(MAX_BYTES, lambda *_: HASH_BYTES)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the store survives this process."""
-        return self._store.name != "memory"
 
     def recall(self, tenant: str, model: str) -> Mapping[bytes, ColdCut]:
         """The cold cuts of a client that this process knows, by prefix: those of its newest sessions."""

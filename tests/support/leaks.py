@@ -10,7 +10,7 @@ from aiohttp import ClientResponse, web
 from upstreams.faulty import FaultyUpstream
 from yarl import URL
 
-from proxy.exchange.finish import Finished
+from proxy.exchange.tell import Finished
 from proxy.server.app import Proxy
 
 CALM_SECONDS = 30.0

@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.journeys import DECISIONS
 
 from proxy.account.outcome import Outcome
-from proxy.account.recorder import MAX_TOLD_PATHS, Recorder, fail_open
-from proxy.exchange.phases import Phases
+from proxy.account.recorder import MAX_TOLD_PATHS, Phases, Recorder, fail_open
 from proxy.telemetry.ledger import Ledger
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import UndecodableError

@@ -15,8 +15,9 @@ from proxy.config.load import load_config
 from proxy.config.policies.sections import MODES
 from proxy.config.schema import Config
 from proxy.exchange.arrival import MAX_UPSTREAMS, read_head
-from proxy.exchange.attempt import is_counted, is_text_only, settle
-from proxy.exchange.route import Route, choose_route, find_credentials_for, heed_own_words
+from proxy.exchange.attempt import is_counted, is_text_only
+from proxy.exchange.compact import settle
+from proxy.exchange.route import Route, choose_route, find_credentials_for
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Codec
@@ -47,10 +48,7 @@ def ask(config: Config, body: bytes = BODY % (b"", b""), dialect: Codec = MESSAG
     config_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     arrival = replace(arrive(**config_headers), endpoint=dialect.name)
     request = dialect.read(body)
-    route, again = (
-        heed_own_words(choose_route(config, arrival, CIMultiDict(), request.model, dialect), arrival, request)
-        for _ in range(2)
-    )
+    route, again = (choose_route(config, arrival, CIMultiDict(), request.model, dialect, request) for _ in range(2))
     assert route.settings is again.settings
     return route.settings.context_window
 

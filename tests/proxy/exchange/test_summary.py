@@ -12,9 +12,9 @@ from support.journeys import NOTE, MakeStages, Stages, make_reply, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion, hold_summaries
 
+from proxy.account.recorder import Phases
 from proxy.compaction.compactor import Planned
 from proxy.exchange.attempt import Call, Chosen
-from proxy.exchange.phases import Phases
 from proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
 from proxy.models.lessons import Lesson
 from proxy.summaries.sliding import SUMMARIES

@@ -12,10 +12,10 @@ from proxy.account.outcome import Answered, Outcome
 from proxy.account.recorder import Recorder
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.exchange.answer import Learned
 from proxy.exchange.attempt import Chosen, Passed, Prepared
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.finish import Finished, Learned
-from proxy.exchange.tell import make_outcome
+from proxy.exchange.tell import Finished, make_outcome
 from proxy.http.errors import ContextExceededError, ProxyError, UpstreamUnreachableError
 from proxy.http.relay import Reply
 from proxy.telemetry.ledger import Ledger

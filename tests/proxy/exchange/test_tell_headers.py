@@ -8,7 +8,7 @@ from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared
-from proxy.exchange.finish import write_headers
+from proxy.exchange.tell import write_headers
 from proxy.telemetry.ledger import Ledger, UsedSummary
 from rules.conversation import Conversation
 from rules.policy import Policy
