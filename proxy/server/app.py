@@ -137,7 +137,7 @@ async def _open_services(
         yield replace(services, recordings=recordings)
     finally:
         services.workers.close()
-        for one in (lifecycle.background, past, summaries, recordings, models, books, store, client, spans):
+        for one in (lifecycle.background, summaries, recordings, models, past, books, store, client, spans):
             if one is not None:
                 await one.close()
 

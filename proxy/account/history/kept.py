@@ -37,6 +37,8 @@ MAX_WAITING = 4096
 """Rows that wait; the oldest give way. Chosen: seconds of a busy proxy, while the disk hangs."""
 MAX_TEXTS_WAITING = 32
 """Texts that wait to be written. Chosen: a burst of a team; each holds on to its transcript."""
+OPEN_TRIES = 3
+"""Tries to open a file before the next place is taken for good. Chosen: some seconds, if others hold it."""
 NOTES_SECONDS = 5.0
 """Between two writings of a worker's notes for the others. Chosen: they change rarely."""
 
@@ -215,9 +217,10 @@ class History:
         """End all streams and tasks, and write the rows that wait."""
         self.streams.close()
         self._drop_texts()
-        await self._tasks.close()
-        if self._rows or self._orders:
+        self._is_due = True  # nothing is started any more
+        if self._rows or self._orders or self._writing.locked():
             await self.flush()
+        await self._tasks.close()
         for one in (self._thread, self.places.log):
             if one is not None:
                 with suppress(StoreError):
@@ -306,12 +309,11 @@ class History:
         prepare = partial(texts.attach, place=self.places.texts)
         for path in self.places.files:
             thread = SqliteThread(STORE, SqliteFile(path, prepare, self._log, FORM))
-            try:
-                _ = await thread.use(table.read_position)
-            except StoreError:
-                self._on_fault(STORE)
+            for _ in range(OPEN_TRIES):  # others may begin just now, and hold the file
                 with suppress(StoreError):
-                    await thread.close()
-            else:
-                return thread
+                    _ = await thread.use(table.read_position)
+                    return thread
+            self._on_fault(STORE)
+            with suppress(StoreError):
+                await thread.close()
         return SqliteThread(STORE, _InMemory(prepare))

@@ -100,6 +100,28 @@ async def test_a_place_that_cannot_be_used_is_passed_over(tmp_path, log):
     await history.close()
 
 
+async def test_a_file_that_another_process_holds_just_now_is_waited_for(tmp_path, log):
+    """Or else workers that start together would not share it."""
+    path = tmp_path / "events"
+    holder = sqlite3.connect(tmp_path / "events.lock", isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(1.3, holder.rollback)
+    release.start()
+    history = History(places=Places([path]), log=log, on_fault=pytest.fail)
+    history.add(make_event())
+    await history.close()
+    release.join()
+    holder.close()
+    assert count_rows(path) == 1
+
+
+async def test_what_comes_after_the_end_starts_nothing(history):
+    """A summary may be paid for while everything ends."""
+    await history.close()
+    history.add_summary(1000.0, 5, "m", "", "s")
+    assert history._tasks.is_idle
+
+
 async def test_another_programs_file_is_left_alone(tmp_path, log):
     path = tmp_path / "events"
     connection = sqlite3.connect(path)
