@@ -38,7 +38,7 @@ MAX_WAITING = 4096
 MAX_TEXTS_WAITING = 32
 """Texts that wait to be written. Chosen: a burst of a team; each holds on to its transcript."""
 OPEN_TRIES = 3
-"""Tries to open a file before the next place is taken for good. Chosen: some seconds, if others hold it."""
+"""Tries to open a file before the next place is taken instead. Chosen: some seconds, if others hold it."""
 NOTES_SECONDS = 5.0
 """Between two writings of a worker's notes for the others. Chosen: they change rarely."""
 
