@@ -8,10 +8,14 @@ import signal
 import aiohttp
 import orjson
 import pytest
+import redis.asyncio
 from end_to_end.test_workers import find_folder, find_workers
+from programs.redis_server import PROGRAM, RedisServer
 from programs.serving import read_log, serving
 from support.client import CHAT, SMALL, post
 from support.sessions import make_session, requests_of
+
+from proxy.account.history.shared import KEY
 
 TWO = ("--set", "workers=2", *(part for setting in SMALL for part in ("--set", setting)))
 TRIES = 10
@@ -228,6 +232,31 @@ async def test_the_requests_are_there_after_a_restart_but_no_text(upstream, tmp_
     words = [message["content"] for message in make_session(16)["messages"] if len(str(message["content"])) > 40]
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert not [word for word in words if word[:30].encode() in written]
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
+async def test_replicas_share_their_requests_and_their_erasing(upstream, tmp_path):
+    """Through the server of their store, which gets no text."""
+    server = RedisServer(tmp_path)
+    server.start()
+    settings = ("--set", f"store={server.url}", "--set", "dashboard.keep_text=true", "--upstream", upstream.url)
+    try:
+        async with serving(*TWO, *settings) as (_, one), serving(*settings) as (_, two):
+            ids = await send_session(one)
+            await wait_for(two, len(ids))
+            requests = (await ask(two, "requests?limit=500"))[1]["requests"]
+            assert [event["request_id"] for event in requests] == ids[::-1]
+            (session,) = (await ask(two, "sessions"))[1]["sessions"]
+            assert session["requests"] == len(ids)
+            async with redis.asyncio.Redis.from_url(server.url) as client:
+                entries = b"".join(fields[b"item"] for _, fields in await client.xrange(KEY))
+            text = make_session(16)["messages"][0]["content"]
+            assert (ids[0].encode() in entries, text[:30].encode() in entries) == (True, False)
+            assert (await ask(two, f"sessions/{session['id']}", "DELETE", **{"x-trimtab-dashboard": "1"}))[0] == 204
+            for url in (one, two):
+                assert (await ask(url, "requests"))[1]["requests"] == []
+    finally:
+        server.stop()
 
 
 async def test_streams_hold_up_no_drain(upstream):
