@@ -11,7 +11,7 @@ from rules.pipeline.transcript_state import States, TranscriptState
 from rules.policy import OnExceeded, Policy
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.work import Work
-from rules.summary.anchors.memory import Anchors, Place
+from rules.summary.anchors.write import Anchors, Place
 from rules.summary.request import Summary, make_digest
 from rules.summary.splice import splice_summary
 from rules.window.prune import Loops, prune_tool_results, remove_images

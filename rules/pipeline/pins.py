@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from rules.conversation import Conversation, Message, Outcome, Role, Telling, replace_messages
 from rules.policy import Policy
 from rules.results.work import Work
-from rules.summary.carried.open_item import OpenItem
+from rules.summary.carried.task_list import OpenItem
 from rules.summary.quoting import quote_line
 from rules.text.client_summaries import find_memory, is_client_summary
 from rules.text.markers import mark_pin

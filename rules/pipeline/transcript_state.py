@@ -23,7 +23,7 @@ from rules.results.excerpt.rule import TRUNCATE
 from rules.results.long_messages import LongMessages
 from rules.results.tidy import TIDY
 from rules.results.work import Work
-from rules.summary.anchors.memory import Anchors
+from rules.summary.anchors.write import Anchors
 from rules.summary.request import Asked, Summary
 from rules.summary.splice import Spliced
 from rules.window.cut_decision import NO_TOKENS, Fold

@@ -15,9 +15,8 @@ from support.steps import count_steps
 from support.tool_steps import make_call
 
 from rules.conversation import Message, Role, ToolCall
-from rules.summary.anchors.memory import Anchors, Place
-from rules.summary.anchors.mentions import read_mentions
-from rules.summary.anchors.write import Removed, write_anchors
+from rules.summary.anchors.names import read_mentions
+from rules.summary.anchors.write import Anchors, Place, Removed, write_anchors
 from rules.summary.quoting import HEADINGS
 from rules.text.markers import (
     FILE_SUFFIX,

@@ -7,7 +7,7 @@ import orjson
 from support.builders import assistant, call, result
 
 from rules.conversation import Message, ToolCall
-from rules.summary.carried.answered import Answered
+from rules.summary.carried.items import Answered
 
 _NUMBERS = numbers()
 

@@ -1,6 +1,8 @@
 """Find what is still running: background processes and sub-agents, with the ids by which an agent reaches them.
 
-Law: linear; a function of calls and the beginnings of their results. A process that was ended is not listed.
+Law: linear; a function of calls and the beginnings of their results. A process that was ended is not listed. Parts of a
+command line that the shell does not execute (quoted texts, comments and here-documents) are blanked. The blanked line
+is as long as the original, so an index means the same place in both.
 """
 
 import re
@@ -9,9 +11,38 @@ from dataclasses import dataclass
 
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import OpenCalls, tells_failure, was_refused
-from rules.summary.anchors.shell_words import blank_texts
 from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads
 from rules.summary.quoting import quote_line
+
+_HEREDOC = re.compile(
+    r"(?<!<)<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)(?P<rest>[^\n]*)\n"
+    r"(?P<body>.*?(?:^[ \t]{0,40}(?P=end)[ \t]{0,8}$|\Z))",
+    re.DOTALL | re.MULTILINE,
+)
+_INNER = re.compile(r"\b(?:ba|z|da|k)?sh[ ]{1,4}-[a-z]{0,4}c[ ]{1,4}(?P<quote>['\"])(?P<line>[^'\"]*)(?P=quote)")
+"""A quoted command line that another shell executes, as in `sh -c '...'`."""
+_TEXT = re.compile(r"\\.|'[^']*(?:'|\Z)|\"(?:\\.|[^\"\\])*(?:\"|\Z)|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
+_BLANK = "_"
+
+
+def blank_texts(command: str) -> str:
+    """Return the command line with all text that is not executed blanked."""
+    command = _HEREDOC.sub(_blank_body, command)
+    return _TEXT.sub(_blank, _INNER.sub(_open, command))
+
+
+def _blank_body(found: re.Match[str]) -> str:
+    return found[0][: found.start("body") - found.start()] + " " * len(found["body"])
+
+
+def _open(found: re.Match[str]) -> str:
+    """The inner command line with line breaks in place of its quotes, so that it is read as a line of its own."""
+    return found[0][: found.start("line") - found.start() - 1] + "\n" + found["line"] + "\n"
+
+
+def _blank(found: re.Match[str]) -> str:
+    return _BLANK * len(found[0])
+
 
 MAX_RUNNING = 16
 """Maximum number of entries, the newest ones. Chosen: bounds the text and the work."""

@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rules.conversation import CountTokens, Message
-from rules.summary.carried.answered import newest_steps
-from rules.summary.carried.file_calls import find_file_events
-from rules.summary.carried.file_events import (
+from rules.summary.carried.files import (
     PATH_CHARS,
     FileAct,
     FileEvent,
     FileState,
+    find_file_events,
     follow_events,
     is_same_path,
     take_name,
 )
-from rules.summary.carried.quotation import fit, frame
-from rules.summary.quoting import break_markers, quote_line
+from rules.summary.carried.items import newest_steps
+from rules.summary.quoting import break_markers, fit, frame, quote_line
 from rules.text.markers import FILE_SUFFIX
 
 MOST_FILES = 32

@@ -11,10 +11,21 @@ from itertools import count
 from typing import Any
 
 from rules.conversation import Message
-from rules.summary.carried.answered import Answered, decode, read_arguments
-from rules.summary.carried.check_lists import read_any, read_markdown, read_prose
-from rules.summary.carried.item import MOST_ITEMS, Item, make_item, normalise
-from rules.summary.carried.item_lists import have_statuses, read_item, read_items
+from rules.summary.carried.items import (
+    MOST_ITEMS,
+    Answered,
+    Item,
+    decode,
+    have_statuses,
+    make_item,
+    normalise,
+    read_any,
+    read_arguments,
+    read_item,
+    read_items,
+    read_markdown,
+    read_prose,
+)
 
 NAME_CHARS = 128
 """Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""

@@ -1,25 +1,30 @@
-"""Find and write the newest state of the agent's task list in messages that are removed.
+"""Find and write the newest state of the agent's task list in messages that are removed, and its next open item.
 
 Law: a list given to a task tool has priority, then a plan file, then a check list in the assistant's text. A list with
 only closed items is used only if no other has open ones. If the tail contains a whole new list, nothing is carried.
-Items stay as the agent wrote them.
+Items stay as the agent wrote them. The next item is followed step by step; what is kept of the steps is bounded.
 """
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from rules.conversation import CountTokens, Message, Role
 from rules.results.calls import MAX_ARGUMENTS_CHARS
-from rules.summary.carried.answered import Answered, newest_steps
-from rules.summary.carried.check_lists import read_markdown, read_prose, strip_line_numbers
-from rules.summary.carried.file_calls import find_file_events
-from rules.summary.carried.file_events import FileAct, FileEvent, follow_events, take_name
-from rules.summary.carried.item import Item, Rank
+from rules.summary.carried.files import FileAct, FileEvent, find_file_events, follow_events, take_name
+from rules.summary.carried.items import (
+    Answered,
+    Item,
+    Rank,
+    newest_steps,
+    read_markdown,
+    read_prose,
+    strip_line_numbers,
+)
 from rules.summary.carried.list_calls import ListCall, apply_changes, read_list_call
-from rules.summary.carried.quotation import fit, frame
-from rules.summary.quoting import break_markers, quote_line
+from rules.summary.quoting import break_markers, fit, frame, quote_line
 from rules.text.head_tail import truncate_text
 from rules.text.markers import TASK_LIST_TITLE
 
@@ -252,3 +257,57 @@ def _is_plan(path: str) -> bool:
         bool(folders) and folders[-1].lower() in _FOLDERS and name.lower().endswith((".md", ".markdown", ".txt"))
     )
     return in_folder or _FILE.fullmatch(name) is not None
+
+
+ITEM_CHARS = 120
+"""Maximum number of characters of the item. Chosen: longer than almost all items of real agents."""
+KEPT_CHARS = 128 * 1024
+"""The newest steps about the list are kept, up to this many characters together. Chosen: twice the longest plan file
+that is read; bounds the work of reading them again."""
+
+
+class OpenItem:
+    """The steps that say something about the task list, from the newest whole list on."""
+
+    __slots__ = ("_chars", "_found", "_is_read", "_steps")
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[Message, ...]] = deque()
+        self._chars = 0
+        self._found = ""
+        self._is_read = True
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that this takes, in bytes, roughly."""
+        return self._chars
+
+    def add(self, step: Sequence[Message]) -> None:
+        """Add the next step: a message of the assistant and the results of its calls."""
+        extent = measure_tasks(step)
+        if extent is Extent.NOTHING:
+            return
+        if extent is Extent.WHOLE:
+            self._steps.clear()
+            self._chars = 0
+        self._steps.append(tuple(step))
+        self._chars += _measure(step)
+        while self._chars > KEPT_CHARS and len(self._steps) > 1:
+            self._chars -= _measure(self._steps.popleft())
+        self._is_read = False
+
+    def find(self) -> str:
+        """The item that is being done, else the first open one, as one line; empty if there is none."""
+        if not self._is_read:
+            tasks = find_task_list([message for step in self._steps for message in step], ())
+            items = [] if tasks is None else [item for item in tasks.items if item.rank in {Rank.ACTIVE, Rank.OPEN}]
+            label = min(items, key=lambda item: item.rank).label if items else ""
+            self._found = quote_line(label, ITEM_CHARS)
+            self._is_read = True
+        return self._found
+
+
+def _measure(step: Sequence[Message]) -> int:
+    """Number of characters of a step."""
+    texts = sum(len(text) for message in step for text in message.texts)
+    return texts + sum(len(call.arguments) for message in step for call in message.tool_calls)

@@ -11,8 +11,7 @@ from support.steps import count_steps
 from support.tool_steps import step
 
 from rules.conversation import CountTokens, Message, Role
-from rules.summary.anchors.mentions import read_mentions
-from rules.summary.anchors.names import find_names
+from rules.summary.anchors.names import find_names, read_mentions
 from rules.summary.anchors.write import MIN_TOKENS, Removed, write_anchors
 from rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
 

@@ -5,7 +5,7 @@ from support.builders import count
 from support.golden import check_golden
 from support.told_sessions import told_sessions
 
-from rules.summary.anchors.mentions import read_mentions
+from rules.summary.anchors.names import read_mentions
 from rules.summary.anchors.write import Removed, write_anchors
 
 

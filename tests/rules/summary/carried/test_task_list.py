@@ -10,7 +10,7 @@ from support.steps import count_steps
 from support.tool_steps import step
 
 from rules.conversation import Message
-from rules.summary.carried.item import Item, make_item
+from rules.summary.carried.items import Item, make_item
 from rules.summary.carried.task_list import TaskList, find_task_list, write_task_list
 from rules.text.markers import QUOTE_END, QUOTE_START
 

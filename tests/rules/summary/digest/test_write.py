@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 from support.builders import assistant, call, count, result, transcripts, user
 
 from rules.conversation import Message
-from rules.summary.digest.errors import ERRORS
 from rules.summary.digest.statements import SENTENCE_CHARS
-from rules.summary.digest.steps import FILES, RECENT_CALLS
+from rules.summary.digest.steps import ERRORS, FILES, RECENT_CALLS
 from rules.summary.digest.write import find_note, write_digest
-from rules.summary.lists import LINE_CHARS
+from rules.summary.quoting import LINE_CHARS
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 

@@ -3,8 +3,7 @@
 import pytest
 from support.steps import count_steps
 
-from rules.summary.carried.check_lists import read_any, read_markdown, read_prose, strip_line_numbers
-from rules.summary.carried.item import MOST_ITEMS, Rank
+from rules.summary.carried.items import MOST_ITEMS, Rank, read_any, read_markdown, read_prose, strip_line_numbers
 
 PLAN = """\
 Here is what I will do.

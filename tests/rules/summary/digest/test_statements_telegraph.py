@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.digest.facts import Census, read_words
-from rules.summary.digest.telegraph import shorten
+from rules.summary.digest.statements import Census, read_words, shorten
 
 PARTS = (
     "by the way", "the port is 5433", "as far as I can see", "but not on Mondays", "if the build 7 fails", "and so on",

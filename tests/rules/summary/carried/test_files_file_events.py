@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.carried.file_events import (
+from rules.summary.carried.files import (
     MOST_STATES,
     FileAct,
     FileEvent,

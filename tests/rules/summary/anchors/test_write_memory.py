@@ -13,8 +13,8 @@ from support.tool_steps import step
 
 from rules.conversation import Message
 from rules.results.work import Allowance, LargeWorkError
-from rules.summary.anchors.memory import MAX_TEXTS, Anchors, Place
-from rules.summary.anchors.mentions import read_mentions
+from rules.summary.anchors.names import read_mentions
+from rules.summary.anchors.write import MAX_TEXTS, Anchors, Place
 from rules.text.markers import QUOTE_END, QUOTE_START
 from rules.window.state import Cut, CutKind
 
@@ -112,7 +112,7 @@ def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Every read is announced to `spend`.
     """
-    monkeypatch.setattr("rules.summary.anchors.memory.READ_CHARS", 400)
+    monkeypatch.setattr("rules.summary.anchors.write.READ_CHARS", 400)
     messages = talk(40)
     kept, spent = Anchors(), []
     find(kept, messages, place(20, 40), spent.append)

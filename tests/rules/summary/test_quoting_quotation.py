@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.summary.carried.quotation import ROUNDS, fit, quote
+from rules.summary.quoting import FIT_ROUNDS, fit, quote
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 TEXTS = st.lists(st.sampled_from([QUOTE_END, QUOTE_START, "[trimtab: x]", "\n", "a ", "\u200b"])).map("".join)
@@ -30,7 +30,7 @@ def test_a_text_that_never_fits_is_tried_a_few_times() -> None:
     """Even if it ignores the room that it is given."""
     rooms: list[int] = []
     assert fit(lambda room: rooms.append(room) or "x" * 404, max_tokens=100, count=count) == ""
-    assert rooms == list(range(100, 100 - ROUNDS, -1))
+    assert rooms == list(range(100, 100 - FIT_ROUNDS, -1))
 
 
 @given(max_tokens=st.integers(-5, 5))

@@ -4,7 +4,7 @@ import pytest
 from support.builders import assistant, call, result, user
 
 from rules.results.calls import MAX_ARGUMENTS_CHARS
-from rules.summary.carried.answered import newest_steps, read_arguments
+from rules.summary.carried.items import newest_steps, read_arguments
 
 
 def test_steps_come_newest_first_with_their_calls_in_order() -> None:

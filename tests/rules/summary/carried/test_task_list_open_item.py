@@ -9,9 +9,8 @@ from support.steps import count_steps
 from support.tool_steps import step
 
 from rules.conversation import Message
-from rules.summary.carried.item import Rank
-from rules.summary.carried.open_item import ITEM_CHARS, KEPT_CHARS, OpenItem
-from rules.summary.carried.task_list import find_task_list
+from rules.summary.carried.items import Rank
+from rules.summary.carried.task_list import ITEM_CHARS, KEPT_CHARS, OpenItem, find_task_list
 
 
 def todo(*items: tuple[str, str]) -> list[Message]:

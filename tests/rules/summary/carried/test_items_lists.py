@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.carried.item import MOST_ITEMS, make_item
-from rules.summary.carried.item_lists import have_statuses, read_item, read_items
+from rules.summary.carried.items import MOST_ITEMS, have_statuses, make_item, read_item, read_items
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),

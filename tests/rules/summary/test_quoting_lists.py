@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.summary.lists import LINE_CHARS, Rows, write_lists
+from rules.summary.quoting import LINE_CHARS, Rows, write_lists
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 SAID = Rows("Requests", ("one", "two", "three"), 0.3, "requests", is_users=True)

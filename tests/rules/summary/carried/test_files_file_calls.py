@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tool_steps import answered
 
-from rules.summary.carried.file_calls import find_file_events
-from rules.summary.carried.file_events import FileAct, FileEvent
+from rules.summary.carried.files import FileAct, FileEvent, find_file_events
 from rules.text.markers import mark_middle, mark_pruned
 
 BODY = "# Rules\nUse tabs."

@@ -11,8 +11,7 @@ from support.steps import count_steps
 from support.tool_steps import step
 
 from rules.conversation import Message, Role
-from rules.summary.anchors.mentions import Mentions, rank_names, read_arguments, read_mentions
-from rules.summary.anchors.names import find_names
+from rules.summary.anchors.names import Mentions, find_names, rank_names, read_arguments, read_mentions
 
 DEEP = '{"a": ' * 5000 + '"src/deep.py"' + "}" * 5000
 ODD = (

@@ -4,7 +4,7 @@ import pytest
 from support.builders import assistant, call, result
 
 from rules.conversation import Message
-from rules.summary.digest.errors import ERROR_CHARS, find_open_errors
+from rules.summary.digest.steps import ERROR_CHARS, find_open_errors
 
 
 def run(number: int, command: str, said: str) -> tuple[Message, Message]:
