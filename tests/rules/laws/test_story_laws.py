@@ -197,6 +197,24 @@ def test_a_rule_is_named_at_as_many_messages_as_its_decision_counts(
 
 
 @drawn
+def test_a_plan_knows_the_messages_that_each_decision_changed(
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
+) -> None:
+    """Also after its last cut is put off, and what that forwards again."""
+    planned, _, _ = tell(_shape(messages, shape), policy, summary)
+    for decision, changed in zip(planned.decisions, planned.changed, strict=True):
+        if decision.rule != "pairing":
+            assert (len(changed), changed[0]) == (decision.messages, decision.first_changed)
+    put_off = planned.put_off()
+    if put_off is not None:
+        story = tell_story(put_off, apply(put_off, policy, count=count, summary=summary))
+        for change in story.changes:
+            assert change.rules
+        for decision, changed in zip(put_off.decisions, put_off.changed, strict=True):
+            assert changed or decision.rule == "pairing"
+
+
+@drawn
 def test_the_same_request_has_the_same_story(
     messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
 ) -> None:
