@@ -13,6 +13,7 @@ from typing import Any
 
 from proxy.account.outcome import FIGURES, Line, Outcome
 from proxy.account.statistics.books import Books
+from proxy.telemetry.families import Histogram, observe_all
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import UndecodableError
 from rules.pipeline.exceeded import LimitExceededError
@@ -22,6 +23,7 @@ MAX_ERROR_RATIO = 20.0
 """Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
 MAX_TOLD_PATHS = 64
 """Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
+_Observed = list[tuple[Histogram, str, float]]
 _LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and not shown.of_prompt})
 _PROMPT_LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and shown.of_prompt})
 _ROUNDED = tuple((name, shown.digits) for name, shown in FIGURES.items() if shown.digits is not None)
@@ -38,10 +40,6 @@ class Recorder:
         self.books = books or Books(metrics)
         self._log = log
         self._told_paths: set[str] = set()
-
-    def label(self, model: str, match: str | None) -> str:
-        """The metrics' label of a model, which may match a glob of the configuration."""
-        return self.metrics.label_model(model, match)
 
     def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
         """Count and log a fault of ours. The request goes on without the part that failed."""
@@ -66,12 +64,13 @@ class Recorder:
         metrics.requests[label, outcome.endpoint, str(outcome.status), outcome.outcome] += 1
         if outcome.client:
             self._record_client(outcome)
-        metrics.overhead.observe_all(outcome.phase_seconds)
+        observed: _Observed = [(metrics.overhead, phase, seconds) for phase, seconds in outcome.phase_seconds]
         if outcome.retry:
             metrics.overflow_retries[label, outcome.retry] += 1
         if outcome.has_prompt:
-            self._record_prompt(outcome)
-        self._record_answer(outcome)
+            self._record_prompt(outcome, observed)
+        self._record_answer(outcome, observed)
+        observe_all(observed)
         if outcome.bill is not None:
             self.books.charge(label, outcome.client, outcome.bill)
         failed = outcome.outcome == "broken" or outcome.status >= 500
@@ -90,7 +89,7 @@ class Recorder:
             if tokens:
                 self.metrics.client_tokens[outcome.client, stage] += tokens
 
-    def _record_prompt(self, outcome: Outcome) -> None:
+    def _record_prompt(self, outcome: Outcome, observed: _Observed) -> None:
         metrics, label, sent = self.metrics, outcome.label, outcome.sent_tokens
         metrics.prompt_tokens[label, "original"] += outcome.original_tokens
         metrics.record_sections(label, "original", outcome.original_sections)
@@ -98,14 +97,14 @@ class Recorder:
             return
         metrics.prompt_tokens[label, "sent"] += sent
         metrics.record_sections(label, "sent", outcome.sent_sections)
-        metrics.context_used.observe(label, sent / max(outcome.limit_tokens, 1))
+        observed.append((metrics.context_used, label, sent / max(outcome.limit_tokens, 1)))
         metrics.record_decisions(label, outcome.counted_decisions)
         if outcome.prefix_kept is not None:
-            metrics.prefix_kept.observe(label, outcome.prefix_kept)
+            observed.append((metrics.prefix_kept, label, outcome.prefix_kept))
         if outcome.prompt_tokens:
-            metrics.estimate_error.observe(label, min(outcome.prompt_tokens / sent, MAX_ERROR_RATIO))
+            observed.append((metrics.estimate_error, label, min(outcome.prompt_tokens / sent, MAX_ERROR_RATIO)))
 
-    def _record_answer(self, outcome: Outcome) -> None:
+    def _record_answer(self, outcome: Outcome, observed: _Observed) -> None:
         metrics, label = self.metrics, outcome.label
         if outcome.completion_tokens is not None:
             source = "estimated" if outcome.is_estimated else "upstream"
@@ -115,7 +114,7 @@ class Recorder:
         metrics.record_cache(label, outcome.cached_tokens, outcome.written_tokens, outcome.cache_miss)
         for histogram, value in zip(self._histograms, _read_observed(outcome), strict=True):
             if value is not None:
-                histogram.observe(label, value)
+                observed.append((histogram, label, value))
 
     def _tell_not_compacted(self, outcome: Outcome) -> None:
         """Warn, once for each path, that prompts pass there whatever their length."""

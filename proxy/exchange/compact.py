@@ -91,7 +91,9 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     """Look up what is known about the model, and make the call."""
     settings, name = route.settings, route.name
     compactor = await services.compactors.get(settings, name.model, arrival.tenant.id)
-    facts = await services.models.look_up(name, services.recorder.label(route.target.model, route.target.match))
+    facts = await services.models.look_up(
+        name, services.recorder.metrics.label_model(route.target.model, route.target.match)
+    )
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts, route.upstream)

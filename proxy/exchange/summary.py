@@ -303,7 +303,7 @@ def _make_summariser(services: Services, call: Call, model: str | None) -> Summa
         payer=Payer(
             view.price_list,
             arrival.tenant.client_name,
-            tell_label=partial(services.recorder.label, asked_for.model, asked_for.match),
+            tell_label=partial(services.recorder.metrics.label_model, asked_for.model, asked_for.match),
             vouched=asked_for.vouched if view is call.view else "",
         ),
     )

@@ -124,7 +124,7 @@ def make_outcome(
         model=target.shown_model,
         match=target.match,
         mode=target.mode,
-        label=recorder.label(target.model, target.match),
+        label=recorder.metrics.label_model(target.model, target.match),
         retry=_name_retry(finished, error),
         has_prompt=prompt is not None,
         is_refused=is_refused,

@@ -131,11 +131,11 @@ class Histogram(Family[Cells]):
 
     def __init__(self, meaning: str, labels: str = "", *, name: str = "", buckets: tuple[float, ...]) -> None:
         super().__init__("histogram", meaning, labels, name=name)
-        self._buckets = buckets
+        self.buckets = buckets
         self._storage: Storage | None = None
 
     def __missing__(self, labels: Labels) -> Cells:
-        size = len(self._buckets) + 2
+        size = len(self.buckets) + 2
         cells = self[labels] = self._storage.open(self.name, labels, size) if self._storage else [0.0] * size
         return cells
 
@@ -149,14 +149,7 @@ class Histogram(Family[Cells]):
 
     def observe(self, labels: Labels, value: float) -> None:
         """Count a value."""
-        self.observe_all(((labels, value),))
-
-    def observe_all(self, values: Iterable[tuple[Labels, float]]) -> None:
-        """Count values with their labels."""
-        for labels, value in values:
-            cells = self[labels]
-            cells[bisect_left(self._buckets, value)] += 1
-            cells[-1] += value
+        observe_all(((self, labels, value),))
 
     def add_cells(self, labels: Labels, cells: Sequence[float]) -> None:
         """Add what a process has stored."""
@@ -167,10 +160,18 @@ class Histogram(Family[Cells]):
     def _add_samples(self, metric: Metric, labels: dict[str, str], value: Cells) -> None:
         *counts, total = value
         sums = list(accumulate(counts))
-        for bound, number in zip((*self._buckets, float("inf")), sums, strict=True):
+        for bound, number in zip((*self.buckets, float("inf")), sums, strict=True):
             metric.add_sample(f"{self.name}_bucket", {**labels, "le": floatToGoString(bound)}, float(number))  # type: ignore[no-untyped-call]
         metric.add_sample(f"{self.name}_count", labels, float(sums[-1]))
         metric.add_sample(f"{self.name}_sum", labels, float(total))
+
+
+def observe_all(values: "Iterable[tuple[Histogram, Labels, float]]") -> None:
+    """Count values of several histograms."""
+    for histogram, labels, value in values:
+        cells = histogram[labels]
+        cells[bisect_left(histogram.buckets, value)] += 1
+        cells[-1] += value
 
 
 AnyFamily = Counter | Histogram

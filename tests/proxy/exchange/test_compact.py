@@ -224,9 +224,9 @@ async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeSta
         matched.services.recorder,
         (matched.route(model).target for model in ("gpt-5", "other-model")),
     )
-    assert [recorder.label(target.model, target.match) for target in (known, other)] == ["gpt*", "other"]
+    assert [recorder.metrics.label_model(target.model, target.match) for target in (known, other)] == ["gpt*", "other"]
     recorder.metrics.vouch_for("other-model")
-    assert recorder.label("other-model", None) == "other-model"
+    assert recorder.metrics.label_model("other-model", None) == "other-model"
 
 
 async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credential(make_stages: MakeStages) -> None:
