@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import orjson
 
-from proxy.wire.chat import answer, binding, cost, question, request
+from proxy.wire.chat import answer, cost, question, request
 from proxy.wire.codec import Request
 from proxy.wire.dialect import Dialect
 
@@ -26,7 +26,7 @@ class ChatCodec(Dialect):
 
     read = request.read_request
     encode = staticmethod(request.encode_request)
-    adapt = staticmethod(binding.leave_out_thinking)
+    adapt = staticmethod(request.leave_out_thinking)
     help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)

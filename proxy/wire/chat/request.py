@@ -1,6 +1,13 @@
-"""Splits the body of a chat request into its messages, decodes and counts them, and writes the body again.
+"""Splits the body of a chat request into its messages and writes it again, and leaves out thinking that no longer fits.
+
+A Claude model behind a gateway binds its thinking to the messages before it. Gateways for chat completions have no
+setting by which a server may drop such thinking (messages/binding.py). Leaving out all of it is no change of what comes
+after it.
 
 Law: everything that no rule touched keeps its bytes: messages, the white space between them, and all other members.
+Thinking is left out only in a session in which something before an answer was changed, and only if it is sealed.
+
+Source: Anthropic's page on preserved thinking; LiteLLM's and OpenRouter's on thinking.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,16 +16,17 @@ from typing import Any
 import msgspec
 
 from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Codec, Counting, Request
+from proxy.wire.codec import Adapted, Codec, Counting, Request
 from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls
 from proxy.wire.content.schemas import decode_or_none
 from proxy.wire.content.tool_lists import ToolList, find_used
 from proxy.wire.dialect import find_array, help_with_markers, write_transcript
 from proxy.wire.json.decode import read_members
+from proxy.wire.routing import binds_thinking
 from proxy.wire.transcript.beginnings import Begun
-from proxy.wire.transcript.body import Form, split_body
+from proxy.wire.transcript.body import Form, find_elements, split_body
 from proxy.wire.transcript.elements import Placed
-from rules.conversation import Conversation, Message, Role
+from rules.conversation import Conversation, Decision, Message, Role
 from rules.tokens.tool_schemas import as_schema
 
 COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
@@ -147,3 +155,39 @@ def mark_messages(
     if "cache_breakpoint" in adds:
         return add_breakpoint(messages, after.origins, client or request.read_client(), at_end=at_end)
     return {}
+
+
+_SEALED = ("thinking_blocks", "reasoning_details")
+
+
+def leave_out_thinking(request: Request, before: Conversation, _: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    """The body without thinking, if its model binds that and the client's transcript `before` has any.
+
+    Raises UndecodableError, or one of DECODE_ERRORS.
+    """
+    if not is_bound(request, before):
+        return Adapted(pieces)
+    body, parts, stop = b"".join(pieces), list[bytes](), 0
+    raws = read_request(request.codec, body).raws
+    for span, raw in zip(find_elements(FORM, body, raws).elements, raws, strict=True):
+        parts += body[stop : span.start], drop_thinking(raw)
+        stop = span.stop
+    decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
+    return Adapted((b"".join([*parts, body[stop:]]),), decisions=(decision,))
+
+
+def is_bound(request: Request, transcript: Conversation) -> bool:
+    """Whether a request's model binds its thinking to what is before it, and there is any."""
+    return binds_thinking(request.model) and any(
+        name.encode() in message.raw for message in transcript.messages if message.has_reasoning for name in _SEALED
+    )
+
+
+def drop_thinking(raw: bytes) -> bytes:
+    """A message without sealed thinking; the same bytes if it has none. Raises one of DECODE_ERRORS."""
+    if not any(name.encode() in raw for name in _SEALED):
+        return raw
+    members = read_members(raw)
+    left = {name: value for name, value in members.items() if name not in _SEALED}
+    is_same = len(left) == len(members) or bytes(members.get("role", b"")) != b'"assistant"'
+    return raw if is_same else msgspec.json.encode(left)

@@ -1,7 +1,10 @@
 """Writes the request for a summary and reads the response.
 
-Law: a request that continues a conversation copies every member that the upstream renders into the prompt (inline.py),
-and keeps the client's cache markers.
+Law: of a request that continues a conversation, each member that the upstream renders into the prompt, or by which it
+finds its prompt cache, is copied unchanged. So the summary request reads the cache of the conversation. Members that
+only say how to respond are left out. The client's cache markers are kept.
+
+Source: Anthropic's API reference, and its page on what invalidates the prompt cache.
 """
 
 from collections.abc import Sequence
@@ -15,15 +18,78 @@ from proxy.wire.answers.sse import read_events
 from proxy.wire.answers.usage import Usage, read_usage
 from proxy.wire.codec import Completion, Question, Request, UndecodableError
 from proxy.wire.dialect import take_off_outside
-from proxy.wire.json.decode import DECODE_ERRORS
+from proxy.wire.json.decode import DECODE_ERRORS, decode_member
 from proxy.wire.messages.binding import allow_drops, drop_thinking, is_bound, is_off
 from proxy.wire.messages.cache import mark_end
-from proxy.wire.messages.inline import read_thinking, write_members
 from proxy.wire.messages.request import find_markers, place_marker, write_system
 from proxy.wire.messages.write import shares_element, write_element
 from proxy.wire.parameters import bound_limit, write_parameters
+from proxy.wire.transcript.body import read_outside
 from proxy.wire.transcript.elements import Placed
 from rules.conversation import Conversation, Message, Role
+from rules.tokens.tool_schemas import as_schema
+
+_TAKEN_OVER = frozenset(
+    {
+        "model", "system", "tools", "tool_choice", "thinking", "output_config", "mcp_servers", "container",
+        "context_management", "cache_control", "metadata", "service_tier", "speed", "inference_geo",
+        "anthropic_version", "anthropic_beta", "user_profile_id", "billing_policy",
+    }
+)  # fmt: skip
+"""Members that are part of the prompt or of hidden instructions in it, or name the account and the cache."""
+_OF_SESSION = frozenset(
+    {
+        "system", "metadata", "service_tier", "speed", "inference_geo", "anthropic_version", "anthropic_beta",
+        "user_profile_id", "billing_policy",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked. Anthropic accepts the login of
+Claude Code only with its system prompt."""
+_FREE_CHOICES = (None, "auto", "none")
+_THINKS = ("enabled", "adaptive")
+
+
+def write_members(request: Request, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
+    """The members of a request's body that the body of a summary request begins with; its messages are not among them.
+
+    is_apart: the summary request does not continue the conversation; only the session is the same.
+
+    None if the request prescribes the form of the response or asks the server to summarise, or if the members cannot be
+    decoded.
+    """
+    try:
+        everything = read_outside(request.body, request.beginning)
+        if is_apart:
+            return {name: value for name, value in everything.items() if name in _OF_SESSION}
+        members = {name: value for name, value in everything.items() if name in _TAKEN_OVER}
+        if _prescribes_form(everything):
+            return None
+        choice = as_schema(decode_member(members.get("tool_choice"))).get("type")
+    except DECODE_ERRORS:
+        return None
+    if choice not in _FREE_CHOICES:  # it forces the model to call a tool
+        del members["tool_choice"]
+    return members
+
+
+def _prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
+    output, form, compaction = (
+        decode_member(members.get(name)) for name in ("output_config", "output_format", "compaction")
+    )
+    return as_schema(output).get("format") is not None or form is not None or compaction is not None
+
+
+def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
+    """The tokens that a request allows for thinking; `max_tokens` must be larger. 0 if it gives no number.
+
+    None if the request does not turn thinking on. With thinking on, no temperature is accepted.
+    """
+    thinking: dict[str, Any] = as_schema(decode_member(members.get("thinking")))
+    budget = thinking.get("budget_tokens")
+    if thinking.get("type") not in _THINKS:
+        return None
+    return budget if type(budget) is int and budget > 0 else 0
+
 
 SURE_FACTOR = 2
 """If the client's own limit is this many times that of the summary, it is not exceeded: a model refuses a larger limit

@@ -1,7 +1,7 @@
 """The dialect of OpenAI's Responses API: POST /v1/responses."""
 
 from proxy.wire.dialect import Dialect
-from proxy.wire.responses import answer, clean, cost, errors, message, question, request, units
+from proxy.wire.responses import answer, cost, message, question, request, units
 
 
 class ResponsesCodec(Dialect):
@@ -23,15 +23,15 @@ class ResponsesCodec(Dialect):
     list_tools = staticmethod(request.list_tools)
 
     read = request.read_request
-    clean = staticmethod(clean.clean_request)
+    clean = staticmethod(request.clean_request)
     encode = staticmethod(request.encode_request)
     help_cache = staticmethod(request.help_cache)
 
     tap = staticmethod(answer.make_tap)
     hold_first_event = staticmethod(answer.hold_first_event)
     read_refusal = staticmethod(answer.read_refusal)
-    write_error = staticmethod(errors.write_error)
-    write_event = staticmethod(errors.write_answer_event)
+    write_error = staticmethod(answer.write_error)
+    write_event = staticmethod(answer.write_answer_event)
 
     limits = refusable_limits = question.LIMITS
     refusable = (question.STORE, question.CACHE_KEY)

@@ -24,8 +24,16 @@ from proxy.wire.responses.results import (
     write_result,
 )
 from proxy.wire.responses.said import LOCAL_TYPES, Said
-from proxy.wire.responses.served import find_served
-from proxy.wire.responses.units import COMPACTIONS, REFERENCE, RESULT_TYPES, Kind, read_head, read_type, tell_kind
+from proxy.wire.responses.units import (
+    COMPACTIONS,
+    REFERENCE,
+    RESULT_TYPES,
+    Kind,
+    find_served,
+    read_head,
+    read_type,
+    tell_kind,
+)
 from rules.conversation import Media, Message, Role
 from rules.prefix import digest_message
 from rules.tokens.messages import count_message

@@ -1,14 +1,16 @@
-"""Splits the body of a request into its items, decodes and counts them, and writes the body again.
+"""Splits the body of a request into its items and writes it again; takes items out that belong to the client alone.
 
-Law: everything that no rule touched keeps its bytes: items, the white space between them, and all other members.
+Law: everything that no rule touched keeps its bytes: items, the white space between them, and all other members. With
+an item that is taken out goes one comma.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import orjson
 
-from proxy.wire.codec import Codec, Request
+from proxy.wire.codec import Codec, Request, UndecodableError, Unsent
 from proxy.wire.content.cache_help import Client, Helped, add_breakpoint
 from proxy.wire.content.tool_lists import ToolList
 from proxy.wire.dialect import (
@@ -21,14 +23,14 @@ from proxy.wire.dialect import (
     write_transcript,
 )
 from proxy.wire.json.decode import decode_members, read_members
-from proxy.wire.json.spans import Span, find_member
+from proxy.wire.json.spans import Span, cut, find_member, holds
 from proxy.wire.responses.message import encode_message, find_call_types
-from proxy.wire.responses.units import REFERENCE
+from proxy.wire.responses.units import REFERENCE, read_head
 from proxy.wire.transcript.beginnings import Begun
-from proxy.wire.transcript.body import Form, replace_outside, split_body
+from proxy.wire.transcript.body import Form, find_elements, replace_outside, split_body
 from proxy.wire.transcript.decoding import discount_compacted
 from proxy.wire.transcript.elements import Placed
-from rules.conversation import Conversation, Message, Role, Shape
+from rules.conversation import Conversation, Decision, Message, Role, Shape
 
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
@@ -212,3 +214,33 @@ def mark_messages(
     if "cache_breakpoint" not in request.cache.adds:
         return {}
     return add_breakpoint(after.messages, after.origins, client or request.read_client(), at_end=at_end)
+
+
+RULE = "local_items"
+"""Name of the rule in decisions."""
+
+
+def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
+    """The body without the client's own items, and a decision; the body itself if it holds none or is not understood.
+
+    The decision counts items, because nothing is decoded yet. They cost no tokens.
+    """
+    if not any(holds(request.body, orjson.dumps(name)) for name in unsent.local_items):
+        return request.body, ()
+    local = frozenset(unsent.local_items)
+    gone = [at for at, raw in enumerate(request.raws) if read_head(raw)[0] in local]
+    if not gone:
+        return request.body, ()
+    try:
+        spans = _find_spans(request)
+    except UndecodableError:
+        return request.body, ()
+    return cut(request.body, spans, gone), (
+        Decision(RULE, f"{len(gone)} items of the client's own", 0, 0, len(gone), gone[0]),
+    )
+
+
+def _find_spans(request: Request) -> list[Span]:
+    """The positions of the items. Raises UndecodableError."""
+    array = find_elements(FORM, request.body, request.raws) if request.beginning is None else request.beginning.array
+    return array.elements

@@ -15,8 +15,7 @@ from proxy.wire.content.schemas import decode_or_none, write_compact
 from proxy.wire.content.server_tools import find_declared
 from proxy.wire.responses.cost import count_sealed, has_uncounted
 from proxy.wire.responses.results import read_call, read_output
-from proxy.wire.responses.served import ServedItems
-from proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, read_type, tell_kind
+from proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, ServedItems, read_type, tell_kind
 from rules.conversation import CountTokens, Media, Message, Role, ToolCall
 from rules.tokens.families import Costs
 from rules.tokens.tool_schemas import as_schema
