@@ -162,7 +162,7 @@ async def observe(
     if not isinstance(attempt, Prepared):
         return Observed()
     call, planned, compacted = attempt.call, attempt.chosen.planned, attempt.compacted
-    if is_answered and not (call.view.facts.is_vouched or call.route.target.is_secret):
+    if is_answered and not call.route.target.is_secret:
         services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
     sent = compacted.forwarded if is_enforced else planned.original

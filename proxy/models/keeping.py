@@ -57,8 +57,8 @@ class Model:
     warned: the warning about its counts was logged.
     read_at: when the store was last read, by the monotonic clock; None before the first time.
     reading, writing: the last task that reads the store for this model, and the last one that writes to it.
-    completed: a cache: the facts, after the four values that they were computed from (the model's record, the record
-        of all, the longest answered prompt, and whether both are vouched).
+    completed: a cache: the facts, after the three values that they were computed from (the model's record, the record
+        of all, and the longest answered prompt).
     """
 
     name: ModelName
@@ -75,7 +75,7 @@ class Model:
     read_at: float | None = None
     reading: asyncio.Task[None] | None = None
     writing: asyncio.Task[None] | None = None
-    completed: tuple[tuple[Record, Record, int, bool], Facts] | None = None
+    completed: tuple[tuple[Record, Record, int], Facts] | None = None
 
     def is_old(self, now: float) -> bool:
         """Whether the store is to be read again, by the monotonic clock."""

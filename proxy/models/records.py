@@ -146,7 +146,6 @@ class Facts:
     has_ratio: the ratio was learned; else it is the family's.
     is_calibrated: the ratio comes from usage reports of the upstream to this client.
     answered_tokens: the longest answered prompt; it may be longer than a learned window.
-    is_vouched: the upstream has answered a request for this model with success.
     """
 
     ratio: float
@@ -158,7 +157,6 @@ class Facts:
     has_ratio: bool = field(default=False, compare=False)
     is_calibrated: bool = field(default=False, compare=False)
     answered_tokens: int = field(default=0, compare=False)
-    is_vouched: bool = field(default=False, compare=False)
 
     def correct(self, window_tokens: int, *, is_configured: bool = False) -> int:
         """The window to plan with, given the one that is configured, found or assumed.

@@ -8,7 +8,6 @@ all clients. A request waits only for the first read of a model from the store, 
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -86,12 +85,12 @@ class Models:
             await self._refresh(model, of_all)
         if model.known.forgotten < of_all.known.forgotten:  # an operator had the model forgotten
             model.forget(msgspec.structs.replace(self._kept.begin(name), forgotten=of_all.known.forgotten))
-        seen = model.known, of_all.known, model.most_answered, model.is_vouched and of_all.is_vouched
+        seen = model.known, of_all.known, model.most_answered
         if model.completed is None or model.completed[0] != seen:
             if not is_ready(name.base_url):
                 await asyncio.to_thread(load_catalogue, (name.base_url,))
             facts = complete(name, combine(model.facts, of_all.facts))
-            model.completed = seen, replace(facts, is_vouched=seen[-1])
+            model.completed = seen, facts
         return model.completed[1]
 
     async def _refresh(self, model: Model, of_all: Model) -> None:
@@ -106,7 +105,7 @@ class Models:
         return self._told.find(name.base_url, name.model, name.tenant)
 
     def vouch_for(self, name: ModelName) -> None:
-        """Note that the upstream has answered a request for this model with success, unless its facts say so."""
+        """Note that the upstream has answered a request for this model with success."""
         for model in self._kept.find_both(name):
             if model is not None and not model.is_vouched:
                 self._kept.vouch_for(model)
