@@ -57,10 +57,13 @@ class Screen:
             lines += [f"  Dashboard: {pages_url}/trimtab/{key}"]
         click.echo("\n".join(lines), err=True)
 
-    def announce(self, config: Config, url: str, pages_url: str, log: Any, **more: int) -> None:
-        """Log that requests are accepted, with what an operator must know, and greet. `more`: fields of the line."""
-        upstream, metrics = config.upstream.base_url, pages_url + config.metrics_path
-        log.info("listening", url=f"{url}/v1", upstream=upstream, mode=config.tell_modes(), metrics=metrics, **more)
+    def announce(self, config: Config, url: str, pages_url: str, log: Any, workers: int | None = None) -> None:
+        """Log that requests are accepted, with what an operator must know, and greet. `workers`: None for one."""
+        upstream, metrics, mode = config.upstream.base_url, pages_url + config.metrics_path, config.tell_modes()
+        if workers is None:
+            log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics)
+        else:
+            log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics, workers=workers)
         tell_proxies(config, log)
         warn_of_bare_credentials(config, log)
         warn_of_recording(config, log)

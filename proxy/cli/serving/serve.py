@@ -16,7 +16,7 @@ import uvloop
 
 from proxy.cli.options import config_option, give_up, log_format_option, log_level_option, set_option, wrong_use
 from proxy.cli.serving.greeting import Screen, warn_of_risks
-from proxy.cli.serving.supervise import Start, start_workers
+from proxy.cli.serving.supervise import Start, WorkerLog, start_workers
 from proxy.compaction.offload import SWITCH_SECONDS
 from proxy.config.load import load_file
 from proxy.config.schema import Config
@@ -118,7 +118,7 @@ async def _serve_as_worker(start: Start, screen: Screen) -> None:
     SIGTERM does not end it at once; END_AT_ONCE does.
     """
     worker = start.worker
-    log = get_log().bind(worker=worker.number)
+    log = WorkerLog(get_log(), worker.number)
     stop, reload = asyncio.Event(), asyncio.Event()
     loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
     loop.add_signal_handler(signal.SIGTERM, stop.set)

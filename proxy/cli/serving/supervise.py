@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from proxy.cli.serving.greeting import Screen, warn_of_risks
@@ -17,6 +18,7 @@ from proxy.memory import bound_caches
 from proxy.server.reload import keep_fixed
 from proxy.server.workers.supervisor import Program, Supervisor
 from proxy.server.workers.worker import Ground, Worker
+from proxy.telemetry.logs import LEVELS
 from proxy.telemetry.shared import Reloads
 
 Load = Callable[[], Config]
@@ -34,6 +36,14 @@ class Start:
     config: Config
     load: Load | None
     compactors: Compactors
+
+
+class WorkerLog:
+    """A log that adds the worker's number to each line."""
+
+    def __init__(self, log: Any, worker: int) -> None:
+        levels = (partial(getattr(log, level), worker=worker) for level in LEVELS)
+        self.debug, self.info, self.warning, self.error = levels
 
 
 class _Told:

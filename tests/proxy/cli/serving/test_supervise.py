@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Callable
+from unittest.mock import Mock, call
 
 import pytest
 from support.model_learning import ListLog
 
 from proxy.cli.serving.greeting import Screen
-from proxy.cli.serving.supervise import _Told
+from proxy.cli.serving.supervise import WorkerLog, _Told
 from proxy.config.document import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
+from proxy.telemetry.logs import LEVELS
 from proxy.telemetry.shared import Reloads
 
 
@@ -55,3 +57,11 @@ def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
     assert told.config is before
     assert {line["event"] for line in log.lines} == {event}
     assert "PLANTED" not in str(log.lines)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_line_of_a_worker_says_whose_it_is(level: str) -> None:
+    """The law holds at every level. The line keeps its own fields."""
+    log = Mock()
+    getattr(WorkerLog(log, 2), level)("event", key=1)
+    assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]
