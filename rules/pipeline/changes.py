@@ -6,11 +6,12 @@ found by their bytes, which that message names.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 
-from rules.conversation import Media, Message, Origin, Outcome, Role, ToolCall
+from rules.conversation import Conversation, Media, Message, Origin, Outcome, Role, ToolCall
 from rules.pipeline.plan import Plan
 from rules.results.calls import OpenCalls
 from rules.text.markers import INTRODUCTION
@@ -111,54 +112,59 @@ def trace_changes(plan: Plan, outcome: Outcome, ratio: float) -> tuple[Change, .
 class _Traces:
     """The client's transcript beside the planned one, to which all indexes of the plan refer, and the forwarded one.
 
-    paired, placed: by the index of a message of the client, its index in the planned transcript and in the forwarded
-        one, if it is a message there.
-    joined: by the index in the planned transcript: the forwarded message to which a message's words were joined.
+    paired: by the index of a message of the client, its index in the planned transcript; a dropped one is not there.
+    carried: by the index of a forwarded message, the planned messages whose words it has.
+    joined: those of them whose words were joined to another message.
+    finals: by the index of a planned message, the message as it is forwarded, without what was joined to it, and what
+        it costs there; a removed one is not there.
     """
 
     def __init__(self, plan: Plan, outcome: Outcome) -> None:
-        self.plan, self.outcome = plan, outcome
-        self.original, self.planned = plan.original.messages, plan.conversation.messages
-        self.forwarded = outcome.conversation.messages
+        self.plan, self.forwarded = plan, outcome.conversation
         self.rules = tuple(dict.fromkeys(one.rule for one in outcome.decisions))
-        # A cut that would have saved nothing was not carried out.
-        self.cut = None if CUT_RULES.isdisjoint(self.rules) else plan.window.cut
         self.changed = [(one.rule, frozenset(at)) for one, at in zip(plan.decisions, plan.changed, strict=True)]
-        self.pruned, self.without_images = frozenset(plan.window.pruned), frozenset(plan.window.without_images)
+        self.pins, self.pruned = {pin.at: pin.line for pin in plan.pins}, frozenset(plan.window.pruned)
         self.paired = match_origins(plan.original.origins, plan.conversation.origins)
-        self.placed = match_origins(plan.original.origins, outcome.conversation.origins)
-        self.hosts = {place: index for index, place in self.placed.items()}
-        self.joined = {} if self.cut is None else self._find_joined(self.cut)
-        self.guests: dict[int, list[int]] = defaultdict(list)
-        for at, place in self.joined.items():
-            self.guests[place].append(at)
+        placed = match_origins(plan.conversation.origins, self.forwarded.origins)
+        # A cut that would have saved nothing was not carried out.
+        cut = None if CUT_RULES.isdisjoint(self.rules) else plan.window.cut
+        self.joined = {} if cut is None else self._find_joined(cut, placed)
+        self.carried: dict[int, list[int]] = defaultdict(list)
+        for at, place in chain(placed.items(), self.joined.items()):
+            self.carried[place].append(at)
+        self.finals = dict(self._find_finals(cut))
 
-    def _find_joined(self, cut: Cut) -> dict[int, int]:
+    def _find_joined(self, cut: Cut, placed: Mapping[int, int]) -> dict[int, int]:
         """The kept user messages are in the summary's message; some dialects join a system message to another one."""
-        stay, loose = {self.paired[index] for index in self.placed}, defaultdict[bytes, deque[int]](deque)
+        messages, loose = self.plan.conversation.messages, defaultdict[bytes, deque[int]](deque)
         for at in (cut.opening, *cut.kept, *cut.kept_systems, cut.at):
-            if 0 <= at < len(self.planned) and at not in stay:
-                loose[self.planned[at].raw].append(at)
-        joined = {
-            loose[raw].popleft(): place
-            for place, message in enumerate(self.forwarded)
-            for raw in message.taken_in
-            if loose[raw]
-        }
+            if 0 <= at < len(messages) and at not in placed:
+                loose[messages[at].raw].append(at)
+        taken = ((loose[raw], place) for place, one in enumerate(self.forwarded.messages) for raw in one.taken_in)
+        joined = {indexes.popleft(): place for indexes, place in taken if indexes}
         return joined if cut.opening < 0 else {cut.opening: self.plan.leading} | joined
+
+    def _find_finals(self, cut: Cut | None) -> Iterator[tuple[int, tuple[Message, int]]]:
+        task, without_images = self.plan.window.task, frozenset(self.plan.window.without_images)
+        for place, indexes in self.carried.items():
+            for at in indexes:
+                final, planned = self.forwarded.messages[place], self.plan.conversation.messages[at]
+                if at in self.joined or len(indexes) > 1 or (cut is not None and at == task and at < cut.at):
+                    # It may have more than the words of this one, which are those from before the cut.
+                    final = drop_images(planned) if at in without_images else planned
+                yield at, (final, max(final.tokens - FRAME_TOKENS, 0) if at in self.joined else final.tokens)
 
     def list_own(self) -> Iterator[Change]:
         """The changes of the client's messages."""
-        answered, moved = _list_answered(self.planned), self._find_moved()
-        for index, (message, origin) in enumerate(zip(self.original, self.plan.original.origins, strict=True)):
-            at, final = self.paired.get(index, -1), self._find_final(index)
-            is_joined = at in self.joined
-            if final is not None and not is_joined and index not in moved and is_same(final, message):
+        original, moved, answered = self.plan.original, self._find_moved(), _list_answered(self.plan.conversation)
+        for index, (message, origin) in enumerate(zip(original.messages, original.origins, strict=True)):
+            at = self.paired.get(index, -1)
+            final, after_tokens = self.finals.get(at, (None, 0))
+            if final is not None and at not in self.joined and index not in moved and is_same(final, message):
                 continue
-            blamed = {*self._blame(at, final), *(("pairing",) if index in moved else ())}
+            blamed = {"pairing"} if at < 0 else {*self._blame(at, final), *(("pairing",) if index in moved else ())}
             rules, elements = tuple(rule for rule in self.rules if rule in blamed), list_elements(origin)
             call = answered[at] if at >= 0 else None
-            after_tokens = 0 if final is None else final.tokens
             yield Change(
                 elements[0] if elements else OUTSIDE,
                 message.role_name,
@@ -166,7 +172,7 @@ class _Traces:
                 _find_fate(message, final, rules),
                 rules,
                 message.tokens,
-                self._count_joined(at) if is_joined else after_tokens,
+                after_tokens,
                 read_message(message),
                 "" if final is None else read_message(final),
                 elements,
@@ -176,76 +182,44 @@ class _Traces:
         """The messages, and the parts of messages, that trimtab made."""
         answered, places = _list_answered(self.forwarded), self._find_places_behind()
         cut_rules = tuple(rule for rule in self.rules if rule in CUT_RULES)
-        for place, message in enumerate(self.forwarded):
-            host = self.hosts.get(place)
-            if host is not None and not self._adds_to(self.paired.get(host, -1), place):
-                continue
-            own = None if host is None else self._find_final(host)
-            guests = [self._find_before_cut(at) for at in self.guests.get(place, ())]
-            texts = _leave_out(message.texts, [one for one in (own, *guests) if one is not None])
-            if not texts:
-                continue
-            tokens = message.tokens - (0 if own is None else own.tokens)
-            tokens -= sum(map(self._count_joined, self.guests.get(place, ())))
-            is_result, call = message.role is Role.TOOL, answered[place]
-            rules, tool = (("pairing",), call.name if call else "") if is_result else (cut_rules, "")
-            yield Change(places[place], message.role_name, tool, Fate.ADDED, rules, 0, tokens, "", "\n".join(texts))
-
-    def _find_final(self, index: int) -> Message | None:
-        """A message of the client as it is forwarded, without what was joined to it; None if it is not."""
-        at, place = self.paired.get(index), self.placed.get(index)
-        if at is None:
-            return None
-        if at in self.joined or (place is not None and self._adds_to(at, place)):
-            return self._find_before_cut(at)
-        return None if place is None else self.forwarded[place]
-
-    def _find_before_cut(self, at: int) -> Message:
-        """A message of the planned transcript as it was when the part before the cut was replaced."""
-        return drop_images(self.planned[at]) if at in self.without_images else self.planned[at]
-
-    def _adds_to(self, at: int, place: int) -> bool:
-        """Whether a forwarded message of the client may have more than its own words."""
-        return self.cut is not None and ((at == self.plan.window.task and at < self.cut.at) or place in self.guests)
-
-    def _count_joined(self, at: int) -> int:
-        """What the words of a message cost in the message to which they were joined."""
-        return max(self._find_before_cut(at).tokens - FRAME_TOKENS, 0)
+        for place, message in enumerate(self.forwarded.messages):
+            theirs = [self.finals[at] for at in self.carried.get(place, ())]
+            texts = _leave_out(message.texts, [final for final, _ in theirs])
+            if texts:
+                tokens = message.tokens - sum(tokens for _, tokens in theirs)
+                is_result, call = message.role is Role.TOOL, answered[place]
+                rules, tool = (("pairing",), call.name if call else "") if is_result else (cut_rules, "")
+                yield Change(places[place], message.role_name, tool, Fate.ADDED, rules, 0, tokens, "", "\n".join(texts))
 
     def _find_moved(self) -> set[int]:
         """The results that were moved forward to their calls, by their indexes in the client's transcript."""
-        moved, earliest = set[int](), len(self.original)
+        messages = self.plan.original.messages
+        moved, earliest = set[int](), len(messages)
         for index in reversed(self.paired):
-            if index > earliest and self.original[index].role is Role.TOOL:
+            if index > earliest and messages[index].role is Role.TOOL:
                 moved.add(index)
             earliest = min(earliest, index)
         return moved
 
     def _find_places_behind(self) -> list[int]:
         """For each forwarded message: the first element of the client's next message behind it, or their number."""
-        origins, places = self.plan.original.origins, list[int]()
-        behind = max((origin.stop for origin in origins if origin is not None), default=0)
-        for place in reversed(range(len(self.forwarded))):
+        behind, places = max((one.stop for one in self.plan.original.origins if one is not None), default=0), []
+        for origin in reversed(self.forwarded.origins):
             places.append(behind)
-            if place in self.hosts:
-                behind = list_elements(origins[self.hosts[place]])[0]
+            behind = behind if origin is None else list_elements(origin)[0]
         return places[::-1]
 
     def _blame(self, at: int, final: Message | None) -> Iterator[str]:
-        """The rules that changed a message; `at`: its index in the planned transcript, -1 if it is not there."""
-        if at < 0:
-            yield "pairing"
-            return
+        """The rules that changed a planned message."""
         yield from (rule for rule, places in self.changed if at in places)
         if final is None or at in self.joined:
             yield from CUT_RULES
         if final is None:
             return
-        short, texts = self.planned[at], final.texts
-        for pin in self.plan.pins:
-            if pin.at == at and _ends_with(texts, pin.line) and not _ends_with(short.texts, pin.line):
-                yield "pin"
-                texts = (*texts[:-1], texts[-1].removesuffix(f"\n{pin.line}"))
+        short, texts, pin = self.plan.conversation.messages[at], final.texts, self.pins.get(at)
+        if pin is not None and texts and texts[-1].endswith(pin) and not short.texts[-1].endswith(pin):
+            yield "pin"
+            texts = (*texts[:-1], texts[-1].removesuffix(f"\n{pin}"))
         if short.role is Role.TOOL and texts != short.texts:
             yield "prune" if at in self.pruned else "dedupe"
         if final.media and final.media != short.media:
@@ -264,10 +238,9 @@ def match_origins(before: Sequence[Origin | None], after: Sequence[Origin | None
     return {indexes.popleft(): place for indexes, place in left if indexes}
 
 
-def _list_answered(messages: Sequence[Message]) -> list[ToolCall | None]:
+def _list_answered(conversation: Conversation) -> list[ToolCall | None]:
     """For each message, the call that it answers."""
-    calls = OpenCalls()
-    return [calls.answer(message) for message in messages]
+    return list(map(OpenCalls().answer, conversation.messages))
 
 
 def _find_fate(message: Message, final: Message | None, rules: Sequence[str]) -> Fate:
@@ -288,10 +261,6 @@ def _leave_out(texts: Sequence[str], messages: Sequence[Message]) -> list[str]:
         else:
             left.append(text)
     return left
-
-
-def _ends_with(texts: Sequence[str], line: str) -> bool:
-    return bool(texts) and texts[-1].endswith(line)
 
 
 def _settle(changes: list[Change], saved_tokens: int) -> None:

@@ -239,3 +239,11 @@ def test_a_change_is_described_without_texts_unless_they_are_asked_for():
     described = {**figures, "tokens_before": 10, "tokens_after": 3}
     assert change.describe() == described
     assert change.describe(with_texts=True) == {**described, "before": "half ? a pair", "after": "after"}
+
+
+def test_a_result_without_a_call_is_dropped_by_pairing_alone() -> None:
+    """Even if a cut removes what stood around it."""
+    messages = (*session(20), result("nobody", "Who asked?"), *session(25)[2:])
+    found, at = blame(messages, POLICY), len(session(20))
+    assert found[at] == ("pairing",)
+    assert found[at - 1] == found[at + 1] == ("digest",)
