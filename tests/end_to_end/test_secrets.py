@@ -155,7 +155,7 @@ async def test_a_process_tells_nothing_planted(answer, tmp_path, client, upstrea
     assert len([orjson.loads(line) for line in said.splitlines()]) > len(statuses) / 2
     files = [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "planted.yaml"]
     stores = {file.name for file in files if file.suffix == ".sqlite3"}
-    assert stores - {"statistics.sqlite3"} == {"summaries.sqlite3"}
+    assert stores - {"statistics.sqlite3", "events.sqlite3"} == {"summaries.sqlite3"}
     assert ("statistics.sqlite3" in stores) is (answer in {None, break_off})  # sums of answered requests
     assert [file.name for file in files if b"PLANTED" in file.read_bytes()] == []
 
