@@ -12,7 +12,7 @@ async def read_events(past: History) -> list[Outcome]:
     """All events that are kept, oldest first."""
     found = await past.read(partial(list_requests, query=Query(100_000)))
     assert found is not None
-    return [one.turn.event for one in reversed(found[0])]
+    return [one.event for one in reversed(found[0])]
 
 
 def make_event(name: str = "a", **fields: Any) -> Outcome:

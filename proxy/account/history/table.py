@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from proxy.account.history.turn import Turn, follow, name_mark
 from proxy.account.outcome import Outcome, pick_kept
 from proxy.store.sqlite_file import FileForm
 
@@ -72,7 +71,7 @@ _decoder = msgspec.json.Decoder(Outcome)
 class Row(NamedTuple):
     """A request, or what a summary cost: then there is no `event`.
 
-    mark: the newest cut and the prune stop (turn.py). cache_price: what a token costs more if the prompt cache does not
+    mark: the newest cut and the prune stop. cache_price: what a token costs more if the prompt cache does not
     have it, in nanodollars. entry: its id in the log of the replicas.
     """
 
@@ -269,12 +268,22 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A request as a turn of its session. sentences: what was done, if its text is kept."""
+class Turn:
+    """A request and its place in the session. What is not known is None.
 
-    turn: Turn
-    worker: int
-    sentences: Sequence[str] | None
+    sentences: what was done, if its text is kept.
+    cut_moved: no earlier request of the session had this newest cut and this prune stop.
+    cut_tokens: forwarded tokens that the move made different from the previous prompt.
+        0 only if the whole previous prompt is still a prefix.
+    cut_cost: what it cost that they were not read from the prompt cache, in nanodollars.
+    """
+
+    event: Outcome
+    worker: int = 1
+    sentences: Sequence[str] | None = None
+    cut_moved: bool = False
+    cut_tokens: int | None = None
+    cut_cost: int | None = None
 
 
 _READ = """
@@ -283,7 +292,7 @@ FROM events LEFT JOIN private.texts USING (request_id)
 WHERE event IS NOT NULL"""
 
 
-def list_requests(connection: sqlite3.Connection, query: Query) -> tuple[list[Listed], bool] | None:
+def list_requests(connection: sqlite3.Connection, query: Query) -> tuple[list[Turn], bool] | None:
     """The newest requests, newest first, and whether there are more; None if `before` is not known."""
     wheres, values = [], list[Any]()
     if query.before is not None:
@@ -305,13 +314,13 @@ def list_requests(connection: sqlite3.Connection, query: Query) -> tuple[list[Li
     return _list(connection, rows[: query.limit]), len(rows) > query.limit
 
 
-def find_request(connection: sqlite3.Connection, request_id: str) -> Listed | None:
+def find_request(connection: sqlite3.Connection, request_id: str) -> Turn | None:
     """One request; None if it is not kept."""
     rows = connection.execute(f"{_READ} AND request_id = ? ORDER BY at DESC LIMIT 1", (request_id,)).fetchall()
     return next(iter(_list(connection, rows)), None)
 
 
-def list_after(connection: sqlite3.Connection, seq: int, most: int) -> tuple[list[Listed], int, bool]:
+def list_after(connection: sqlite3.Connection, seq: int, most: int) -> tuple[list[Turn], int, bool]:
     """The requests that were added after a row, oldest first; the newest row; and whether these are not all.
 
     If there are more than `most`, none is returned.
@@ -321,17 +330,36 @@ def list_after(connection: sqlite3.Connection, seq: int, most: int) -> tuple[lis
     return ([], last_seq, True) if len(rows) > most else (_list(connection, rows), last_seq, False)
 
 
-def _list(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> list[Listed]:
+def _list(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> list[Turn]:
     listed = []
     for at, request_id, session, mark, worker, cache_price, encoded, sentences in rows:
         with suppress(msgspec.MsgspecError, TypeError, ValueError):  # a row of another version, or a damaged one
-            event = _decoder.decode(encoded)
-            turn = Turn(event)
-            if mark and session and not _has_mark(connection, session, mark, at, request_id):
-                previous = _find_previous(connection, session, at, request_id)
-                turn = follow(previous, event, is_new_mark=True, cache_nanodollars=cache_price)
-            listed.append(Listed(turn, worker, None if sentences is None else msgspec.json.decode(sentences)))
+            event, told = _decoder.decode(encoded), None if sentences is None else msgspec.json.decode(sentences)
+            is_moved = bool(mark and session) and not _has_mark(connection, session, mark, at, request_id)
+            previous = _find_previous(connection, session, at, request_id) if is_moved else None
+            tokens = None if previous is None else measure_move(previous, event)
+            cost = None if tokens is None or cache_price is None else round(tokens * cache_price)
+            listed.append(Turn(event, worker, told, is_moved, tokens, cost))
     return listed
+
+
+def name_mark(event: Outcome) -> str:
+    """The newest cut and the prune stop of a request, as one text; empty if nothing is cut."""
+    window = event.window
+    if window is None or not (window.cuts or window.prune_stop):
+        return ""
+    return f"{window.cuts[-1].at if window.cuts else 0}/{window.prune_stop}"
+
+
+def measure_move(previous: Outcome, event: Outcome) -> int | None:
+    """The forwarded tokens that a move of the cut made different from the previous prompt; None if not known."""
+    if event.prefix_kept is None:
+        return None
+    changed_tokens = round(event.sent_tokens * (1 - event.prefix_kept))
+    # New messages are no part of the move. Their size is that of the client's own messages, so this is an estimate.
+    tokens = changed_tokens - max(event.original_tokens - previous.original_tokens, 0)
+    # If new results were shortened, more is new by this estimate than was sent.
+    return None if tokens <= 0 < changed_tokens else max(tokens, 0)
 
 
 def _has_mark(connection: sqlite3.Connection, session: str, mark: str, at: float, request_id: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from proxy.account.history.table import FIGURES, STEP_SECONDS, Listed, Session
+from proxy.account.history.table import FIGURES, STEP_SECONDS, Session, Turn
 from proxy.account.history.texts import unpack_text
 from proxy.account.outcome import Outcome, keep
 from proxy.catalogue.prices import to_dollars
@@ -60,14 +60,14 @@ def _write(value: Any, depth: int, write: Callable[[bytes], object]) -> None:
         write(orjson.dumps(value))
 
 
-def shape_request(listed: Listed) -> Json:
+def shape_request(turn: Turn) -> Json:
     """A request. Without kept sentences, its story is written from its decisions."""
-    turn, event = listed.turn, listed.turn.event
+    event = turn.event
     shaped = shape_event(event)
     shaped["cut_moved"], shaped["cut_tokens"] = turn.cut_moved, turn.cut_tokens
     shaped["cut_cost_usd"] = to_dollars(turn.cut_cost)
-    shaped["worker"] = listed.worker
-    shaped["story"] = list(tell_briefly(event) if listed.sentences is None else listed.sentences)
+    shaped["worker"] = turn.worker
+    shaped["story"] = list(tell_briefly(event) if turn.sentences is None else turn.sentences)
     return shaped
 
 

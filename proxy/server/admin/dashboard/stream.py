@@ -12,7 +12,7 @@ from functools import partial
 import orjson
 from aiohttp import web
 
-from proxy.account.history.table import Listed, list_after
+from proxy.account.history.table import Turn, list_after
 from proxy.exchange.services import Services
 from proxy.http.errors import OverloadedError
 from proxy.server.admin.dashboard.files import SAFE
@@ -89,7 +89,7 @@ async def _write_all(
         await response.write_eof()
 
 
-def _write_requests(listed: list[Listed]) -> list[bytes]:
+def _write_requests(listed: list[Turn]) -> list[bytes]:
     return [_write_event("request", orjson.dumps(shape_request(one))) for one in listed]
 
 

@@ -25,6 +25,8 @@ from proxy.account.history.table import (
     list_after,
     list_requests,
     list_sessions,
+    measure_move,
+    name_mark,
     open_in_memory,
     read_position,
     sum_steps,
@@ -41,14 +43,14 @@ def keep(connection, *events, bounds=BOUNDS, cache_price=None, worker=1):
 
 def names(connection, **query) -> list[str]:
     listed, _ = list_requests(connection, Query(**{"limit": 100, **query}))
-    return [one.turn.event.request_id for one in listed]
+    return [one.event.request_id for one in listed]
 
 
 def test_a_request_comes_back_as_it_was(connection):
     event = make_event(cost=7, original_sections=(1, 2, 3, 4, 5), window=make_window(7))
     keep(connection, event, worker=3)
     found = find_request(connection, "a")
-    assert (found.turn.event, found.worker, found.sentences) == (event, 3, None)
+    assert (found.event, found.worker, found.sentences) == (event, 3, None)
     assert find_request(connection, "b") is None
 
 
@@ -69,7 +71,7 @@ def test_pages_lose_no_request_and_repeat_none(events, limit, session, model):
     found, before, more = [], None, True
     while more:
         listed, more = list_requests(connection, Query(limit, before, session=session, model=model))
-        found += [one.turn.event.request_id for one in listed]
+        found += [one.event.request_id for one in listed]
         before = found[-1] if found else None
     assert found == [one.request_id for one in wanted]
     assert list_requests(connection, Query(limit, "none")) is None
@@ -142,16 +144,16 @@ def test_a_cut_moves_once_although_the_client_goes_back(connection):
     for event in reversed(events):
         keep(connection, event)
     listed, _ = list_requests(connection, Query(100))
-    assert [one.turn.cut_moved for one in reversed(listed)] == [False, True, False, True, True, False]
+    assert [one.cut_moved for one in reversed(listed)] == [False, True, False, True, True, False]
     assert list_sessions(connection, 1)[0].cuts == 3
 
 
-def test_a_move_costs_what_the_request_before_it_kept(connection):
+def test_a_move_is_priced_by_what_a_token_costs_more(connection):
     before = make_event("1", session="s", at=1.0, original_tokens=10_000, sent_tokens=10_000)
     moved = make_event("2", session="s", at=2.0, original_tokens=10_500, sent_tokens=6_000, prefix_kept=0.25)
     moved = type(moved)(**{name: getattr(moved, name) for name in moved.__slots__} | {"window": make_window(7)})
     keep(connection, before, moved, cache_price=2.5)
-    turn = find_request(connection, "2").turn
+    turn = find_request(connection, "2")
     assert (turn.cut_moved, turn.cut_tokens, turn.cut_cost) == (True, 4_000, 10_000)
 
 
@@ -160,14 +162,14 @@ def test_readers_hear_of_what_was_added_since(connection):
     assert list_after(connection, 0, 5) == ([], 0, False)
     keep(connection, make_event("a", session="s"), make_event("b"))
     listed, seq, is_lost = list_after(connection, 0, 5)
-    assert ([one.turn.event.request_id for one in listed], is_lost) == (["a", "b"], False)
+    assert ([one.event.request_id for one in listed], is_lost) == (["a", "b"], False)
     keep(connection, *map(make_event, "cdef"))
     assert list_after(connection, seq, 3)[0::2] == ([], True)
     listed, seq, _ = list_after(connection, seq, 4)
-    assert [one.turn.event.request_id for one in listed] == list("cdef")
+    assert [one.event.request_id for one in listed] == list("cdef")
     connection.execute("DELETE FROM events")
     keep(connection, make_event("g"))
-    assert [one.turn.event.request_id for one in list_after(connection, seq, 3)[0]] == ["g"]
+    assert [one.event.request_id for one in list_after(connection, seq, 3)[0]] == ["g"]
 
 
 def figures(connection, start=0, stop=24 * 3600, step=60):
@@ -269,6 +271,46 @@ def test_entries_of_the_log_are_copied_once(connection):
     assert read_position(connection) == "2-0"
     assert figures(connection)[16, "", ""]["requests"] == 3
     assert erase(connection, "c", 2000.0, text_only=False) == (True, ["1-11"])
+
+
+BEFORE = make_event(original_tokens=10_000, sent_tokens=10_000)
+
+
+def test_a_mark_names_the_newest_cut_and_the_prune_stop():
+    marks = [
+        name_mark(make_event(window=window)) for window in (None, make_window(), make_window(7, 3), make_window(7))
+    ]
+    assert marks == ["", "", "7/3", "7/0"]
+
+
+def test_a_move_costs_what_was_not_kept_and_is_not_new():
+    """6000 tokens were sent, a quarter of them kept; 500 of the client's tokens are new."""
+    event = make_event(original_tokens=10_500, sent_tokens=6_000, prefix_kept=0.25)
+    assert measure_move(BEFORE, event) == 4_000
+
+
+def test_a_lost_prefix_never_costs_nothing():
+    """A long new result is shortened: the client sent 9000 new tokens, and of the prompt only 4500 differ."""
+    event = make_event(original_tokens=19_000, sent_tokens=6_000, prefix_kept=0.25)
+    assert measure_move(BEFORE, event) is None
+    whole = make_event(original_tokens=10_500, sent_tokens=6_000, prefix_kept=1.0)
+    assert measure_move(BEFORE, whole) == 0
+
+
+def test_what_a_move_costs_may_not_be_known(connection):
+    """The request before is not known; the prefix is not; or there is no price."""
+    known = {"original_tokens": 10_500, "sent_tokens": 6_000}
+    event = make_event("1", session="s", at=2.0, window=make_window(7), prefix_kept=0.25, **known)
+    keep(connection, event, cache_price=2.5)
+    before = make_event("0", session="t", at=1.0, original_tokens=10_000)
+    keep(connection, before, make_event("2", session="t", at=2.0, window=make_window(7), **known), cache_price=2.5)
+    keep(connection, make_event("3", session="t", at=3.0, window=make_window(8), prefix_kept=0.25, **known))
+    turns = [find_request(connection, name) for name in "123"]
+    assert [(one.cut_moved, one.cut_tokens, one.cut_cost) for one in turns] == [
+        (True, None, None),
+        (True, None, None),
+        (True, 4_500, None),
+    ]
 
 
 @pytest.mark.measured

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.events import make_event
 
-from proxy.account.history.table import FIGURES, Listed, Session
-from proxy.account.history.turn import Turn
+from proxy.account.history.table import FIGURES, Session, Turn
 from proxy.server.admin.dashboard.shapes import (
     choose_step,
     diff_lines,
@@ -24,7 +23,7 @@ from proxy.telemetry.ledger import Entry
 
 def test_money_is_in_dollars_and_sections_have_names():
     event = make_event(cost=2_500_000_000, without_cost=None, sent_sections=(1, 2, 3, 4, 5))
-    shaped = shape_request(Listed(Turn(event, cut_moved=True, cut_tokens=7, cut_cost=1_000_000), 2, None))
+    shaped = shape_request(Turn(event, 2, cut_moved=True, cut_tokens=7, cut_cost=1_000_000))
     assert (shaped["cost_usd"], shaped["without_usd"], shaped["cut_cost_usd"]) == (2.5, None, 0.001)
     assert shaped["sent_sections"] == {"system": 1, "summary": 2, "memory": 3, "recent": 4, "current": 5}
     assert shaped["original_sections"] == {}
@@ -45,7 +44,7 @@ def test_without_kept_text_the_story_comes_from_the_decisions():
         ("In the second attempt: Upstreams want exactly one result right after each call: a call without its result."),
         "cold_cache: cut early.",
     ]
-    assert shape_request(Listed(Turn(make_event()), 1, ["told"]))["story"] == ["told"]
+    assert shape_request(Turn(make_event(), 1, ["told"]))["story"] == ["told"]
 
 
 def test_json_that_is_written_in_pieces_is_json():
