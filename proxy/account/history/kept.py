@@ -200,6 +200,7 @@ class History:
                 await self._write(rows)
             except StoreError:
                 self._on_fault(STORE)
+                self._orders = [*orders, *self._orders]
                 self._rows = deque([*rows, *self._rows], MAX_WAITING)
 
     async def settle(self) -> None:

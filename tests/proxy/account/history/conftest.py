@@ -33,15 +33,16 @@ def redis_url(tmp_path):
     server.stop()
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "workers of a replica"])
 async def twins(request, tmp_path, log):
-    """Two workers of one proxy, or two replicas."""
-    if request.param == "sqlite":
-        texts = str(tmp_path / "texts")
-        places = [Places([tmp_path / "events"], texts, worker=number, workers=2) for number in (1, 2)]
-    else:
+    """Two workers of one proxy, two replicas, or two workers of a replica."""
+    files, texts, logs = [], ":memory:", [None, None]
+    if request.param != "redis":
+        files, texts = [tmp_path / "events"], str(tmp_path / "texts")
+    if request.param != "sqlite":
         url = request.getfixturevalue("redis_url")
-        places = [Places(log=SharedLog(url, ttl_seconds=60)) for _ in range(2)]
+        logs = [SharedLog(url, ttl_seconds=60) for _ in range(2)]
+    places = [Places(files, texts, each, number, 2) for number, each in enumerate(logs, 1)]
     pair = [History(keeps_text=True, places=each, log=log, on_error=fail, on_fault=fail) for each in places]
     yield pair
     for each in pair:
