@@ -52,6 +52,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
     """Receive, read and plan the request. Raises ProxyError."""
     target, request, trace = NO_TARGET, None, NO_TRACE
     attempt: Attempt = NO_ATTEMPT
+    ready: Ready | None = None
     try:
         lane = services.lane(arrival.tenant)
         received, begun = await receive(services, reply, arrival, lane, codec)
@@ -76,9 +77,11 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
         if attempt.refusal is not None:
             raise attempt.refusal
         sent_at = time.monotonic()
-        return Ready(arrival, reply, codec, received, request, route, url, target, trace, attempt, sent_at)
+        ready = Ready(arrival, reply, codec, received, request, route, url, target, trace, attempt, sent_at)
+        return ready
     finally:
-        note(Finished(arrival, reply, target, attempt, request, trace))
+        if ready is None:
+            note(Finished(arrival, reply, target, attempt, request, trace))
 
 
 async def _exchange(services: Services, ready: Ready, note: Note) -> web.StreamResponse:

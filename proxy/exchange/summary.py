@@ -9,21 +9,25 @@ from functools import partial
 from math import ceil
 from typing import TypeVar
 
+from multidict import CIMultiDict
+
 from proxy.account.recorder import Phases
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
+from proxy.config.schema import UpstreamConfig
 from proxy.exchange.attempt import Call, Chosen, add_key
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.route import place
 from proxy.exchange.services import Services
 from proxy.http.credentials import find_query_keys, keep_credentials
-from proxy.http.headers import keep_for_session, request_headers
+from proxy.http.headers import Headers, keep_for_session, request_headers
 from proxy.http.relay import Reply
 from proxy.models.model_policy import ModelView, name_model
 from proxy.summaries.calls import Payer
 from proxy.summaries.service import SLIDING
 from proxy.summaries.summariser import Apart, Inline, Summariser, Task
 from proxy.telemetry.ledger import UsedSummary
+from proxy.wire.codec import Codec
 from proxy.wire.dialects import DEFAULT
 from proxy.wire.routing import MESSAGES, replace_deployment
 from rules.conversation import count_leading
@@ -270,11 +274,12 @@ def _write_apart(call: Call, summariser: Summariser, planned: Planned) -> Apart 
 def choose_summariser(services: Services, call: Call) -> Summariser:
     """Choose upstream, models and credential for summaries: the client's own credential unless configured otherwise."""
     first, *others = call.route.settings.summary.models or (None,)
-    chosen = _make_summariser(services, call, first)
-    return replace(chosen, others=tuple(_make_summariser(services, call, model) for model in others))
+    return _make_summariser(services, call, first, tuple(_make_summariser(services, call, model) for model in others))
 
 
-def _make_summariser(services: Services, call: Call, model: str | None) -> Summariser:
+def _make_summariser(
+    services: Services, call: Call, model: str | None, others: tuple[Summariser, ...] = ()
+) -> Summariser:
     """The summariser that asks a model; None for the request's own one."""
     config, settings = services.config, call.route.settings.summary
     own = settings.upstream is None
@@ -283,16 +288,18 @@ def _make_summariser(services: Services, call: Call, model: str | None) -> Summa
     max_tokens = call.view.policy.summary_max_tokens  # the size that the cut has reserved, whichever model writes
     arrival, asked_for = call.arrival, call.route.target
     view = call.view if own and model in {None, asked_for.model} else _view_other(services, call, model)
-    asked = keep_for_session(arrival.end_to_end) if own else keep_credentials(arrival.end_to_end)
-    keys = find_query_keys(arrival.target)
-    target = arrival.target if own else codec.path + (f"?{keys}" if keys else "")
-    if own and model is not None:
-        target = replace_deployment(target, model)
+    if not own:
+        keys = find_query_keys(arrival.target)
+        url = place(upstream, codec, codec.path + (f"?{keys}" if keys else ""))
+    elif model is not None:
+        url = place(upstream, codec, replace_deployment(arrival.target, model))
+    else:
+        url = call.route.url or place(upstream, codec, arrival.target)
     return Summariser(
         upstream=upstream,
-        url=place(upstream, codec, target),
+        url=url,
         codec=codec,
-        headers=tuple(request_headers(asked, upstream, identity=True, is_messages=codec.name == MESSAGES).items()),
+        find_headers=partial(_find_headers, arrival.end_to_end, upstream, codec, own=own),
         secret=arrival.tenant.secret,
         model=view.name.model,
         window_tokens=find_question_tokens(view, max_tokens),
@@ -306,7 +313,14 @@ def _make_summariser(services: Services, call: Call, model: str | None) -> Summa
             tell_label=partial(services.recorder.metrics.label_model, asked_for.model, asked_for.match),
             vouched=asked_for.vouched if view is call.view else "",
         ),
+        others=others,
     )
+
+
+def _find_headers(headers: Headers, upstream: UpstreamConfig, codec: Codec, *, own: bool) -> CIMultiDict[str]:
+    """The headers of a question: at the request's own upstream all that belongs to its session, else its credential."""
+    asked = keep_for_session(headers) if own else keep_credentials(headers)
+    return request_headers(asked, upstream, identity=True, is_messages=codec.name == MESSAGES)
 
 
 def find_question_tokens(view: ModelView, answer_tokens: int) -> int:

@@ -106,7 +106,8 @@ def make_outcome(
     status = finished.reply.status if error is None else error.status
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
     prompt = None if request is not None and request.codec.is_count else attempt.compacted
-    is_refused = finished.is_hopeless or (is_last(attempt) and opening is not None and opening.overflow is not None)
+    is_again = is_last(attempt)
+    is_refused = finished.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
     if status == 200 and prompt is not None and not is_refused:
         recorder.metrics.vouch_for(target.vouched)
     seconds = time.monotonic() - arrival.started_at
@@ -125,7 +126,7 @@ def make_outcome(
         match=target.match,
         mode=target.mode,
         label=recorder.metrics.label_model(target.model, target.match),
-        retry=_name_retry(finished, error),
+        retry=_name_retry(finished, error, is_again=is_again),
         has_prompt=prompt is not None,
         is_refused=is_refused,
         is_uncompacted=error is None and arrival.passed is not None and arrival.passed.has_prompt,
@@ -230,10 +231,10 @@ def _name_outcome(finished: Finished, error: ProxyError | None, status: int, *, 
     return finished.attempt.outcome if error is None else error.outcome
 
 
-def _name_retry(finished: Finished, error: ProxyError | None) -> str:
+def _name_retry(finished: Finished, error: ProxyError | None, *, is_again: bool) -> str:
     """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
     opening = finished.opening
-    if not is_last(finished.attempt):
+    if not is_again:
         return "hopeless" if finished.is_hopeless else ""
     if error is not None or opening is None:
         return "aborted" if error is None else "failed"

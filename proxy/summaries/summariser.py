@@ -8,7 +8,7 @@ parameter, or half of the input.
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 
 import aiohttp
@@ -89,7 +89,8 @@ class Apart:
 class Summariser:
     """Which model to ask for a summary, in which dialect, and with which credential.
 
-    headers: the credential, and at the request's own upstream all that belongs to the client's session.
+    find_headers: makes those of a question: the credential, and at the request's own upstream all that belongs to the
+        client's session. Most requests with a cut ask nothing.
     secret: the summary's id and encryption key are derived from it.
     window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
@@ -101,7 +102,7 @@ class Summariser:
     codec: Codec
     upstream: UpstreamConfig
     url: URL
-    headers: tuple[tuple[str, str], ...]
+    find_headers: Callable[[], CIMultiDict[str]] = field(repr=False, compare=False)
     secret: bytes
     model: str
     window_tokens: int
@@ -361,7 +362,7 @@ class _Asking:
                 self._slowest_seconds = max(self._slowest_seconds, asyncio.get_running_loop().time() - started)
 
     async def _send(self, body: bytes, call: SummaryCall) -> bytes:
-        summariser, headers = self._task.summariser, CIMultiDict(self._task.summariser.headers)
+        summariser, headers = self._task.summariser, self._task.summariser.find_headers()
         headers["Content-Type"] = "application/json"
         headers["Accept"] = "application/json, text/event-stream"
         if self._forms[0] is not None:

@@ -15,8 +15,8 @@ from support.client import post
 import proxy
 import rules
 
-MAX_FILES = 92
-MAX_HOPS = 293
+MAX_FILES = 65
+MAX_HOPS = 202
 ROOTS = tuple(str(Path(package.__path__[0])) + "/" for package in (proxy, rules))
 CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 MESSAGES = [

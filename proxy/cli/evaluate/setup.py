@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -157,7 +158,7 @@ class Setup:
             codec=DEFAULT,
             upstream=upstream,
             url=target_url(upstream, DEFAULT.path, is_api=True),
-            headers=tuple(request_headers(show_key(upstream, self.options.key), upstream, identity=True).items()),
+            find_headers=partial(request_headers, show_key(upstream, self.options.key), upstream, identity=True),
             secret=b"",
             model=model,
             window_tokens=find_question_tokens(self.view, self.view.policy.summary_max_tokens),

@@ -220,13 +220,13 @@ async def test_a_refused_attempt_has_the_time_of_its_phases(make_stages: MakeSta
 async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeStages) -> None:
     """It is the configuration's glob, or the name once an upstream has answered for it."""
     matched = await make_stages("models=[{match: 'gpt*'}]")
-    recorder, (known, other) = (
-        matched.services.recorder,
+    metrics, (known, other) = (
+        matched.services.recorder.metrics,
         (matched.route(model).target for model in ("gpt-5", "other-model")),
     )
-    assert [recorder.metrics.label_model(target.model, target.match) for target in (known, other)] == ["gpt*", "other"]
-    recorder.metrics.vouch_for("other-model")
-    assert recorder.metrics.label_model("other-model", None) == "other-model"
+    assert [metrics.label_model(target.model, target.match) for target in (known, other)] == ["gpt*", "other"]
+    metrics.vouch_for("other-model")
+    assert metrics.label_model("other-model", None) == "other-model"
 
 
 async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credential(make_stages: MakeStages) -> None:

@@ -555,7 +555,7 @@ async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_accoun
     summariser = choose_summariser(stages.services, call)
 
     assert str(summariser.url) == "http://127.0.0.1:9/v1/chat/completions"
-    assert summariser.headers == (
+    assert tuple(summariser.find_headers().items()) == (
         ("Authorization", "Bearer sk-of-the-client"),
         *((name, value) for name, value in ARRIVED.items() if name != "X-Other"),
         PLAINLY,
@@ -576,7 +576,7 @@ async def test_another_upstream_sees_no_credential_of_the_clients(
     summariser = choose_summariser(stages.services, replace(call, arrival=replace(call.arrival, target="/elsewhere")))
 
     assert (summariser.url.host, summariser.url.path) == (name, "/v1/chat/completions")
-    assert sorted(summariser.headers) == sorted([PLAINLY, *shown])
+    assert sorted(summariser.find_headers().items()) == sorted([PLAINLY, *shown])
     assert summariser.upstream == stages.services.config.upstreams[name]
 
 
@@ -627,4 +627,4 @@ async def test_another_upstream_is_shown_the_clients_credential_if_that_is_said(
     summariser = choose_summariser(stages.services, replace(call, arrival=arrival))
 
     assert summariser.url.raw_path == target
-    assert sorted(name for name, _ in summariser.headers) == sorted([PLAINLY[0], *names])
+    assert sorted(name for name in summariser.find_headers()) == sorted([PLAINLY[0], *names])

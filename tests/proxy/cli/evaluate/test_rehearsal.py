@@ -7,6 +7,7 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
 from support.model_learning import ListLog
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
@@ -38,7 +39,7 @@ def _summariser(upstream: FakeUpstream, **settings: object) -> Summariser:
         codec=DEFAULT,
         upstream=config,
         url=target_url(config, DEFAULT.path, is_api=True),
-        headers=(("Authorization", "Bearer key"),),
+        find_headers=lambda: CIMultiDict(Authorization="Bearer key"),
         secret=b"",
         model="exam-model",
         window_tokens=12_000,
