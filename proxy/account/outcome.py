@@ -13,10 +13,12 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
-from proxy.catalogue.prices import Bill
+from proxy.catalogue.prices import NANODOLLARS, Bill
 from proxy.telemetry.ledger import Entry
+from proxy.telemetry.spans import Attributes
 from rules.conversation import Decision
 from rules.pipeline.changes import Change
+from rules.tokens.sections import Sections
 
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 
@@ -257,3 +259,69 @@ class Line:
         """The figures of a request."""
         found = zip(self._names, self._read(outcome), strict=True)
         return {name: one for name, one in found if one is not None and one is not False and one != ""}
+
+
+_LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and not shown.of_prompt})
+_PROMPT_LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and shown.of_prompt})
+_ROUNDED = tuple((name, shown.digits) for name, shown in FIGURES.items() if shown.digits is not None)
+_ATTRIBUTES = Line({name: shown.span for name, shown in FIGURES.items() if shown.span and not shown.of_prompt})
+_PROMPT_ATTRIBUTES = Line({name: shown.span for name, shown in FIGURES.items() if shown.span and shown.of_prompt})
+FAILED = frozenset({"broken", "aborted"})
+"""Outcomes of requests whose answer did not arrive as a whole; the word also names the kind of error."""
+
+
+def write_line(outcome: Outcome) -> dict[str, Any]:
+    """The fields of a request's log line.
+
+    Our errors hold no message text and no credential (http/errors.py). They are logged, because agents often hide them
+    from their users.
+    """
+    fields = _LINE.write(outcome)
+    for name, digits in _ROUNDED:
+        if name in fields:
+            fields[name] = round(fields[name], digits)
+    if outcome.mode and outcome.mode != "enforce":
+        fields["mode"] = outcome.mode
+    if outcome.is_client_compaction:
+        fields["compaction"] = "client"
+    if outcome.has_prompt:
+        _write_prompt(outcome, fields)
+    fresh_tokens = outcome.fresh_tokens
+    if fresh_tokens is not None:
+        fields["fresh_tokens"] = fresh_tokens
+    return fields
+
+
+def _write_prompt(outcome: Outcome, fields: dict[str, Any]) -> None:
+    fields |= _PROMPT_LINE.write(outcome)
+    named = zip(Sections._fields, outcome.original_sections, outcome.sent_sections, strict=True)
+    fields["sections"] = {name: {"original": original, "sent": sent} for name, original, sent in named}
+    fields["decisions"] = [entry.describe() for entry in outcome.decisions]
+    if outcome.summary_kind:
+        summary = {"id": outcome.summary_id, "kind": outcome.summary_kind, "messages": outcome.summary_messages}
+        fields["summary"] = summary | ({"instead": outcome.summary_instead} if outcome.summary_instead else {})
+
+
+def name_error(outcome: Outcome) -> str:
+    """The kind of error of a request in one word; empty for none."""
+    return outcome.error or (outcome.outcome if outcome.outcome in FAILED else "")
+
+
+def write_attributes(outcome: Outcome) -> Attributes:
+    """The attributes of a request's last span, by the conventions for generative AI, and trimtab's own.
+
+    As the conventions want it, what is false is left out.
+    """
+    told = _ATTRIBUTES.write(outcome)
+    if not outcome.status:
+        del told["http.response.status_code"]
+    bill = outcome.bill
+    if bill is not None and bill.cost is not None and bill.without_cost is not None:
+        told["trimtab.cost_usd"] = bill.cost.total / NANODOLLARS
+        told["trimtab.cost_without_usd"] = bill.without_cost.total / NANODOLLARS
+    if outcome.has_prompt:
+        saved = outcome.original_tokens - outcome.sent_tokens if outcome.sent_tokens else 0
+        told |= _PROMPT_ATTRIBUTES.write(outcome)
+        told["trimtab.tokens.saved"] = max(saved, 0)
+        told["trimtab.rules"] = tuple(dict.fromkeys(decision.rule for decision in outcome.planned))
+    return told

@@ -11,22 +11,18 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
-from proxy.account.outcome import FIGURES, Line, Outcome
+from proxy.account.outcome import FIGURES, Outcome, write_line
 from proxy.account.statistics.books import Books
 from proxy.telemetry.families import Histogram, observe_all
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import UndecodableError
 from rules.pipeline.exceeded import LimitExceededError
-from rules.tokens.sections import Sections
 
 MAX_ERROR_RATIO = 20.0
 """Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
 MAX_TOLD_PATHS = 64
 """Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
 _Observed = list[tuple[Histogram, str, float]]
-_LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and not shown.of_prompt})
-_PROMPT_LINE = Line({name: name for name, shown in FIGURES.items() if shown.in_log and shown.of_prompt})
-_ROUNDED = tuple((name, shown.digits) for name, shown in FIGURES.items() if shown.digits is not None)
 _OBSERVED = {name: shown.histogram for name, shown in FIGURES.items() if shown.histogram}
 _read_observed = attrgetter(*_OBSERVED)
 
@@ -122,38 +118,6 @@ class Recorder:
             self._told_paths.add(outcome.path)
             meaning = "trimtab does not compact requests at this path, so a prompt may become too long for its model"
             self._log.warning("not_compacted", path=outcome.path, endpoint=outcome.endpoint, meaning=meaning)
-
-
-def write_line(outcome: Outcome) -> dict[str, Any]:
-    """The fields of a request's log line.
-
-    Our errors hold no message text and no credential (http/errors.py). They are logged, because agents often hide them
-    from their users.
-    """
-    fields = _LINE.write(outcome)
-    for name, digits in _ROUNDED:
-        if name in fields:
-            fields[name] = round(fields[name], digits)
-    if outcome.mode and outcome.mode != "enforce":
-        fields["mode"] = outcome.mode
-    if outcome.is_client_compaction:
-        fields["compaction"] = "client"
-    if outcome.has_prompt:
-        _write_prompt(outcome, fields)
-    fresh_tokens = outcome.fresh_tokens
-    if fresh_tokens is not None:
-        fields["fresh_tokens"] = fresh_tokens
-    return fields
-
-
-def _write_prompt(outcome: Outcome, fields: dict[str, Any]) -> None:
-    fields |= _PROMPT_LINE.write(outcome)
-    named = zip(Sections._fields, outcome.original_sections, outcome.sent_sections, strict=True)
-    fields["sections"] = {name: {"original": original, "sent": sent} for name, original, sent in named}
-    fields["decisions"] = [entry.describe() for entry in outcome.decisions]
-    if outcome.summary_kind:
-        summary = {"id": outcome.summary_id, "kind": outcome.summary_kind, "messages": outcome.summary_messages}
-        fields["summary"] = summary | ({"instead": outcome.summary_instead} if outcome.summary_instead else {})
 
 
 class Phases:

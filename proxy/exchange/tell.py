@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from proxy.account.outcome import Cut, Outcome, Window
+from proxy.account.outcome import Cut, Outcome, Window, name_error, write_attributes
 from proxy.account.recorder import Recorder, fail_open
 from proxy.account.recordings.format import CarriedOut, Circumstances, Served
 from proxy.account.recordings.writing import record
-from proxy.account.span import describe, name_error
 from proxy.account.text import tell_text
 from proxy.catalogue.prices import PER_TOKEN
 from proxy.compaction.compactor import Compacted
@@ -84,7 +83,7 @@ def tell(services: Services, finished: Finished, error: ProxyError | None, *, is
         with fail_open(recorder, outcome.request_id, "tell"):
             last_byte_at = finished.reply.last_byte_at
             seconds_ago = time.monotonic() - last_byte_at if last_byte_at else 0.0
-            finished.trace.end(describe(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
+            finished.trace.end(write_attributes(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
     if not is_kept:
         return
     with fail_open(recorder, outcome.request_id, "tell"):

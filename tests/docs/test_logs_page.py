@@ -62,7 +62,7 @@ def _find_events() -> dict[str, Event]:
 
 def _find_request_fields() -> set[str]:
     """The fields that figures declare, and the keys of the dictionaries for the log line of a request."""
-    files = ("proxy/account/recorder.py", "proxy/telemetry/ledger.py")
+    files = ("proxy/account/outcome.py", "proxy/telemetry/ledger.py")
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8")))]
     named = {"write_line", "_write_prompt", "describe"}
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name in named]

@@ -9,9 +9,7 @@ from support.client import SMALL, post
 from support.events import read_events
 from support.sessions import make_session
 
-from proxy.account.outcome import FIGURES, Cut, Outcome, OutcomeText, Window, keep
-from proxy.account.recorder import write_line
-from proxy.account.span import describe
+from proxy.account.outcome import FIGURES, Cut, Outcome, OutcomeText, Window, keep, write_attributes, write_line
 from proxy.telemetry.ledger import Entry
 from proxy.telemetry.metrics import Metrics
 
@@ -107,7 +105,7 @@ def test_each_figure_is_shown_where_its_declaration_says() -> None:
     kinds = {each.name: each.type for each in msgspec.inspect.type_info(Outcome).fields}
     filled = {name: value for name, kind in kinds.items() if (value := _fill(kind)) is not None}
     outcome = Outcome(**filled, original_sections=(1,) * 5, sent_sections=(1,) * 5)
-    line, attributes, kept = write_line(outcome), describe(outcome), keep(outcome)
+    line, attributes, kept = write_line(outcome), write_attributes(outcome), keep(outcome)
 
     assert {name for name in filled if FIGURES[name].in_log} <= line.keys()
     assert {FIGURES[name].span for name in filled if FIGURES[name].span} <= attributes.keys()
