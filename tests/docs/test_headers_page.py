@@ -20,6 +20,7 @@ from proxy.http.headers import (
 from proxy.http.request_body import ENTITY_HEADERS
 from proxy.telemetry.ledger import Ledger, UsedSummary
 from rules.conversation import Decision
+from rules.pipeline.plan import MEMORY, TRUNCATE_USERS
 from rules.results.excerpt.rule import TRUNCATE
 from rules.results.tidy import TIDY
 from rules.tokens.sections import Sections
@@ -53,8 +54,8 @@ def _find_read_name(node: ast.AST) -> str | None:
 
 
 def _find_rule(node: ast.AST) -> str | None:
-    """The literal name of the rule in a `Decision(...)`, or in a `replace_messages(...)`, which makes one."""
-    places = {"Decision": 0, "replace_messages": 2}
+    """The literal name of the rule in a `Decision(...)`, `replace_messages(...)` or `note(...)`, which make one."""
+    places = {"Decision": 0, "replace_messages": 2, "note": 0}
     is_decision = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in places
     return read_literal(node.args[places[node.func.id]]) if is_decision else None
 
@@ -95,7 +96,9 @@ def test_the_page_has_every_rule_that_a_decision_may_name() -> None:
     """Each rule is also a valid token in a list of RFC 9651."""
     text = read_section(PAGE, "Response headers of trimtab").split("The rules are ")[1].split(".")[0]
     cuts = {name for names in find_all(("rules",), _find_cut_rule) for name in names.split()}
-    in_code = {*find_all(("rules",), _find_rule), TIDY.rule, TRUNCATE.rule} | (cuts & {"summarise", "digest"})
+    in_code = {*find_all(("rules",), _find_rule), TIDY.rule, TRUNCATE.rule, MEMORY, TRUNCATE_USERS} | (
+        cuts & {"summarise", "digest"}
+    )
 
     assert set(find_code(text)) == in_code
     assert all(re.fullmatch(WORD, rule) for rule in in_code)
