@@ -167,18 +167,21 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
 
 def _is_paired(messages: Sequence[Message]) -> bool:
     """Whether exactly the results of its calls follow each message, in the calls' order. The usual case."""
-    wanted: list[ToolCall] = []  # the calls that are not answered yet, the next one last
+    wanted: tuple[ToolCall | None, ...] = (None,)  # the newest calls; None behind the last one
+    answered = 0
     for message in messages:
+        asked = wanted[answered]
         if message.role is Role.TOOL and message.answers is not None:
-            if not wanted or wanted.pop().id != message.answers:
+            if asked is None or asked.id != message.answers:
                 return False
-        elif wanted:
-            asked = wanted.pop()
+            answered += 1
+        elif asked is not None:
             if not _may_answer(message) or message.form != asked.form or message.name not in (None, asked.name):
                 return False
+            answered += 1
         elif message.tool_calls:
-            wanted.extend(reversed(message.tool_calls))
-    return not wanted
+            wanted, answered = (*message.tool_calls, None), 0
+    return wanted[answered] is None
 
 
 def _may_answer(message: Message) -> bool:

@@ -241,12 +241,11 @@ class Cuts:
 
     def _protected(self) -> int:
         """Start of the newest `protect_turns` user turns; the end if these alone nearly reach high water."""
-        turns, users = self._policy.protect_turns, self._sums.users
+        turns, users, end = self._policy.protect_turns, self._sums.users, len(self._sums)
         if turns == 0:
-            return len(self._sums)
-        start = users[-turns] if len(users) >= turns else min(self._room.leading, len(self._sums))
-        protected = self._sums.between(start, len(self._sums))
-        return len(self._sums) if protected > self.marks.protected else start
+            return end
+        start = users[-turns] if len(users) >= turns else min(self._room.leading, end)
+        return end if self._sums.between(start, end) > self.marks.protected else start
 
     def _summarise(self, window: Window, *, over: bool) -> Window | None:
         """The window with a summary up to the next cut.

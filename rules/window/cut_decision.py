@@ -95,6 +95,9 @@ class Fold:
             self._heed_cold(cold)
         return self
 
+    def _choose_cold(self, kind: ColdCut) -> Window | None:
+        return choose_cold(self._cuts, self.window, self._forwarded, kind, self._policy, self._economics)
+
     def fits(self, cold: Mapping[int, ColdCut]) -> bool:
         """Whether the fold has heeded exactly these cold cuts; the one after its last message may still come."""
         known = {at: kind for at, kind in cold.items() if at <= len(self)}
@@ -104,7 +107,7 @@ class Fold:
         """Make the cut that was decided at a cold cache, if the request that ends here has one."""
         if (kind := cold.get(len(self))) is not None and len(self) not in self._cold:
             self._cold[len(self)] = kind
-            if chosen := choose_cold(self._cuts, self.window, kind, self._policy, self._economics):
+            if chosen := self._choose_cold(kind):
                 self._apply(chosen)
 
     def add(self, message: Message, memory_tokens: int = 0) -> None:

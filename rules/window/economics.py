@@ -139,29 +139,29 @@ class Economics:
         budget = self._spent * AHEAD_SHARE - self._bet
         if size * self._prices.cached_input > budget:
             return window
-        cold = self._weigh_cold(cuts, window if before is None else replace(window, cold_summary=None), policy)
+        cold = self._weigh_cold(cuts, window if before is None else replace(window, cold_summary=None), policy, size)
         if cold is None or (before and cold.freed_tokens - before.freed_tokens < cuts.marks.least_gain):
             return window
         return (
             replace(window, cold_summary=cold) if cold.price <= budget and pays_cold(cold, SILENCE_SECONDS) else window
         )
 
-    def _weigh_cold(self, cuts: Cuts, window: Window, policy: Policy) -> ColdSummary | None:
+    def _weigh_cold(self, cuts: Cuts, window: Window, policy: Policy, size: int) -> ColdSummary | None:
         """The summary that a cut at a cold cache needs now; None if there is no such cut or it needs none.
 
         It saves what is then not written into the cache, compared with a cold cache at which no summary is there. And
         the next cut, which would break a warm cache and need a summary too, comes later by that share of the way
         between the waters.
         """
-        chosen = choose_cold(cuts, window, ColdCut.CUT, policy, self)
+        chosen = choose_cold(cuts, window, size, ColdCut.CUT, policy, self)
         if chosen is None or not _asks(window, chosen):
             return None
         cut, prices = chosen.cuts[-1], self._prices
-        without = choose_cold(cuts, window, ColdCut.PRUNE, policy, self) or window
-        freed_tokens, more_tokens = (cuts.size(each) - cuts.size(chosen) for each in (window, without))
+        without, left = choose_cold(cuts, window, size, ColdCut.PRUNE, policy, self), cuts.size(chosen)
+        freed_tokens, more_tokens = size - left, (size if without is None else cuts.size(without)) - left
         share = min(more_tokens / max(cuts.marks.high - cuts.marks.low, 1), 1.0)
         saving = more_tokens * prices.cache_write + max(share, 0.0) * self._price(cuts, window, chosen)
-        return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, self._price_note(cuts, window, cut), saving)
+        return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, self._price_note(size, cut), saving)
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
         """The cost of a change: the upstream writes what stays into its cache, and a summary is written.
@@ -174,12 +174,11 @@ class Economics:
         if not asks or window.prefetch_tokens:
             tokens = max(tokens - cuts.open_tokens, 0)
         price = tokens * (self._prices.cache_write - self._prices.cached_input)
-        return price + (self._price_note(cuts, window, chosen.cuts[-1]) if asks else 0.0)
+        return price + (self._price_note(cuts.size(window), chosen.cuts[-1]) if asks else 0.0)
 
-    def _price_note(self, cuts: Cuts, window: Window, cut: Cut) -> float:
-        """The cost of a summary. Its request reads the cache."""
-        note_tokens = cut.reserved_tokens * NOTE_SHARE
-        return note_tokens * self._prices.output + cuts.size(window) * self._prices.cached_input
+    def _price_note(self, size: int, cut: Cut) -> float:
+        """The cost of a summary. Its request reads `size` tokens from the cache."""
+        return cut.reserved_tokens * NOTE_SHARE * self._prices.output + size * self._prices.cached_input
 
 
 def _asks(window: Window, chosen: Window) -> bool:
@@ -205,13 +204,15 @@ def note_marks(cuts: Cuts, window: Window, forwarded_tokens: int) -> Window:
     return window if is_same else replace(window, is_high=is_high, is_long=is_long)
 
 
-def choose_cold(cuts: Cuts, window: Window, kind: ColdCut, policy: Policy, economics: Economics) -> Window | None:
-    """The window to change to if the upstream holds nothing of the prompt in its cache; None to leave it.
+def choose_cold(
+    cuts: Cuts, window: Window, size: int, kind: ColdCut, policy: Policy, economics: Economics
+) -> Window | None:
+    """The window to change to, from one of this size, if the upstream's cache holds nothing of it; None to leave it.
 
     The upstream then writes all that is forwarded into its cache. So each token that is removed saves its price now,
     and the cut breaks no cache later. That pays unless reading the cache costs as much as writing it.
     """
-    size, prices = cuts.size(window), policy.prices
+    prices = policy.prices
     if policy.overflow_strategy is OverflowStrategy.ERROR or prices.cache_write <= prices.cached_input:
         return None
     if size < _find_cold_mark(cuts) or not cuts.is_roomy:

@@ -231,7 +231,7 @@ class Sums:
         saving = self.images.add_message(index, message) if tokens and message.media else 0
         stays = starts_step(message) or index == 0
         is_bound = self._is_bound(message, tokens)
-        opens = not is_bound and (stays or (message.is_written and not self._is_answer))
+        opens = not is_bound and (stays or (not self._is_answer and message.is_written))
         if opens:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
@@ -261,9 +261,9 @@ class Sums:
 
     def shows_answer(self, message: Message) -> bool:
         """Whether the next message is an answer of the model, or shows that there was one before it."""
-        if not message.is_written:
-            return message.role is Role.ASSISTANT
-        return not (self._is_answer or self._in_row or self._has_results)
+        if message.role is Role.TOOL and message.is_written:
+            return not (self._is_answer or self._in_row or self._has_results)
+        return message.role is Role.ASSISTANT
 
     def _is_bound(self, message: Message, tokens: int) -> bool:
         """Whether the next message belongs to the unit of those before it."""
@@ -293,15 +293,16 @@ class Sums:
 
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
         """Move the start of the open step on by one message."""
-        is_result = message.role is Role.TOOL and not message.is_written
+        is_written = message.role is Role.TOOL and message.is_written
+        is_result = message.role is Role.TOOL and not is_written
         if self.shows_answer(message) or (opens and is_result):
-            self.open_step, self._has_results, self._words = index, False, int(message.is_written)
+            self.open_step, self._has_results, self._words = index, False, int(is_written)
         elif is_result:
             self.open_step, self._has_results = self._starts[-1], True
         elif not self._has_results:
             self._words += 1
             self.open_step = self._starts[-min(self._words, MAX_OPEN_WORDS)]
-        self._in_row = message.is_written and (self._is_answer or self._in_row)
+        self._in_row = is_written and (self._is_answer or self._in_row)
         self._is_answer = message.role is Role.ASSISTANT
 
     @property
