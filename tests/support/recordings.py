@@ -1,6 +1,7 @@
 """Recordings for tests."""
 
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -8,17 +9,21 @@ from proxy.account.outcome import Outcome
 from proxy.account.recordings.format import (
     ENDING,
     Circumstances,
+    Counted,
     RecordedRequest,
     RecordedSending,
     Recording,
     encode,
 )
 from proxy.catalogue.prices import find_listed
+from proxy.cli.records.sums import UNKNOWN, RequestFigures
 from proxy.cli.records.variants import RecordedVariants
 from proxy.compaction.engine import Compaction
 from proxy.compaction.pool import Compactors
 from proxy.models.records import Facts
+from rules.conversation import Decision
 from rules.policy import Policy
+from rules.tokens.sections import Sections
 
 
 def make_recording(request_id: str = "ab" * 12, *, at: float = 1_700_000_000.0, body: str = "{}") -> Recording:
@@ -41,3 +46,29 @@ def plan_again(compactors: Compactors, recording: Recording) -> Compaction | Non
     ways = RecordedVariants(compactors)
     found = ways.read(recording)
     return None if found is None else ways.compact(recording, *found)[1]
+
+
+def make_figures(  # noqa: PLR0917 - in the order in which they are told
+    label: str,
+    endpoint: str,
+    status: int,
+    outcome: str,
+    original: Sections | None = None,
+    sent: Sections | None = None,
+    limit_tokens: int = 0,
+    decisions: tuple[Decision, ...] = (),
+    **more: Any,
+) -> RequestFigures:
+    """The figures of a request; `original` and `sent` are None if they were not counted."""
+    event = structs.replace(
+        UNKNOWN,
+        label=label,
+        endpoint=endpoint,
+        status=status,
+        outcome=outcome,
+        original_sections=original or (),
+        sent_sections=sent or (),
+        limit_tokens=limit_tokens,
+        **more,
+    )
+    return RequestFigures(event, Counted(original is not None, sent is not None, decisions))

@@ -12,10 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from proxy.account.prompt_cache import count_cached
+from proxy.account.recordings.format import Counted
 from proxy.catalogue.prices import Tokens
-from proxy.cli.records.sums import SUCCESS_STATUS, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
+from proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
 from proxy.lru import BytesLRU
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import UndecodableError
@@ -80,6 +82,13 @@ class Line(msgspec.Struct):
     result: str = ""
 
 
+_SAME = (
+    "endpoint", "outcome", "limit_tokens", "cached_tokens", "written_tokens", "completion_tokens", "prefix_kept",
+    "retry", "error",
+)  # fmt: skip
+"""The figures of an outcome that a line of the log names in the same way."""
+
+
 class _Element(msgspec.Struct):
     role: str = ""
     type: str = ""
@@ -118,18 +127,23 @@ class LogReader:
         label = self._label(line, is_refused=is_refused)
         self.sent_to[label] = line.upstream, line.model
         counts = line.sent_tokens > 0 and not is_refused and line.mode == "enforce" and line.outcome != "observe"
+        counted = Counted(
+            line.original_tokens is not None,
+            line.original_tokens is not None and line.sent_tokens > 0,
+            tuple(map(_read_decision, find_sent(line.decisions))) if counts else (),
+        )
         is_reported = line.fresh_tokens is not None
         read = line.cached_tokens, line.written_tokens, line.fresh_tokens
-        return RequestFigures.of(
-            line,
+        event = structs.replace(
+            UNKNOWN,
+            **{name: getattr(line, name) for name in _SAME},
             label=label,
             status=line.status or 0,
-            original=_read_sections(line, "original"),
-            sent=_read_sections(line, "sent") if line.sent_tokens else None,
-            decisions=tuple(map(_read_decision, find_sent(line.decisions))) if counts else (),
+            original_sections=_read_sections(line, "original"),
+            sent_sections=_read_sections(line, "sent"),
             prompt_tokens=sum(number or 0 for number in read) if is_reported else None,
-            completion_source="upstream" if is_reported else "unknown",
         )
+        return RequestFigures(event, counted, "upstream" if is_reported else "unknown")
 
     def _label(self, line: Line, *, is_refused: bool) -> str:
         names = self._names.get(line.worker)
@@ -159,14 +173,13 @@ def estimate_tokens(figures: RequestFigures) -> Tokens | None:
 
     If it did not report them, they are estimated from the share that equals the previous request of the session.
     """
-    if figures.status != SUCCESS_STATUS or figures.sent is None:
+    event, sent_tokens = figures.event, figures.sent_tokens
+    if event.status != SUCCESS_STATUS or not figures.counted.sent:
         return None
-    if figures.prompt_tokens is not None:
-        return Tokens.of(
-            figures.prompt_tokens, figures.cached_tokens, figures.written_tokens, figures.completion_tokens
-        )
-    cached = count_cached((figures.prefix_kept or 0.0) * figures.sent_tokens)
-    return Tokens.of(figures.sent_tokens, cached, None, figures.completion_tokens)
+    if event.prompt_tokens is not None:
+        return Tokens.of(event.prompt_tokens, event.cached_tokens, event.written_tokens, event.completion_tokens)
+    cached = count_cached((event.prefix_kept or 0.0) * sent_tokens)
+    return Tokens.of(sent_tokens, cached, None, event.completion_tokens)
 
 
 def is_log(first_line: bytes) -> bool:
@@ -186,10 +199,8 @@ def _read_line(text: bytes) -> Line:
         raise ValueError(message) from error
 
 
-def _read_sections(line: Line, stage: str) -> Sections | None:
-    if line.original_tokens is None:
-        return None
-    return Sections(*(getattr(line.sections.get(name, _Section()), stage) for name in Sections._fields))
+def _read_sections(line: Line, stage: str) -> tuple[int, ...]:
+    return tuple(getattr(line.sections.get(name, _Section()), stage) for name in Sections._fields)
 
 
 def _read_decision(entry: _Entry) -> Decision:

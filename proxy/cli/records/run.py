@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
+from proxy.account.outcome import Outcome
 from proxy.account.recordings.folder import RecordingFile
-from proxy.account.recordings.format import BadRecordingError, Circumstances, Recording
+from proxy.account.recordings.format import BadRecordingError, Circumstances, Counted, Recording
 from proxy.catalogue.prices import find_listed
 from proxy.cli.records.costs import SLIDING, Paid, slide_window
 from proxy.cli.records.inputs import LogReader, Sessions, estimate_tokens, split_turns
@@ -18,11 +21,11 @@ from proxy.cli.records.picture import Series
 from proxy.cli.records.sums import (
     SUCCESS_STATUS,
     TOO_LONG,
+    UNKNOWN,
     UPSTREAM_REFUSES,
     RequestFigures,
     SummaryFigures,
     VariantSums,
-    read_figures,
     read_summary_figures,
 )
 from proxy.cli.records.variants import (
@@ -116,7 +119,7 @@ class Replay:
                 sums.add_summary(figures)
             elif figures is not None:
                 self.requests += 1
-                _book_line(sums, figures, *reader.sent_to[figures.label])
+                _book_line(sums, figures, *reader.sent_to[figures.event.label])
 
     def read_bodies(self, file: Path, advance: Advance, *, dialect: str | None, model: str | None, turns: bool) -> None:
         """Replay a file of request bodies. turns: each line is a whole session, of which all requests are replayed."""
@@ -147,11 +150,11 @@ class Replay:
         self.requests += 1
         self.first_at = event.at if self.first_at is None else self.first_at
         self.last_at = event.at
-        figures = read_figures(recording)
+        figures = RequestFigures.of(recording)
         try:
-            found = None if figures.original is None else self._recorded.read(recording)
+            found = self._recorded.read(recording) if recording.counted.original else None
             if found is None:
-                self.not_replayed += figures.original is not None
+                self.not_replayed += recording.counted.original
                 for sums in self.variants:
                     sums.add(figures, None, None, session=event.session, at=event.at)
                 return
@@ -197,7 +200,7 @@ class Replay:
         if sums.name in self.configured and compaction.is_enforced:
             self._ask(sums, chosen, compaction, session)
         self._sent[sums.name] = figures.sent_tokens
-        if figures.sent is not None:
+        if figures.counted.sent:
             self._forwarded[sums.name] = compaction.sent
         if sums is not self.variants[-1]:
             return
@@ -225,42 +228,42 @@ def _book_line(sums: VariantSums, figures: RequestFigures, upstream: str, model:
     tokens = estimate_tokens(figures)
     sums.add(figures, None, paid, session="", at=0.0)
     if paid is not None and tokens is not None:
-        sums.book(figures.label, paid, tokens)
+        sums.book(figures.event.label, paid, tokens)
 
 
 def _measure(chosen: PaidVariant, compaction: Compaction, recorded: RequestFigures | None) -> RequestFigures:
     """The figures that a request would have had in a configured variant. recorded: None for a body of a file."""
-    compacted, is_refused = compaction.compacted, compaction.is_refused
-    was_sent = recorded is None or recorded.sent is not None or recorded.error == TOO_LONG
-    is_sent = was_sent and not is_refused
-    measured = RequestFigures(
+    is_refused = compaction.is_refused
+    was_sent = recorded is None or recorded.counted.sent or recorded.event.error == TOO_LONG
+    event = structs.replace(
+        UNKNOWN,
         label=chosen.label,
         endpoint=compaction.request.codec.name,
         status=400 if is_refused else SUCCESS_STATUS,
         outcome=compaction.outcome,
-        original=compacted.original_sections,
-        sent=compaction.sent_sections if is_sent else None,
-        limit_tokens=compacted.limit_tokens,
-        decisions=compacted.decisions if compaction.is_enforced and is_sent else (),
+        completion_tokens=None if recorded is None else recorded.event.completion_tokens,
         error=TOO_LONG if is_refused else "",
     )
-    if recorded is None:
-        return measured
-    source = recorded.completion_source
-    return replace(measured, completion_tokens=recorded.completion_tokens, completion_source=source)
+    source = "upstream" if recorded is None else recorded.completion_source
+    return _count(event, compaction, source, is_sent=was_sent and not is_refused)
 
 
 def _measure_again(recorded: RequestFigures, compaction: Compaction) -> RequestFigures:
     """What was recorded of a request, with the figures of its plan as it was made again."""
-    is_sent = recorded.sent is not None
-    counts = is_sent and compaction.is_enforced and recorded.retry not in UPSTREAM_REFUSES
-    return replace(
-        recorded,
-        original=compaction.compacted.original_sections,
-        sent=compaction.sent_sections if is_sent else None,
-        limit_tokens=compaction.compacted.limit_tokens,
-        decisions=compaction.compacted.decisions if counts else (),
+    return _count(recorded.event, compaction, recorded.completion_source, is_sent=recorded.counted.sent)
+
+
+def _count(event: Outcome, compaction: Compaction, source: str, *, is_sent: bool) -> RequestFigures:
+    compacted = compaction.compacted
+    counts = is_sent and compaction.is_enforced and event.retry not in UPSTREAM_REFUSES
+    event = structs.replace(
+        event,
+        original_sections=compacted.original_sections,
+        sent_sections=compaction.sent_sections,
+        limit_tokens=compacted.limit_tokens,
     )
+    counted = Counted(original=True, sent=is_sent, decisions=compacted.decisions if counts else ())
+    return RequestFigures(event, counted, source)
 
 
 def find_difference(recording: Recording, compaction: Compaction) -> str:

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy.account.recordings.format import Recording
+from msgspec import structs
+
+from proxy.account.outcome import Outcome
+from proxy.account.recordings.format import Counted, Recording
 from proxy.catalogue.prices import Tokens, to_dollars
 from proxy.cli.records.costs import NOTHING, STRATEGIES, TRIMTAB, Paid, PromptCaches
 from proxy.compaction.engine import Compaction
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.savings import Samples
-from rules.conversation import Decision
 from rules.tokens.sections import Sections
 
 SUCCESS_STATUS = 200
@@ -24,6 +26,8 @@ TOO_LONG = "context_length_exceeded"
 """The error of a request that trimtab refuses for its length."""
 UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
 """What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
+UNKNOWN = Outcome("", 0.0, "", "", "", 0, "", 0.0)
+"""A request of which nothing is known."""
 STAGES = ("original", "sent")
 SUMMARIES = "summaries"
 """Beside the strategies, the part of the costs that calls for summaries have."""
@@ -34,53 +38,29 @@ _DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class RequestFigures:
-    """What one request adds to the sums.
+    """What one request adds to the sums: what became of it, as far as it is known, and what of that the metrics count.
 
-    label: of its model in the metrics.
-    original, sent: the prompt by section, as the client sent it and as forwarded; None if it is not counted.
-    limit_tokens: what it was planned for; 0 if it was not planned.
-    decisions: those whose savings count.
-    prompt_tokens, cached_tokens, written_tokens, completion_tokens: of the answer; None if they are not known.
-    completion_source: who counted the last: `upstream`, `estimated` by trimtab, or `unknown`.
-    prefix_kept: share of what was sent that equals the previous request of the session; None if it is not known.
-    cost, without_cost: what the proxy has booked, in nanodollars; None if no price in dollars is known.
-    retry: what became of a second attempt; empty if there was none.
+    completion_source: who counted the completion: `upstream`, `estimated` by trimtab, or `unknown`.
     """
 
-    label: str
-    endpoint: str
-    status: int
-    outcome: str
-    original: Sections | None = None
-    sent: Sections | None = None
-    limit_tokens: int = 0
-    decisions: tuple[Decision, ...] = ()
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    written_tokens: int | None = None
-    completion_tokens: int | None = None
+    event: Outcome
+    counted: Counted
     completion_source: str = "upstream"
-    prefix_kept: float | None = None
-    cost: int | None = None
-    without_cost: int | None = None
-    retry: str = ""
-    error: str = ""
 
     @classmethod
-    def of(cls, source: object, **others: Any) -> "RequestFigures":
-        """The figures that an event or a line of a log has under the same names, and others."""
-        same = {name: getattr(source, name) for name in cls.__slots__ if hasattr(source, name)}
-        return cls(**same | others)
+    def of(cls, recording: Recording) -> "RequestFigures":
+        """What the metrics counted of a recorded request."""
+        return cls(recording.event, recording.counted, "estimated" if recording.event.is_estimated else "upstream")
 
     @property
     def original_tokens(self) -> int:
         """The prompt as the client sent it; 0 if it is not counted."""
-        return 0 if self.original is None else self.original.tokens
+        return sum(self.event.original_sections) if self.counted.original else 0
 
     @property
     def sent_tokens(self) -> int:
         """The prompt as forwarded; 0 if nothing was sent, or if it is not counted."""
-        return 0 if self.sent is None else self.sent.tokens
+        return sum(self.event.sent_sections) if self.counted.sent else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +77,6 @@ class SummaryFigures:
     completion_tokens: int
     charged: Tokens | None = None
     cost: int | None = None
-
-
-def read_figures(recording: Recording) -> RequestFigures:
-    """What the metrics counted of a recorded request."""
-    event, counted = recording.event, recording.counted
-    return RequestFigures.of(
-        event,
-        original=Sections(*event.original_sections) if counted.original else None,
-        sent=Sections(*event.sent_sections) if counted.sent else None,
-        decisions=counted.decisions,
-        completion_source="estimated" if event.is_estimated else "upstream",
-    )
 
 
 def read_summary_figures(recording: Recording) -> SummaryFigures | None:
@@ -155,26 +123,28 @@ class Figures:
 
     def add(self, figures: RequestFigures) -> None:
         """Add a request."""
-        label, metrics, more = figures.label, self._metrics, self.of(figures.label)
+        event, counted = figures.event, figures.counted
+        label, metrics, more = event.label, self._metrics, self.of(event.label)
         more.requests += 1
-        more.outcomes[figures.outcome] += 1
-        more.answered += figures.status == SUCCESS_STATUS
-        more.refused += figures.error == TOO_LONG
-        more.retried += bool(figures.retry)
-        for stage, sections in zip(STAGES, (figures.original, figures.sent), strict=True):
-            if sections is not None and sections.tokens:
-                metrics.prompt_tokens[label, stage] += sections.tokens
-                metrics.record_sections(label, stage, sections)
-        metrics.record_decisions(label, figures.decisions)
-        metrics.record_cache(label, figures.cached_tokens, figures.written_tokens, "")
-        if figures.completion_tokens is not None:
-            metrics.completion_tokens[label, figures.completion_source] += figures.completion_tokens
-        more.over_limit += bool(figures.limit_tokens) and figures.original_tokens > figures.limit_tokens
-        if figures.prefix_kept is not None and figures.sent is not None:
-            more.kept_sum += figures.prefix_kept
+        more.outcomes[event.outcome] += 1
+        more.answered += event.status == SUCCESS_STATUS
+        more.refused += event.error == TOO_LONG
+        more.retried += bool(event.retry)
+        sections = (counted.original, event.original_sections), (counted.sent, event.sent_sections)
+        for stage, (is_counted, tokens) in zip(STAGES, sections, strict=True):
+            if is_counted and any(tokens):
+                metrics.prompt_tokens[label, stage] += sum(tokens)
+                metrics.record_sections(label, stage, Sections(*tokens))
+        metrics.record_decisions(label, counted.decisions)
+        metrics.record_cache(label, event.cached_tokens, event.written_tokens, "")
+        if event.completion_tokens is not None:
+            metrics.completion_tokens[label, figures.completion_source] += event.completion_tokens
+        more.over_limit += bool(event.limit_tokens) and figures.original_tokens > event.limit_tokens
+        if event.prefix_kept is not None and counted.sent:
+            more.kept_sum += event.prefix_kept
             more.kept_number += 1
-        more.booked = _merge(more.booked, figures.cost)
-        more.without = _merge(more.without, figures.without_cost)
+        more.booked = _merge(more.booked, event.cost)
+        more.without = _merge(more.without, event.without_cost)
 
     def add_summary(self, figures: SummaryFigures) -> None:
         """Add a call for a summary."""
@@ -314,7 +284,8 @@ class VariantSums:
         if compaction is None or paid is None:
             self.figures.add(figures)
             return
-        label, more = figures.label, self.figures.of(figures.label)
+        event, label = figures.event, figures.event.label
+        more = self.figures.of(label)
         self._paid[label] = paid
         sums = self.sessions.setdefault(session, SessionSums(session, label, paid.unit))
         sums.requests += 1
@@ -322,16 +293,17 @@ class VariantSums:
         is_over = compaction.planned.original.tokens > compaction.planned.plan.hard_limit
         sums.over_window += is_over
         more.over_window += is_over
-        sums.refused += figures.error == TOO_LONG or figures.retry in UPSTREAM_REFUSES
-        if figures.sent is not None:
+        sums.refused += event.error == TOO_LONG or event.retry in UPSTREAM_REFUSES
+        if figures.counted.sent:
             more.moved_cuts = (more.moved_cuts or 0) + (compaction.is_enforced and sums.note_cut(compaction))
-            completion_tokens = figures.completion_tokens or 0
+            completion_tokens = event.completion_tokens or 0
             spent = self._caches.send(session, compaction, paid, at=at, completion_tokens=completion_tokens)
             for strategy, one in spent.items():
                 sums.costs[strategy] += one.cost
                 self._book(label, paid.unit, strategy, one.cost)
-            if figures.prefix_kept is None:
-                figures = replace(figures, prefix_kept=spent[TRIMTAB].kept_share)
+            if event.prefix_kept is None:
+                event = structs.replace(event, prefix_kept=spent[TRIMTAB].kept_share)
+                figures = replace(figures, event=event)
         self.figures.add(figures)
 
     def add_summary(self, figures: SummaryFigures, session: str = "") -> None:

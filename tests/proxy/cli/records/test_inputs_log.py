@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.recordings import make_figures
 
 from proxy.catalogue.prices import Tokens
 from proxy.cli.records.inputs import LogReader, estimate_tokens, find_sent, is_log
@@ -41,15 +42,15 @@ def test_a_model_gets_its_label_by_its_first_answer() -> None:
     """In each worker by itself; a worker that has died has forgotten it. A glob of the configuration always counts."""
     reader = LogReader()
     labels = [
-        _read(reader, model="m", status=500).label,
-        _read(reader, model="m", **PLANNED).label,
-        _read(reader, model="m", status=500).label,
-        _read(reader, model="m", status=500, worker=2).label,
-        _read(reader, model="m", status=500, match="m*").label,
+        _read(reader, model="m", status=500).event.label,
+        _read(reader, model="m", **PLANNED).event.label,
+        _read(reader, model="m", status=500).event.label,
+        _read(reader, model="m", status=500, worker=2).event.label,
+        _read(reader, model="m", status=500, match="m*").event.label,
     ]
     assert labels == ["other", "m", "m", "other", "m*"]
     assert reader.read(orjson.dumps({"event": "worker_died", "timestamp": NOW, "worker": 0})) is None
-    assert _read(reader, model="m", status=500).label == "other"
+    assert _read(reader, model="m", status=500).event.label == "other"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_model_gets_its_label_by_its_first_answer() -> None:
 )  # fmt: skip
 def test_decisions_count_if_they_were_sent_and_not_refused(fields: dict[str, Any], counts: bool) -> None:  # noqa: FBT001
     told = _read(LogReader(), **{**PLANNED, "decisions": [_entry("tidy", 12, 10)], **fields})
-    assert [one.saved_tokens for one in told.decisions] == ([2] if counts else [])
+    assert [one.saved_tokens for one in told.counted.decisions] == ([2] if counts else [])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_file_is_known_by_its_first_line() -> None:
 def test_tokens_are_the_upstreams_where_it_reports_them() -> None:
     """Else they are estimated from the beginning that equals the previous request. Unanswered requests cost nothing."""
     reported = _read(LogReader(), **PLANNED, cached_tokens=4, fresh_tokens=5, written_tokens=1, completion_tokens=7)
-    estimated = RequestFigures(
+    estimated = make_figures(
         "m", "chat", 200, "unchanged", Sections(4000), Sections(4000), prefix_kept=0.5, completion_tokens=7
     )
     assert estimate_tokens(reported) == Tokens(5, 4, 1, 7)

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.recordings import make_figures
 
 from proxy.cli.records.report import compare, describe, has_unassigned, sum_cost
 from proxy.cli.records.run import Replay
-from proxy.cli.records.sums import RequestFigures, VariantSums
+from proxy.cli.records.sums import VariantSums
 from proxy.cli.records.variants import ConfiguredVariants
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
@@ -16,7 +17,7 @@ from rules.tokens.sections import Sections
 
 def _make_side(name: str, sent_tokens: int, label: str = "m") -> VariantSums:
     side = VariantSums(name)
-    told = RequestFigures(label, "chat", 200, "compacted", Sections(9), Sections(sent_tokens))
+    told = make_figures(label, "chat", 200, "compacted", Sections(9), Sections(sent_tokens))
     side.add(told, None, None, session="", at=0)
     return side
 

@@ -1,9 +1,8 @@
 """The sums of one way of compacting: costs by arm, and sessions."""
 
-from dataclasses import replace
-
 import orjson
 import pytest
+from support.recordings import make_figures
 from support.sessions import make_session
 
 from proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
@@ -29,7 +28,7 @@ def _carry(compactors: Compactors, steps: int) -> Compaction:
 
 def _tell(carried: Compaction) -> RequestFigures:
     compacted = carried.compacted
-    return RequestFigures(
+    return make_figures(
         "m", "chat", 200, carried.outcome, compacted.original_sections, compacted.sent_sections, compacted.limit_tokens
     )
 
@@ -55,7 +54,13 @@ def test_a_session_is_long_if_one_of_its_requests_was(compactors: Compactors) ->
 
 def test_what_was_not_sent_costs_nothing_in_any_arm(compactors: Compactors) -> None:
     side, carried = VariantSums("recorded"), _carry(compactors, 3)
-    side.add(replace(_tell(carried), sent=None, error="context_length_exceeded"), carried, PAID, session="s", at=0)
+    side.add(
+        make_figures("m", "chat", 400, "refused", Sections(9), error="context_length_exceeded"),
+        carried,
+        PAID,
+        session="s",
+        at=0,
+    )
     told = side.describe()
     assert told["models"][0]["costs"] == {}
     assert told["sessions"]["longest"][0]["refused"] == 1
@@ -63,7 +68,7 @@ def test_what_was_not_sent_costs_nothing_in_any_arm(compactors: Compactors) -> N
 
 def test_a_request_that_was_not_planned_is_counted_without_a_session() -> None:
     side = VariantSums("log")
-    side.add(RequestFigures("m", "chat", 200, "unchanged", Sections(9), Sections(9)), None, None, session="", at=0)
+    side.add(make_figures("m", "chat", 200, "unchanged", Sections(9), Sections(9)), None, None, session="", at=0)
     told = side.describe()
     assert (told["total"]["sent_tokens"], told["sessions"]["number"]) == (9, 0)
 

@@ -2,19 +2,21 @@
 
 from typing import Any
 
+from support.recordings import make_figures
+
 from proxy.cli.records.sums import Figures, RequestFigures, SummaryFigures, add_up
 from rules.conversation import Decision
 from rules.tokens.sections import Sections
 
-CUT = RequestFigures(
+CUT = make_figures(
     "m", "chat", 200, "compacted", Sections(100, 0, 0, 900, 50), Sections(100, 200, 0, 300, 50), 800,
     (Decision("prune", "", 1050, 850, 3, 2), Decision("digest", "", 850, 600, 3, 2),
      Decision("pin", "", 600, 650, 1, 5)),
     prompt_tokens=640, cached_tokens=128, completion_tokens=7, prefix_kept=0.5,
     cost=2_000_000_000, without_cost=3_000_000_000,
 )  # fmt: skip
-REFUSED = RequestFigures("m", "chat", 400, "refused", Sections(900), limit_tokens=800, error="context_length_exceeded")
-PASSED = RequestFigures("other", "models", 200, "passed")
+REFUSED = make_figures("m", "chat", 400, "refused", Sections(900), limit_tokens=800, error="context_length_exceeded")
+PASSED = make_figures("other", "models", 200, "passed")
 
 
 def _sum(*told: RequestFigures) -> Figures:

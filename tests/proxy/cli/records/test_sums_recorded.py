@@ -7,7 +7,7 @@ from support.recordings import make_recording
 
 from proxy.account.recordings.format import Counted, RecordedCall
 from proxy.catalogue.prices import Tokens
-from proxy.cli.records.sums import RequestFigures, SummaryFigures, read_figures, read_summary_figures
+from proxy.cli.records.sums import RequestFigures, SummaryFigures, read_summary_figures
 from rules.conversation import Decision
 
 DECISION = Decision("tidy", "", 9, 5, 1, 0)
@@ -19,18 +19,22 @@ def test_only_what_was_counted_is_told() -> None:
     event = structs.replace(
         recording.event, original_sections=(1, 2, 3, 4, 5), sent_sections=(1, 0, 0, 0, 0), label="m"
     )
-    sent = read_figures(replace(recording, event=event, counted=Counted(True, True, (DECISION,))))  # noqa: FBT003
-    uncounted = read_figures(replace(recording, event=event))
+    sent = RequestFigures.of(replace(recording, event=event, counted=Counted(True, True, (DECISION,))))  # noqa: FBT003
+    uncounted = RequestFigures.of(replace(recording, event=event))
 
-    assert (sent.original_tokens, sent.sent_tokens, sent.decisions, sent.label) == (15, 1, (DECISION,), "m")
-    assert (uncounted.original, uncounted.sent, uncounted.decisions) == (None, None, ())
+    assert (sent.original_tokens, sent.sent_tokens, sent.counted.decisions, sent.event.label) == (
+        15,
+        1,
+        (DECISION,),
+        "m",
+    )
     assert (uncounted.original_tokens, uncounted.sent_tokens) == (0, 0)
 
 
 def test_it_says_who_counted_the_completion() -> None:
     event = structs.replace(make_recording().event, is_estimated=True, completion_tokens=3)
-    assert read_figures(replace(make_recording(), event=event)).completion_source == "estimated"
-    assert RequestFigures("m", "chat", 200, "unchanged").completion_source == "upstream"
+    assert RequestFigures.of(replace(make_recording(), event=event)).completion_source == "estimated"
+    assert RequestFigures.of(make_recording()).completion_source == "upstream"
 
 
 def test_a_call_for_a_summary_is_told_apart_from_a_request() -> None:

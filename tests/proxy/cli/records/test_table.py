@@ -6,11 +6,12 @@ from pathlib import Path
 import orjson
 import pytest
 from rich.console import Console
+from support.recordings import make_figures
 from support.sessions import make_session, requests_of
 
 from proxy.cli.records.report import describe
 from proxy.cli.records.run import Replay
-from proxy.cli.records.sums import RequestFigures, VariantSums
+from proxy.cli.records.sums import VariantSums
 from proxy.cli.records.table import FIGURE_CHARS, MODEL_CHARS, _make_models, print_report
 from proxy.cli.records.variants import ConfiguredVariants
 from proxy.compaction.pool import Compactors
@@ -57,7 +58,7 @@ def test_no_text_of_a_recording_controls_the_terminal(compactors: Compactors) ->
     """Labels of sessions, names of models and rules, and reasons are those of whoever wrote the recording."""
     decision = Decision(EVIL, EVIL, 9, 5, 1, 0)
     sides = [VariantSums(f"{number} {EVIL}") for number in range(2)]
-    told = RequestFigures(EVIL, "chat", 200, "compacted", Sections(9), Sections(5), 5, (decision,))
+    told = make_figures(EVIL, "chat", 200, "compacted", Sections(9), Sections(5), 5, (decision,))
     replay = Replay(compactors, sides)
     for side in sides:
         for at in range(2):
@@ -73,7 +74,7 @@ def test_no_text_of_a_recording_controls_the_terminal(compactors: Compactors) ->
 
 def test_a_log_shows_what_is_known_and_a_dash_for_the_rest(compactors: Compactors) -> None:
     side = VariantSums("log")
-    side.add(RequestFigures("m", "chat", 200, "unchanged", Sections(9), Sections(9), 5), None, None, session="", at=0)
+    side.add(make_figures("m", "chat", 200, "unchanged", Sections(9), Sections(9), 5), None, None, session="", at=0)
     replay = Replay(compactors, [side])
     replay.not_replayed = 3
     for number in range(25):
