@@ -4,7 +4,7 @@ Law: the message alone decides, never its age or its position. So the forwarded 
 of the transcript is no exception: an answer that the model is to continue keeps its tail. Tool calls, reasoning,
 signatures and attachments stay.
 
-What is last today is not last tomorrow, so user messages are another matter: pipeline/long_users.py.
+What is last today is not last tomorrow, so user messages are another matter: pipeline/shortening.py.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from rules.results.calls import MAX_ARGUMENTS_CHARS, says_failure
-from rules.summary.carried.items import Answered, decode, normalise, read_arguments
+from rules.summary.carried.items import Answered, decode, normalise, read_arguments, split_name
 from rules.text.markers import START, tells_omission
 
 PATH_CHARS = 4096
@@ -246,7 +246,6 @@ EDGE_CHARS = 300
 """Characters at a result's end in which a tool may say that there is more. Chosen: further up, such words
 may be the file's own."""
 
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _READS = frozenset({"read", "view", "cat", "open", "show", "load", "get"})
 _WRITES = frozenset({"write", "create", "save"})
 _CHANGES = frozenset(
@@ -296,7 +295,7 @@ def _find_events(
     name: str, arguments: Mapping[str, Any], result: str, wanted: Callable[[str], bool]
 ) -> Iterator[FileEvent]:
     yield from _find_patched(arguments, wanted)
-    parts = {part.lower() for part in _PARTS.findall(name[:128])}
+    parts = split_name(name)
     members = {normalise(str(key)[:64]): value for key, value in arguments.items()}
     places = _find_places(members)
     if not places:
@@ -347,7 +346,7 @@ def _find_command(members: Mapping[str, Any]) -> str:
 def _tell_act(parts: set[str], members: Mapping[str, Any]) -> FileAct | None:
     """The kind of thing that a tool does to the files that it names; None if that is not clear."""
     command = members.get("command")
-    said = {part.lower() for part in _PARTS.findall(command[:64])} if isinstance(command, str) else parts
+    said = split_name(command[:64]) if isinstance(command, str) else parts
     if not said.isdisjoint(_SEARCHES) and said.isdisjoint(_READS | _WRITES | {"replace"}):
         return None
     if not said.isdisjoint(_CHANGES) or _first_text(members, _OLD):

@@ -22,6 +22,8 @@ import msgspec
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, tells_failure
 
+NAME_CHARS = 128
+"""Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""
 ITEM_CHARS = 2000
 """Maximum number of characters of an item's label, and of its details. Chosen: a longer text is hardly an item."""
 MOST_ITEMS = 512
@@ -32,8 +34,9 @@ STATUS_CHARS = 32
 """Maximum number of characters of a status. Chosen."""
 
 _PLAIN = re.compile(r"[^\w]|_")
-# The statuses of the tools that item_lists.py names (normalised), and the signs of check lists. `-` means "in progress"
-# in one tool and "cancelled" in another. It counts as active, so that work in progress is not lost.
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+# The statuses of agents' tools for task lists (normalised), and the signs of check lists. `-` means "in progress" in
+# one tool and "cancelled" in another. It counts as active, so that work in progress is not lost.
 _ACTIVE = frozenset({
     "~", "/", ">", "*", "-", "🔄", "▶", "◐", "inprogress", "active", "current", "doing", "ongoing", "running",
     "started", "working", "进行中",
@@ -186,6 +189,11 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     return {"": call.arguments if value is None else value}
+
+
+def split_name(name: str) -> set[str]:
+    """The words of a tool's or a command's name in snake_case or camelCase, in lower case."""
+    return {part.lower() for part in _WORDS.findall(name[:NAME_CHARS])}
 
 
 def decode(text: str) -> Any:

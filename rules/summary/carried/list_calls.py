@@ -13,6 +13,7 @@ from typing import Any
 from rules.conversation import Message
 from rules.summary.carried.items import (
     MOST_ITEMS,
+    NAME_CHARS,
     Answered,
     Item,
     decode,
@@ -25,14 +26,12 @@ from rules.summary.carried.items import (
     read_items,
     read_markdown,
     read_prose,
+    split_name,
 )
 
-NAME_CHARS = 128
-"""Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""
 RESULT_CHARS = 64 * 1024
 """A longer result is not read as a task list. Chosen: bounds the work."""
 
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _NOUN = re.compile(r"todo|checklist|tasklist|tasktrack|taskprogress")
 _NOUNS = frozenset({"task", "tasks", "plan", "plans", "updateplan"})
 _ADDS = frozenset({"add", "append", "create", "new", "insert"})
@@ -116,18 +115,14 @@ def apply_changes(items: Sequence[Item], changes: Iterable[Sequence[Item]]) -> t
 @lru_cache(maxsize=512)
 def _may_mean_list(name: str) -> bool:
     """Whether the beginning of a tool's name contains a word for a task list or a plan."""
-    return _NOUN.search(normalise(name)) is not None or not _NOUNS.isdisjoint(_split(name))
-
-
-def _split(name: str) -> set[str]:
-    return {part.lower() for part in _PARTS.findall(name[:NAME_CHARS])}
+    return _NOUN.search(normalise(name)) is not None or not _NOUNS.isdisjoint(split_name(name))
 
 
 def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
     """The list or the changes in a call of a tool that, by its name, may keep a list."""
     source = one.call.name
-    verbs = _split(source) | {
-        verb for key in _OPERATIONS if isinstance(arguments.get(key), str) for verb in _split(arguments[key])
+    verbs = split_name(source) | {
+        verb for key in _OPERATIONS if isinstance(arguments.get(key), str) for verb in split_name(arguments[key])
     }
     is_sure = _NOUN.search(normalise(source[:NAME_CHARS])) is not None or not verbs.isdisjoint(_ADDS)
     members = (_read_member(normalise(key[:64]), value, is_sure=is_sure) for key, value in arguments.items())
@@ -199,4 +194,4 @@ def _read_result(one: Answered) -> tuple[Item, ...]:
 
 def _keeps_tasks(name: str) -> bool:
     """Whether a tool's name shows that it manages single tasks. `plan` does not suffice: it may be a subscription."""
-    return _NOUN.search(normalise(name[:NAME_CHARS])) is not None or not {"task", "tasks"}.isdisjoint(_split(name))
+    return _NOUN.search(normalise(name[:NAME_CHARS])) is not None or not {"task", "tasks"}.isdisjoint(split_name(name))
