@@ -162,11 +162,9 @@ async def observe(
     if not isinstance(attempt, Prepared):
         return Observed()
     call, planned, compacted = attempt.call, attempt.chosen.planned, attempt.compacted
-    if is_answered and not call.route.target.is_secret:
-        services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
     sent = compacted.forwarded if is_enforced else planned.original
-    if is_answered and is_enforced:
+    if is_answered:
         _note_answer(services, attempt, answered)
     cleaned = () if is_enforced else call.request.cleaned  # the original has what was taken out
     tokens = sent.tokens + sum(one.saved_tokens for one in cleaned)
@@ -186,13 +184,19 @@ async def observe(
 
 
 def _note_answer(services: Services, attempt: Prepared, answered: Answered) -> None:
-    """An answer proves that its prompt fits the window. A test fails if the server dropped a part of the prompt."""
-    call, compacted = attempt.call, attempt.compacted
-    tokens = answered.prompt_tokens or (compacted.sent_tokens if attempt.is_test else 0)
-    if attempt.is_test and tokens < IN_FULL_SHARE * compacted.sent_tokens:
-        services.models.fail_test(call.view.name)
-    else:
-        services.models.note_answer(call.view.name, tokens, is_test=attempt.is_test)
+    """An answer proves that its model exists and, if trimtab wrote the prompt, that it fits the window.
+
+    A test fails if the server dropped a part of the prompt.
+    """
+    target, name, sent_tokens = attempt.call.route.target, attempt.call.view.name, attempt.compacted.sent_tokens
+    is_enforced = target.mode == "enforce"
+    is_test = attempt.is_test and is_enforced
+    tokens = (answered.prompt_tokens or (sent_tokens if is_test else 0)) if is_enforced else 0
+    failed = is_test and tokens < IN_FULL_SHARE * sent_tokens
+    vouches = not target.is_secret
+    services.models.note_answer(name, 0 if failed else tokens, is_test=is_test and not failed, vouches=vouches)
+    if failed:
+        services.models.fail_test(name)
 
 
 def _is_counted(call: Call, sent: Conversation) -> bool:

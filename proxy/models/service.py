@@ -104,12 +104,6 @@ class Models:
     def _find_window(self, name: ModelName) -> int | None:
         return self._told.find(name.base_url, name.model, name.tenant)
 
-    def vouch_for(self, name: ModelName) -> None:
-        """Note that the upstream has answered a request for this model with success."""
-        for model in self._kept.find_both(name):
-            if model is not None and not model.is_vouched:
-                self._kept.vouch_for(model)
-
     def recall(self, name: ModelName) -> Facts:
         """The facts in this process's memory, without reading the store; with the catalogue's window if needed."""
         own, of_all = (self._recall(each) for each in (name, name.of_all))
@@ -161,14 +155,18 @@ class Models:
         if changes["calibrated"]:
             self._claim_soon(name, Claim(name.key_id, ratio=found))
 
-    def note_answer(self, name: ModelName, tokens: int, *, is_test: bool = False) -> None:
+    def note_answer(self, name: ModelName, tokens: int, *, is_test: bool = False, vouches: bool = True) -> None:
         """Learn that a prompt of this size, in the model's tokens, was answered: the window is at least that large.
 
+        tokens: 0 if the size proves nothing. vouches: the model is no invented name, so what is learned may be written.
         is_test: it was a test, which succeeded. Then a ratio that no usage report confirmed is dropped, too.
         """
         model, of_all = self._kept.find_both(name)
         if model is None or of_all is None:
             return
+        if vouches and not (model.is_vouched and of_all.is_vouched):
+            self._kept.vouch_for(model)
+            self._kept.vouch_for(of_all)
         model.most_answered = max(model.most_answered, tokens)
         changes = contradict(model.known, of_all.known, tokens)
         if is_test:

@@ -72,14 +72,14 @@ class Process:
     async def look_up(self, name: ModelName = NAME, label: str = "other") -> Facts:
         """The facts about a model, after everything that the first lookup started has ended."""
         await self.models.look_up(name, label)
-        self.models.vouch_for(name)
+        self.models.note_answer(name, 0)
         await self.settle()
         return await self.models.look_up(name, label)
 
     async def feed(self, ratios: Iterable[float], name: ModelName = NAME) -> float:
         """Report responses in which the upstream counts `ratio` tokens for each of ours. Returns the learned ratio."""
         for ratio in ratios:
-            self.models.vouch_for(name)
+            self.models.note_answer(name, 0)
             self.models.observe(name, report(TOKENS, round(ratio * TOKENS)))
             await self.settle()
         return self.models.recall(name).ratio

@@ -172,7 +172,7 @@ async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None
 async def _learn(stages: Stages, lesson: Lesson) -> None:
     """Teach the model of `read` something, as a refusal would."""
     name = (await stages.prepare(read(SHORT))).view.name
-    stages.services.models.vouch_for(name)
+    stages.services.models.note_answer(name, 0)
     await stages.services.models.learn(name, 8000, lesson)
     await stages.settle()
 

@@ -22,7 +22,7 @@ async def start() -> AsyncIterator[Start]:
 
 async def _feed_cut(process: Process, window: int, *, cached: int = 0, same: bool = False) -> int | None:
     """Send growing prompts, of which the upstream drops the oldest messages. Returns the learned window."""
-    process.models.vouch_for(NAME)
+    process.models.note_answer(NAME, 0)
     for tokens in range(1000, 30_000, 700):
         reported = min(tokens, window - (0 if same else tokens % 300))
         process.models.observe(NAME, Report(tokens, reported, LIMIT, 128_000, cached))
@@ -135,7 +135,7 @@ async def test_what_a_stranger_was_taught_is_kept_once_its_upstream_has_answered
     two = start()
     await two.models.look_up(NAME, "other")
     await two.models.learn(NAME, 128_000, lesson)
-    two.models.vouch_for(NAME)
+    two.models.note_answer(NAME, 0)
     await two.settle()
     known, other = two.models.recall(NAME), await start().look_up()
     assert (known.learned_tokens, known.ratio, known.added_tokens) == (
