@@ -29,7 +29,7 @@ from yarl import URL
 
 from proxy.cli.stats import Statistics, read_statistics
 from proxy.config.load import load_config
-from proxy.exchange import serve
+from proxy.exchange import answer
 from proxy.server.app import Proxy, run_proxy
 
 BLOCK, MINIMUM, DAY = 128, 1024, 86400
@@ -345,7 +345,7 @@ async def test_a_client_that_leaves_with_its_answer_has_paid_for_it(start_proxy,
         await release.wait()
         remembered.append(True)
 
-    monkeypatch.setattr(serve, "remember", hold)
+    monkeypatch.setattr(answer, "remember", hold)
     address = URL(proxy.url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})

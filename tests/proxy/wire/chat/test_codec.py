@@ -43,7 +43,6 @@ ALLOWED = {
     ("proxy/telemetry/spans.py", "messages"): "the name of a dialect",
     ("proxy/account/outcome.py", "messages"): "a figure of our own: how many messages the client sent",
     ("proxy/account/outcome.py", "max_tokens"): "a figure of our own: the limit that a request sets",
-    ("proxy/account/recorder.py", "messages"): "a field of our own log line: how many messages a summary replaces",
     ("proxy/account/previous_request.py", "messages"): "a field of our own: how many messages the previous request had",
     ("proxy/exchange/tell.py", "max_tokens"): "the same figure",
     ("proxy/exchange/tell.py", "messages"): "a field of our own event: how many messages the client sent",
