@@ -54,7 +54,8 @@ async def test_a_slow_reader_costs_little(name: str, raw: RawUpstream) -> None:
         before = _read_memory(process.pid)
         held = [await _read_some(address, ask, READERS, process.pid) - before for _ in range(2)]
     assert held[0] < READERS * MAX_BYTES_EACH
-    assert held[1] < held[0] + READERS * MAX_BYTES_EACH // 4
+    # Of the first ones, a part may be counted only: the memory is read when it seems to have settled.
+    assert held[1] < max(held[0], READERS * MAX_BYTES_EACH // 2) + READERS * MAX_BYTES_EACH // 4
 
 
 async def _read_some(address: URL, ask: bytes, readers: int, process_id: int = 0) -> int:

@@ -237,7 +237,7 @@ async def test_the_next_request_is_admitted_as_soon_as_the_answer_is_complete(
         going_on.set()
         await may_end.wait()
 
-    monkeypatch.setattr("proxy.exchange.serve.observe", observe)
+    monkeypatch.setattr("proxy.exchange.answer.observe", observe)
     proxy = await start_proxy(CLIENTS)
     url = proxy.url + "/v1/chat/completions"
     async with aiohttp.ClientSession() as another:

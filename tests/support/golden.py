@@ -6,6 +6,7 @@ a change is meant, write the files anew and read the difference: `WRITE_GOLDEN=1
 
 import os
 from collections.abc import Mapping
+from difflib import unified_diff
 
 from support.sessions import OWN_DATA
 
@@ -19,4 +20,5 @@ def check_golden(name: str, texts: Mapping[str, str]) -> None:
     if "WRITE_GOLDEN" in os.environ:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(written, "utf-8")
-    assert written.split("\n==== ") == file.read_text("utf-8").split("\n==== ")
+    differing = list(unified_diff(file.read_text("utf-8").split("\n"), written.split("\n"), "kept", "now", n=1))
+    assert not differing, "\n".join(differing)
