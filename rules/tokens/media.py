@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from itertools import islice
+from struct import unpack_from
 from typing import NamedTuple
 
 # All from the guides named above.
@@ -119,7 +120,8 @@ def _read_webp(head: bytes) -> Size | None:
         bits = int.from_bytes(head[21:25], "little")
         return Size((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
     if head[12:16] == b"VP8 " and len(head) >= 30:
-        return Size(int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF)
+        width, height = unpack_from("<HH", head, 26)
+        return Size(width & 0x3FFF, height & 0x3FFF)
     return None
 
 

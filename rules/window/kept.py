@@ -172,8 +172,10 @@ class Repeats:
         self._open, self._step = {}, index
         for call in message.tool_calls:
             key = _hash(f"{len(call.name)}:{call.name}{call.arguments}")
-            step, result = self._newest.get(key, (index, 0))
-            self._open[call.id] = key, result if step < index and is_just_removed(step) else None
+            newest = self._newest.get(key)
+            if newest is not None and not (newest[0] < index and is_just_removed(newest[0])):
+                newest = None
+            self._open[call.id] = key, newest and newest[1]
 
     def answer(self, message: Message) -> None:
         """Add a result of the newest calls. A result that names no call by its id is left out."""

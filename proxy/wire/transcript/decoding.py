@@ -204,12 +204,10 @@ def _is_candidate(message: Message) -> bool:
 
 
 def _as_result(message: Message) -> Message:
-    if not _is_candidate(message):
-        return message
-    text, *others = message.texts
-    found = _HEADER.match(text)
+    found = _HEADER.match(message.texts[0]) if _is_candidate(message) else None
     if found is None:
         return message
+    text, *others = message.texts
     header, rest = found.group(), text[found.end() :]
     result = replace(message, role=Role.TOOL, wire_role=message.role_name, name=next(filter(None, found.groups())))
     if len(header) > HEADER_CHARS or not rest.strip():

@@ -145,6 +145,17 @@ def test_a_recording_with_values_of_a_stranger_ends_in_no_traceback(command: tup
     assert run_trimtab(*command, tmp_path).exit_code == 0
 
 
+def test_the_picture_is_drawn_where_it_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was replayed. How it looks needs an extra: test_picture.py."""
+    drawn: list[tuple[int, Path]] = []
+    monkeypatch.setattr("proxy.cli.records.picture.draw", lambda series, path: drawn.append((len(series.points), path)))
+    result = run_trimtab("replay", _write_bodies(tmp_path), "--plot", tmp_path / "a.svg")
+    assert result.exit_code == 0
+    [(points, path)] = drawn
+    assert points > 0
+    assert path == tmp_path / "a.svg"
+
+
 def test_an_interrupted_replay_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No traceback, and the status of shells for Ctrl-C."""
 

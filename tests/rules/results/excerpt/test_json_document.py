@@ -95,6 +95,15 @@ def test_values_stay_as_they_are_written() -> None:
     assert short.startswith("[" + record)
 
 
+@pytest.mark.parametrize(("lines", "is_text"), [(4, False), (5, True)])
+def test_a_string_of_several_lines_keeps_its_end_too(lines: int, is_text: bool) -> None:  # noqa: FBT001
+    """It is shortened as a text is. Of any other string, the beginning is kept."""
+    text = json.dumps({"log": "\n".join(f"line {number} " + "word " * 200 for number in range(lines))})
+    short = excerpt_json(text, 300, count, lambda *_: "a text")
+    assert short is not None
+    assert (short == '{"log": "a text"}') is is_text
+
+
 def test_the_anomalous_record_is_kept() -> None:
     """Among similar records: the one with a unique value, and the one with the largest number."""
     records = [{"name": f"service {number}", "state": "ready", "load": number % 7 + 3} for number in range(400)]
