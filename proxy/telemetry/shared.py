@@ -151,13 +151,17 @@ class Numbers:
         return self._found.get(name, {})
 
     def open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
-        """New cells, all zero."""
-        with self._lock:
-            left = -self._end % _BLOCK_CELLS
-            place = self._end + (left if left < size else 0)
-            cells = self._map(place, size)
-            with self._names.open("ab") as file:
-                file.write(orjson.dumps((name, labels, place, size)) + b"\n")
+        """New cells, all zero. If there is no space for them, only this process knows them."""
+        with self._lock, suppress(OSError):
+            return self._open(name, labels, size)
+        return memoryview(bytearray(8 * size)).cast("d")
+
+    def _open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
+        left = -self._end % _BLOCK_CELLS
+        place = self._end + (left if left < size else 0)
+        cells = self._map(place, size)
+        with self._names.open("ab") as file:
+            file.write(b"\n" + orjson.dumps((name, labels, place, size)) + b"\n")
         return cells
 
     def _map(self, place: int, size: int) -> "memoryview[float]":
@@ -167,8 +171,10 @@ class Numbers:
         with self._values.open("ab+") as file:
             while block >= len(self._blocks):
                 start, length = len(self._blocks) * _BLOCK_CELLS * 8, _BLOCK_CELLS * 8
-                if file.seek(0, os.SEEK_END) <= start:
-                    file.truncate(start + length)
+                missing = start + length - file.seek(0, os.SEEK_END)
+                if missing > 0:  # real zeros: a hole, if the memory is full, ends the process that writes to it
+                    file.write(bytes(missing))
+                    file.flush()
                 self._blocks.append(memoryview(mmap.mmap(file.fileno(), length, offset=start)).cast("d"))
         return self._blocks[block][first : first + size]
 
@@ -177,8 +183,9 @@ def _read_lines(names: Path) -> Iterator[tuple[str, Labels, int, int]]:
     """The family and labels of each series of a worker, and place and number of its cells."""
     with suppress(FileNotFoundError):
         for line in names.read_bytes().splitlines():
-            name, labels, place, size = orjson.loads(line)
-            yield name, labels if isinstance(labels, str) else tuple(labels), place, size
+            with suppress(ValueError):  # no line, or half of one: its writer is at it, or was killed
+                name, labels, place, size = orjson.loads(line)
+                yield name, labels if isinstance(labels, str) else tuple(labels), place, size
 
 
 def _sweep(place: Path) -> None:

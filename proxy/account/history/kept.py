@@ -20,7 +20,7 @@ from proxy.account.history.texts import Packed
 from proxy.account.outcome import Outcome
 from proxy.store.sqlite_file import SqliteFile, SqliteThread, Work
 from proxy.store.store import StoreError
-from proxy.tasks import Tasks
+from proxy.tasks import Tasks, see_through
 
 if TYPE_CHECKING:
     from proxy.account.history.shared import SharedLog
@@ -109,7 +109,7 @@ def _ignore(_: Any) -> None:
 class History:
     """What this process and those that share its place did lately.
 
-    keeps_text: whether it also wants the text of requests.
+    is_on: whether anything is to be kept. keeps_text: whether it also wants the text of requests.
     notes: what people should know about this worker's figures; other workers show it.
     on_error: gets a fault in making a row or a text. on_fault: gets the name of a store that failed.
     """
@@ -117,13 +117,14 @@ class History:
     def __init__(
         self,
         *,
+        is_on: bool = True,
         keeps_text: bool = False,
         places: Places = Places(),
         log: Any = None,
         on_error: Callable[[BaseException], None] = _ignore,
         on_fault: Callable[[str], None] = _ignore,
     ) -> None:
-        self.keeps_text = keeps_text
+        self.is_on, self.keeps_text = is_on, keeps_text
         self.places = places
         self.streams = Streams()
         self.notes: Callable[[], bytes] | None = None
@@ -147,8 +148,9 @@ class History:
 
     def add_summary(self, at: float, cost: int, label: str, client: str, session: str) -> None:
         """Count what a summary cost, in nanodollars. It belongs to no event: a later request may use it."""
-        self._rows.append(Row.of_summary(at, cost, label, client, session, self.places.worker))
-        self._wake()
+        if self.is_on:
+            self._rows.append(Row.of_summary(at, cost, label, client, session, self.places.worker))
+            self._wake()
 
     def add_text(self, text: Text) -> None:
         """Write a text soon. The oldest waiting ones give way; a text that is too large alone is never written."""
@@ -169,9 +171,12 @@ class History:
     async def erase(self, session: str, *, text_only: bool = False) -> bool:
         """Erase a session, or only its texts. Returns whether it was known. Raises StoreError."""
         at = time.time()
-        is_known, entries = await self.read(partial(table.erase, session=session, at=at, text_only=text_only))
+        is_known, entries = await self.read(partial(table.find_session, session=session, at=at))
         if self.places.log is not None:
+            # If it does not answer, the rows stay, so that all can be tried again. Texts are only here.
+            await self._use(partial(table.erase, session=session, at=at, text_only=True))
             await self.places.log.erase(Erased(session, at, text_only), entries)
+        await self._use(partial(table.erase, session=session, at=at, text_only=text_only))
         return is_known
 
     def keep_text(self, *, keeps_text: bool) -> None:
@@ -189,7 +194,10 @@ class History:
         self._order(table.clear)
 
     async def flush(self) -> None:
-        """Write the rows that wait. If that fails, they stay."""
+        """Write the rows that wait. If that fails, they stay. None is lost if the caller leaves."""
+        await see_through(self._flush())
+
+    async def _flush(self) -> None:
         async with self._writing:
             orders, rows = self._orders, list(self._rows)
             self._orders = []

@@ -55,9 +55,9 @@ class SharedLog:
 
     async def erase(self, order: Erased, entries: list[str]) -> None:
         """Drop the entries of a session, and have all replicas erase it. Raises StoreError."""
-        await self.add([order])
         if entries:
             await self._ask(lambda: self._server.ask(partial(self._server.commands.xdel, KEY, *entries)))
+        await self.add([order])  # the last step: who has carried it out does not know the entries any more
 
     async def close(self) -> None:
         """Close the connections. Raises StoreError."""

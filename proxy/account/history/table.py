@@ -10,8 +10,8 @@ What belongs to the user's machine and never to the store (texts, and what was e
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import add as add_up
 from typing import Any, NamedTuple
@@ -149,6 +149,7 @@ class Entry(NamedTuple):
 
 _COLUMNS = ", ".join((*Row._fields, "end_bytes"))
 _INSERT = f"INSERT OR IGNORE INTO events ({_COLUMNS}) VALUES ({', '.join('?' * (len(Row._fields) + 1))})"  # noqa: S608 - our own names
+_FIND_SUMMARY = "SELECT 1 FROM events WHERE session = ? AND at = ? AND summary_cost = ? AND event IS NULL"
 _ADD_MINUTE = (
     f"INSERT INTO minutes (minute, kind, name, {', '.join(FIGURES)}) VALUES ({', '.join('?' * (3 + len(FIGURES)))})"  # noqa: S608 - our own names
     f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in FIGURES)}"
@@ -178,34 +179,53 @@ def add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, pos
 
     position: the rows are entries of the replicas' log up to this one. Those that another worker added are left out.
     """
+    with _writing(connection):
+        _add(connection, rows, bounds, position)
+
+
+@contextmanager
+def _writing(connection: sqlite3.Connection) -> Iterator[None]:
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        if position is not None:
-            known = _order(read_position(connection))
-            if _order(position) <= known:
-                return
-            rows = [row for row in rows if _order(row.entry or "") > known]
-            connection.execute("DELETE FROM position")
-            connection.execute("INSERT INTO position (entry) VALUES (?)", (position,))
-        erased = dict(connection.execute("SELECT session, at FROM private.erased WHERE NOT text_only").fetchall())
-        newest = connection.execute("SELECT end_bytes FROM events ORDER BY seq DESC LIMIT 1").fetchone()
-        end_bytes, values = newest[0] if newest else 0, []
-        for row in rows:
-            if row.at > erased.get(row.session, -1.0):
-                end_bytes += ROW_BYTES + len(row.event or "")
-                values.append((*row, end_bytes))
-        connection.executemany(_INSERT, values)
-        connection.executemany(_ADD_MINUTE, _sum_minutes(connection, rows))
-        _trim(connection, bounds, end_bytes)
+        yield
+
+
+def _add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, position: str | None) -> None:
+    if position is not None:
+        known = _order(read_position(connection))
+        if _order(position) <= known:
+            return
+        rows = [row for row in rows if _order(row.entry or "") > known]
+        connection.execute("DELETE FROM position")
+        connection.execute("INSERT INTO position (entry) VALUES (?)", (position,))
+    erased = dict(connection.execute("SELECT session, at FROM private.erased WHERE NOT text_only").fetchall())
+    newest = connection.execute("SELECT end_bytes FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+    end_bytes, counted = newest[0] if newest else 0, []
+    for row in rows:
+        if row.at > erased.get(row.session, -1.0):
+            end_bytes += ROW_BYTES + len(row.event or "")
+            if not _insert(connection, row, end_bytes):
+                continue
+        counted.append(row)
+    connection.executemany(_ADD_MINUTE, _sum_minutes(connection, counted))
+    _trim(connection, bounds, end_bytes)
+
+
+def _insert(connection: sqlite3.Connection, row: Row, end_bytes: int) -> bool:
+    """Insert a row unless it is there: who got no answer in time writes again. Returns whether it was inserted."""
+    if row.event is None and connection.execute(_FIND_SUMMARY, (row.session, row.at, row.summary_cost)).fetchone():
+        return False
+    return connection.execute(_INSERT, (*row, end_bytes)).rowcount > 0
 
 
 def copy(connection: sqlite3.Connection, entries: Sequence[Entry], bounds: Bounds) -> None:
     """Do what entries of the replicas' log say, unless another worker has."""
     rows = [entry.item for entry in entries if isinstance(entry.item, Row)]
-    add(connection, rows, bounds, entries[-1].name)
-    for entry in entries:
-        if isinstance(entry.item, Erased):
-            erase(connection, entry.item.session, entry.item.at, text_only=entry.item.text_only)
+    with _writing(connection):  # else an order could be passed over
+        _add(connection, rows, bounds, entries[-1].name)
+        for entry in entries:
+            if isinstance(entry.item, Erased):
+                _erase(connection, entry.item)
 
 
 def _sum_minutes(connection: sqlite3.Connection, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
@@ -326,7 +346,8 @@ def list_after(connection: sqlite3.Connection, seq: int, most: int) -> tuple[lis
     If there are more than `most`, none is returned.
     """
     (last_seq,) = connection.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
-    rows = connection.execute(f"{_READ} AND seq > ? ORDER BY seq LIMIT ?", (seq, most + 1)).fetchall()
+    chosen = f"{_READ} AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"  # another worker may add rows meanwhile
+    rows = connection.execute(chosen, (seq, last_seq, most + 1)).fetchall()
     return ([], last_seq, True) if len(rows) > most else (_list(connection, rows), last_seq, False)
 
 
@@ -437,14 +458,25 @@ def erase(connection: sqlite3.Connection, session: str, at: float, *, text_only:
 
     Returns whether it was known, and its entries in the replicas' log.
     """
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        known = connection.execute("SELECT entry FROM events WHERE session = ? AND at <= ?", (session, at)).fetchall()
-        had_text = connection.execute("DELETE FROM private.texts WHERE session = ?", (session,)).rowcount
-        connection.execute("DELETE FROM private.erased WHERE at < ?", (at - ERASED_SECONDS,))
-        connection.execute("INSERT OR REPLACE INTO private.erased VALUES (?, ?, ?)", (session, text_only, at))
-        if not text_only:
-            connection.execute("DELETE FROM events WHERE session = ? AND at <= ?", (session, at))
+    with _writing(connection):
+        return _erase(connection, Erased(session, at, text_only))
+
+
+def find_session(connection: sqlite3.Connection, session: str, at: float) -> tuple[bool, list[str]]:
+    """Whether anything is known of a session up to a time, and its entries in the replicas' log."""
+    known = connection.execute("SELECT entry FROM events WHERE session = ? AND at <= ?", (session, at)).fetchall()
+    text = connection.execute("SELECT 1 FROM private.texts WHERE session = ? LIMIT 1", (session,)).fetchone()
+    return bool(known or text), [entry for (entry,) in known if entry]
+
+
+def _erase(connection: sqlite3.Connection, order: Erased) -> tuple[bool, list[str]]:
+    session, at, text_only = order
+    known = connection.execute("SELECT entry FROM events WHERE session = ? AND at <= ?", (session, at)).fetchall()
+    had_text = connection.execute("DELETE FROM private.texts WHERE session = ?", (session,)).rowcount
+    connection.execute("DELETE FROM private.erased WHERE at < ?", (at - ERASED_SECONDS,))
+    connection.execute("INSERT OR REPLACE INTO private.erased VALUES (?, ?, ?)", (session, text_only, at))
+    if not text_only:
+        connection.execute("DELETE FROM events WHERE session = ? AND at <= ?", (session, at))
     return bool(known or had_text), [entry for (entry,) in known if entry]
 
 

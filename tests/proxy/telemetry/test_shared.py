@@ -13,7 +13,7 @@ from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.shared import FOLDER_PREFIX, Roster, SharedMetrics
+from proxy.telemetry.shared import FOLDER_PREFIX, MEMORY_FOLDER, Numbers, Roster, SharedMetrics
 
 WORKERS = 3
 
@@ -125,6 +125,43 @@ def test_open_metrics_of_all_workers_are_valid(shared: SharedMetrics) -> None:
     assert sums["trimtab_worker_restarts_total", "1"] == 3
     assert families["trimtab_cost_usd"].unit == "usd"
     assert set(read(second)) >= {"trimtab_cost_usd_total", "trimtab_requests_in_flight"}
+
+
+def test_half_a_line_of_a_worker_that_was_killed_costs_no_other(shared: SharedMetrics) -> None:
+    """A page can be made, the next process of the worker begins, and what it counts is read."""
+    make_worker(shared, 1).cuts["m", "prune"] += 1
+    with (shared.path / "1.names").open("ab") as file:
+        file.write(b'["trimtab_cuts",["m","dig')
+    after = make_worker(shared, 1)
+    after.repairs["m"] += 2
+    page = read(make_worker(shared, 2))
+    assert (page["trimtab_cuts_total"], page["trimtab_repairs_total"]) == (1, 2)
+
+
+def test_without_space_a_worker_counts_for_itself(shared: SharedMetrics, monkeypatch) -> None:
+    """No request fails because of it."""
+    metrics = make_worker(shared, 1)
+
+    def fail(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(Numbers, "_map", fail)
+    metrics.repairs["m"] += 1
+    metrics.overhead.observe("plan", 0.003)
+    monkeypatch.undo()
+    metrics.cuts["m", "prune"] += 1
+    assert metrics.repairs["m"] == 1
+    assert read(metrics)["trimtab_cuts_total"] == 1
+
+
+@pytest.mark.skipif(not MEMORY_FOLDER.exists(), reason="the system has no such folder")
+def test_the_space_for_numbers_is_taken_before_they_are_written() -> None:
+    """A process that writes to a hole of a file is killed if the memory is full."""
+    shared = SharedMetrics.open(1)
+    make_worker(shared, 1).repairs["m"] += 1
+    found = (shared.path / "1.values").stat()
+    shared.close()
+    assert found.st_blocks * 512 >= found.st_size > 0
 
 
 def test_all_workers_tell_the_same_of_the_last_reload(shared: SharedMetrics) -> None:

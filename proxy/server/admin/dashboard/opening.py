@@ -4,6 +4,7 @@ Law: what is switched off keeps nothing. The table is where summaries are: in me
 copy of the log on their server. Workers share one file in any case.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from proxy.store.opening import data_directory, require_store
 
 EVENTS_SHARE = 2
 """Half of the history's memory is for events. Chosen: indexes and minutes take less than the other half."""
+FOLDER_SHARE = 4
+"""Texts, and events, get at most 1/4 of the folder's file system each. Chosen: a container's /dev/shm has 64 MB; if it
+were full, new metrics would have no space."""
 FILE_NAME = "events.sqlite3"
 TEXTS_NAME = "texts.sqlite3"
 
@@ -42,18 +46,23 @@ def open_history(
     Raises ConfigError if the Redis package is missing or the URL is unusable.
     """
     places = _find_places(config, worker)
-    return History(keeps_text=_keeps_text(config), places=places, log=log, on_error=on_error, on_fault=on_fault)
+    is_on, keeps_text = config.dashboard.enabled, _keeps_text(config)
+    return History(is_on=is_on, keeps_text=keeps_text, places=places, log=log, on_error=on_error, on_fault=on_fault)
 
 
 def _find_places(config: Config, worker: Worker | None) -> Places:
     """The places of a history. The folder of the metrics is private to the workers."""
     number, workers, folder = (1, 1, None) if worker is None else (worker.number, worker.count, worker.metrics.path)
+    scheme, _, rest = config.store.partition("://")
     shared = [] if folder is None else [folder / FILE_NAME]
     texts = ":memory:" if folder is None else str(folder / TEXTS_NAME)
     most_bytes, ttl_seconds = config.limits.max_memory_bytes, config.store_ttl_seconds
     events_bytes, text_bytes = workers * bound_history(most_bytes) // EVENTS_SHARE, workers * bound_text(most_bytes)
+    if folder is not None:
+        share = shutil.disk_usage(folder).total // FOLDER_SHARE
+        text_bytes = min(text_bytes, share)
+        events_bytes = events_bytes if scheme == "sqlite" else min(events_bytes, share)
     bounds = Bounds(workers * MAX_EVENTS, events_bytes, text_bytes, ttl_seconds)
-    scheme, _, rest = config.store.partition("://")
     log = None
     if scheme == "sqlite":
         shared.insert(0, Path(f"{rest[1:]}.events").expanduser() if rest else data_directory() / FILE_NAME)
@@ -67,6 +76,7 @@ def _find_places(config: Config, worker: Worker | None) -> Places:
 
 def adopt_dashboard(past: History, config: Config) -> None:
     """Use the dashboard's keys of another configuration. What is not to be kept any more is erased."""
+    past.is_on = config.dashboard.enabled
     past.keep_text(keeps_text=_keeps_text(config))
     if not config.dashboard.enabled:
         past.clear()

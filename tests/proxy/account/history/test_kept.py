@@ -1,5 +1,6 @@
 """The history keeps the newest events, in the place of the store."""
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -14,6 +15,8 @@ from proxy.account.history.shared import SharedLog
 from proxy.account.history.table import Bounds, list_sessions, sum_steps
 from proxy.account.history.texts import find_text, pack_text, read_notes
 from proxy.account.outcome import OutcomeText
+from proxy.store.store import StoreError
+from proxy.tasks import Tasks
 
 
 async def names(history) -> list[str]:
@@ -175,6 +178,37 @@ async def test_without_a_server_a_replica_knows_its_own_requests(log):
     assert await names(history) == ["a"]
     assert set(faults) == {"redis"}
     await history.close()
+
+
+async def test_what_cannot_be_erased_everywhere_can_be_tried_again(log):
+    """Its texts are gone at once."""
+    places = Places(log=SharedLog("redis://127.0.0.1:9/0", ttl_seconds=60))
+    history = History(places=places, log=log, keeps_text=True)
+    history.add(make_event("1", session="s"))
+    assert await write_texts(history, "1") == ["1"]
+    with pytest.raises(StoreError):
+        await history.erase("s")
+    assert await names(history) == ["1"]
+    assert await history.read(partial(find_text, request_id="1")) is None
+    await history.close()
+
+
+async def test_a_reader_that_leaves_takes_nothing_along(history):
+    """The rows that wait are written although nobody reads them now."""
+    assert await names(history) == []
+    is_free = threading.Event()
+    tasks = Tasks(lambda _: None)
+    working = tasks.start(history._use(lambda _: is_free.wait(5)))
+    history.add(make_event("1"))
+    reading = tasks.start(names(history))
+    await asyncio.sleep(0.05)
+    reading.cancel()
+    await asyncio.sleep(0.05)
+    is_free.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert await working
+    assert await names(history) == ["1"]
 
 
 async def write_texts(history, wanted: str, size_bytes: int = 1, write=lambda: pack_text(OutcomeText())) -> list[str]:

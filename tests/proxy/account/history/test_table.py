@@ -1,6 +1,8 @@
 """The rows of requests, and what is read from them."""
 
+import sqlite3
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -92,9 +94,14 @@ def test_only_the_newest_rows_stay(connection):
 
 def test_a_request_is_kept_once(connection):
     """Although a writer that was not answered in time tries again."""
+    summary = Row.of_summary(1000.0, 5, "m", "", "s", 1)
     for _ in range(2):
-        keep(connection, make_event())
+        keep(connection, make_event(session="s"))
+        add(connection, [summary, summary._replace(at=1000.5)], BOUNDS)
     assert names(connection) == ["a"]
+    (session,) = list_sessions(connection, 5)
+    assert session.summary_cost == 10
+    assert figures(connection)[16, "", ""]["requests"] == 1
 
 
 def test_a_row_that_cannot_be_read_breaks_nothing(connection):
@@ -271,6 +278,36 @@ def test_entries_of_the_log_are_copied_once(connection):
     assert read_position(connection) == "2-0"
     assert figures(connection)[16, "", ""]["requests"] == 3
     assert erase(connection, "c", 2000.0, text_only=False) == (True, ["1-11"])
+
+
+def test_an_order_of_the_log_that_fails_is_read_again(connection, monkeypatch):
+    def fail(*_):
+        raise sqlite3.OperationalError
+
+    row = Row.of(make_event(session="s"), None, 1)._replace(entry="1-1")
+    monkeypatch.setattr(table, "_erase", fail)
+    with pytest.raises(sqlite3.OperationalError):
+        copy(connection, [Entry("1-1", row), Entry("1-2", Erased("s", 2000.0, text_only=False))], BOUNDS)
+    assert read_position(connection) == ""
+
+
+class Shared:
+    """A connection to a table to which another worker adds a row between two statements."""
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def execute(self, *statement):
+        found = self.connection.execute(*statement).fetchall()
+        keep(self.connection, make_event("b"))
+        return SimpleNamespace(fetchone=lambda: found[0], fetchall=lambda: found)
+
+
+def test_readers_hear_once_of_what_is_added_meanwhile(connection):
+    keep(connection, make_event("a"))
+    heard, seq, _ = list_after(Shared(connection), 0, 10)
+    later, _, _ = list_after(connection, seq, 10)
+    assert [turn.event.request_id for turn in (*heard, *later)] == ["a", "b"]
 
 
 BEFORE = make_event(original_tokens=10_000, sent_tokens=10_000)

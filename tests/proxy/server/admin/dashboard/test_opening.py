@@ -1,6 +1,7 @@
 """The dashboard's data follow the configuration."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,8 +9,10 @@ import pytest
 from support.client import CHAT, post
 from support.events import make_event, read_events
 
+from proxy.account.history.table import sum_steps
 from proxy.config.load import load_config
 from proxy.memory import MAX_HISTORY_BYTES, MAX_TEXT_BYTES
+from proxy.server.admin.dashboard import opening
 from proxy.server.admin.dashboard.opening import measure_dashboard, open_history
 from proxy.server.reload import adopt
 
@@ -80,18 +83,34 @@ def sum_bytes(connection) -> int:
     ("store", "files"),
     [("memory", []), ("sqlite:////data/store", ["/data/store.events"]), ("redis://127.0.0.1:9/0", [])],
 )
-def test_the_table_is_where_summaries_are_and_workers_share_a_folder(store, files):
+def test_the_table_is_where_summaries_are_and_workers_share_a_folder(store, files, tmp_path):
     """Texts are never there. All workers together may keep what each of them may."""
     config = load(f"store={store}")
     alone = open_history(config).places
-    worker = SimpleNamespace(number=2, count=3, metrics=SimpleNamespace(path=Path("/shared")))
+    worker = SimpleNamespace(number=2, count=3, metrics=SimpleNamespace(path=tmp_path))
     shared = open_history(config, worker).places
     assert (alone.files, alone.texts) == ([Path(file) for file in files], ":memory:")
-    assert shared.files == [*alone.files, Path("/shared/events.sqlite3")]
-    assert shared.texts == "/shared/texts.sqlite3"
+    assert shared.files == [*alone.files, tmp_path / "events.sqlite3"]
+    assert shared.texts == str(tmp_path / "texts.sqlite3")
     assert (alone.log is not None) is store.startswith("redis")
     assert (shared.worker, shared.workers, alone.workers) == (2, 3, 1)
     assert shared.bounds.events == 3 * alone.bounds.events
+
+
+@pytest.mark.parametrize(("store", "events_mb"), [("memory", 16), ("sqlite:////data/store", 64)])
+def test_what_is_kept_in_memory_leaves_space_for_the_metrics(store, events_mb, tmp_path, monkeypatch):
+    """They are in the same folder. In a container its file system has 64 MB."""
+    monkeypatch.setattr(opening.shutil, "disk_usage", lambda _: SimpleNamespace(total=64 * MB))
+    worker = SimpleNamespace(number=1, count=8, metrics=SimpleNamespace(path=tmp_path))
+    bounds = open_history(load(f"store={store}"), worker).places.bounds
+    assert (bounds.text_bytes, bounds.events_bytes) == (16 * MB, events_mb * MB)
+
+
+async def test_without_the_dashboard_no_summary_is_kept():
+    history = open_history(load("store=memory", "dashboard.enabled=false"))
+    history.add_summary(1000.0, 5, "m", "", "s")
+    assert not await history.read(partial(sum_steps, start=0, stop=6000, step_seconds=60))
+    await history.close()
 
 
 def test_the_default_store_has_its_events_beside_it(monkeypatch):
