@@ -4,6 +4,7 @@ Law: a fault is recorded by its type only, never by its text. A client's value b
 answered for it. The program's one broad `except` is here, in `fail_open`.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,10 +37,12 @@ class Recorder:
         self.books = books or Books(metrics)
         self._log = log
         self._told_paths: set[str] = set()
+        self._lock = threading.Lock()
 
     def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
         """Count and log a fault of ours. The request goes on without the part that failed."""
-        self.metrics.fail_open[phase] += 1
+        with self._lock:  # threads have faults, too
+            self.metrics.fail_open[phase] += 1
         self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
 
     def record_arrival(self, request_id: str, method: str, path: str) -> None:
