@@ -76,6 +76,10 @@ class _InMemory(SqliteFile):
     def __init__(self, prepare: Work[None]) -> None:
         super().__init__(Path(), prepare, None, FORM)
 
+    def use(self, work: Work[T]) -> T:
+        """Do some work. If the texts are damaged, there is no file to be set aside."""
+        return work(self._connect())
+
     def _connect(self) -> Any:
         if self._connection is None:
             self._connection = table.open_in_memory()

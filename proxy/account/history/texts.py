@@ -21,6 +21,7 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS private.texts (request_id TEXT PRIMARY KEY, session TEXT NOT NULL, sentences BLOB NOT NULL,
   pack BLOB NOT NULL, size_bytes INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS private.texts_by_session ON texts (session);
+CREATE INDEX IF NOT EXISTS private.texts_by_size ON texts (size_bytes);
 CREATE TABLE IF NOT EXISTS private.notes (worker INTEGER PRIMARY KEY, notes BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS private.erased (session TEXT NOT NULL, text_only INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (session, text_only));

@@ -125,6 +125,15 @@ async def test_what_comes_after_the_end_starts_nothing(history):
     assert history._tasks.is_idle
 
 
+async def test_damaged_texts_are_a_fault_of_the_store(tmp_path):
+    place = tmp_path / "texts"
+    place.write_bytes(b"x" * 8192)
+    history = History(places=Places(texts=str(place)))
+    with pytest.raises(StoreError):
+        await names(history)
+    await history.close()
+
+
 async def test_another_programs_file_is_left_alone(tmp_path, log):
     path = tmp_path / "events"
     connection = sqlite3.connect(path)

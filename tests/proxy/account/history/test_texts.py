@@ -34,6 +34,12 @@ def test_the_oldest_texts_give_way(connection):
     assert not any(find_text(connection, name) for name in "cde")
 
 
+def test_to_add_up_the_sizes_reads_no_text(connection):
+    """Else each text would cost the reading of all of them, while the other workers wait."""
+    plan = connection.execute("EXPLAIN QUERY PLAN SELECT SUM(size_bytes) FROM private.texts").fetchall()
+    assert "COVERING INDEX" in plan[0][3]
+
+
 def test_what_was_erased_while_it_was_written_is_not_kept(connection):
     connection.execute("INSERT INTO private.erased VALUES ('s', 1, 5.0), ('t', 0, 5.0)")
     for name, session, at in (("a", "s", 5.0), ("b", "t", 4.0), ("c", "t", 6.0), ("d", "u", 1.0)):
