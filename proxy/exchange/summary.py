@@ -189,9 +189,9 @@ class _Choice:
         inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, await self._apply(earlier))
         self.services.sliding.note(self.summariser.client_id, wanted)
         task = self._make_task(wanted, planned, inline)
-        writing = self.services.summaries.write(task, THRESHOLD_WAIT_SECONDS)
-        text = await wait_for(self.services, self.call, self.reply, writing)
-        return None if text is None else Chosen(planned, text, planned.plan.prefetch, self.summariser)
+        # Without comments: they would begin a stream with status 200 just before the request goes out without the cut.
+        text = await self.services.summaries.write(task, THRESHOLD_WAIT_SECONDS)
+        return None if text is None else Chosen(planned, text, None, self.summariser)
 
     async def _wait(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None) -> Summary:
         """Wait until the summary is written; `inline` asks after the previous request's prefix if that is possible."""

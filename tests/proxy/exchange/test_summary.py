@@ -15,6 +15,7 @@ from upstreams.recording import completion, hold_summaries
 from proxy.account.recorder import Phases
 from proxy.compaction.compactor import Planned
 from proxy.exchange.attempt import Call, Chosen
+from proxy.exchange.early_answer import Patience
 from proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
 from proxy.models.lessons import Lesson
 from proxy.summaries.sliding import SUMMARIES
@@ -282,6 +283,44 @@ async def test_a_cut_at_a_threshold_is_put_off_if_its_text_takes_long(
     later = await choose(stages, steps + 1)
     assert (later.waited, len(stages.client.asked)) == (False, 1)
     assert later.chosen.text == Summary(NOTE, by_model=True)
+
+
+async def test_a_stream_is_not_begun_for_a_cut_at_a_threshold(
+    make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait ends when the first comment would be due. The client still gets the status of the upstream."""
+    made = await make_stages(*SETTINGS, *AT_THRESHOLD)
+    stages = replace(made, services=replace(made.services, patience=Patience(0.01, 0.01)))
+    monkeypatch.setattr("proxy.exchange.summary.THRESHOLD_WAIT_SECONDS", 0.05)
+    steps = 20
+    while True:
+        call = await stages.prepare(read_session(steps, stream=True))
+        planned = call.compactor.plan(call.request, call.view.policy)
+        if planned.plan.request is not None:
+            break
+        steps += 1
+    stages.client.released.clear()
+    reply = make_reply()
+    chosen = await choose_text(stages.services, call, planned, reply, Phases("plan"))
+    assert reply.response is None
+    assert (chosen.text, chosen.later) == (None, planned.plan.request)
+
+
+async def test_a_request_that_waited_at_a_threshold_has_no_further_text_written(make_stages: MakeStages) -> None:
+    """One request causes at most one summary, also if the next cut is near already."""
+    marks = ("defaults.high_water=0.5", "defaults.low_water=0.3")
+    stages = await make_stages(*SETTINGS, *AT_THRESHOLD, *marks)
+    steps = 20
+    while True:
+        call = await stages.prepare(read_session(steps))
+        planned = call.compactor.plan(call.request, call.view.policy)
+        if planned.plan.request is not None and planned.plan.prefetch is not None:
+            break
+        steps += 1
+    first, again = [await choose_text(stages.services, call, planned, make_reply(), Phases("plan")) for _ in range(2)]
+    assert first.text == again.text == Summary(NOTE, by_model=True)
+    assert len(stages.client.asked) == 1
+    assert (first.later, again.later) == (None, planned.plan.prefetch)
 
 
 async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: MakeStages) -> None:
