@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from multidict import CIMultiDict
 
-from proxy.account.recorder import Phases
+from proxy.account.recorder import Phases, fail_open
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import weigh_known
 from proxy.config.schema import UpstreamConfig
@@ -190,7 +190,9 @@ class _Choice:
         self.services.sliding.note(self.summariser.client_id, wanted)
         task = self._make_task(wanted, planned, inline)
         # Without comments: they would begin a stream with status 200 just before the request goes out without the cut.
-        text = await self.services.summaries.write(task, THRESHOLD_WAIT_SECONDS)
+        text: Summary | None = None
+        with fail_open(self.services.recorder, self.call.arrival.request_id, "summary"):
+            text = await self.services.summaries.write(task, THRESHOLD_WAIT_SECONDS)
         return None if text is None else Chosen(planned, text, None, self.summariser)
 
     async def _wait(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None) -> Summary:

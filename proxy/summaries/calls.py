@@ -96,6 +96,9 @@ class SummaryCalls:
         self.metrics.summary_seconds.observe((call.model, call.result), seconds)
         if call.result == "rejected":
             self.metrics.summaries[call.model, "rejected"] += 1
+        if call.charged is not None:  # counted here and not where the answer is read, which is another thread
+            self.metrics.summary_tokens[call.model, "prompt"] += call.prompt_tokens
+            self.metrics.summary_tokens[call.model, "completion"] += call.completion_tokens
         self._log.info(
             "summary",
             model=call.model,

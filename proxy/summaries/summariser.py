@@ -394,9 +394,6 @@ class _Asking:
         if usage.prompt_tokens is not None:
             call.prompt_tokens = usage.prompt_tokens
         call.charge(usage.cached_tokens, usage.written_tokens, payer)
-        tokens = self._calls.metrics.summary_tokens
-        tokens[call.model, "prompt"] += call.prompt_tokens
-        tokens[call.model, "completion"] += call.completion_tokens
 
 
 def has_time(left_seconds: float, slowest_seconds: float) -> bool:

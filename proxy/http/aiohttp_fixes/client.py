@@ -294,7 +294,7 @@ async def send_plainly(
 ) -> aiohttp.ClientResponse:
     """Send a POST; returns the response, its body not read yet. `headers` must have the Content-Length of `body`.
 
-    on_sent: called when the whole request is on its settings. Raises the same errors as aiohttp's session.
+    on_sent: called when the whole request is on its way. Raises the same errors as aiohttp's session.
     """
     connection = await _connect(session, url, settings)
     protocol: Any = connection.protocol
