@@ -1,6 +1,7 @@
 """Gets the summary that a plan needs, or puts the cut off, or waits. Also starts the next summary ahead of time.
 
-Law: a request waits only if it fits the window in no other way. One request causes at most one summary.
+Law: a request waits only if it fits the window in no other way, or shortly at a threshold that somebody has set. One
+request causes at most one summary.
 """
 
 from collections.abc import Coroutine
