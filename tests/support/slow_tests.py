@@ -129,14 +129,20 @@ class _Times:
             if name == PROPERTY:
                 self._times[report.nodeid] = max(value, self._times.get(report.nodeid, 0.0))
 
+    @pytest.hookimpl(trylast=True)  # behind the cache's own note of what failed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(self._config, "workerinput"):
             return
         if path := self._config.getoption("--write-times"):
             lines = [f"{seconds:8.3f} {name}\n" for name, seconds in self._times.items()]
             path.write_text("".join(sorted(lines, reverse=True)), "utf-8")
-        if self._find_missing() and session.exitstatus == pytest.ExitCode.OK:
+        missing = self._find_missing()
+        if missing and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if missing and (cache := getattr(self._config, "cache", None)) is not None:
+            # `--last-failed` measures them again, alone: a program of an earlier test may be counted here.
+            again = [name for name in self._times if strip_parameters(name) in missing]
+            cache.set("cache/lastfailed", {**cache.get("cache/lastfailed", {}), **dict.fromkeys(again, True)})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for name, seconds in self._find_missing().items():

@@ -78,3 +78,28 @@ def test_the_check_fails_for_a_slow_test_that_is_not_listed(pytester, monkeypatc
     ran = pytester.inline_run(options, "-p", "no:cacheprovider", "-p", "no:asyncio", plugins=[slow_tests])
     ran.assertoutcome(passed=4)
     assert ran.ret == status
+
+
+def test_what_was_too_slow_is_measured_again_alone(pytester, monkeypatch, tmp_path):
+    """The second run, of what failed, passes if it was not the test itself."""
+    pytester.makepyfile(
+        """
+        import time
+
+        def test_work():
+            end = time.process_time() + 0.2
+            while time.process_time() < end:
+                pass
+
+        def test_more():
+            pass
+        """
+    )
+    (tmp_path / "slow.txt").write_text("", "utf-8")
+    monkeypatch.setattr(slow_tests, "LIST", tmp_path / "slow.txt")
+    for limit_seconds, passed, status in ((0.1, 2, 1), (0.1, 1, 1), (1.0, 1, 0)):
+        monkeypatch.setattr(slow_tests, "FAILING", limit_seconds)
+        again = ("--last-failed", "--last-failed-no-failures", "none") if passed == 1 else ()
+        ran = pytester.inline_run("--check-slow", "-p", "no:asyncio", *again, plugins=[slow_tests])
+        ran.assertoutcome(passed=passed)
+        assert ran.ret == status
