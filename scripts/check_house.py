@@ -21,7 +21,7 @@ PACKAGES = ("proxy", "rules")
 MAX_ENTRIES = 20
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 40
-MAX_FLOORS = 9
+MAX_FLOORS = 8
 NOT_COUNTED = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
 
 

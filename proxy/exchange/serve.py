@@ -66,7 +66,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
                 raise route
             url = route.url or place(route.upstream, codec, arrival.target)  # raises if the path must not get our key
             if services.spans.is_on:
-                trace = begin_trace(services.spans, arrival, route, url, codec)
+                trace = begin_trace(services.spans, arrival, route.target.shown_model, url, codec)
             if request is None:
                 attempt = Passed("too_large" if received.is_too_large else "undecodable")
             else:

@@ -9,7 +9,6 @@ from yarl import URL
 
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.route import Route
 from proxy.telemetry.spans import (
     NO_SPAN,
     Attributes,
@@ -93,9 +92,9 @@ def _name_error(opening: Opening | None) -> str:
     return str(opening.status) if opening.status >= 400 else ""
 
 
-def begin_trace(spans: Spans, arrival: Arrival, route: Route, url: URL, codec: Codec) -> Trace:
-    """Begin the spans of a request that is about to be compacted and sent."""
-    operation, model = "count_tokens" if codec.is_count else "chat", route.target.shown_model
+def begin_trace(spans: Spans, arrival: Arrival, model: str, url: URL, codec: Codec) -> Trace:
+    """Begin the spans of a request that is about to be compacted and sent. `model`: in the form that may be logged."""
+    operation = "count_tokens" if codec.is_count else "chat"
     attributes = {
         "gen_ai.operation.name": operation,
         **describe_server(url.host, url.port, codec.name),

@@ -56,7 +56,7 @@ def _begin(spans: Spans) -> Any:
     config, arrival = load_config(settings=["upstream.base_url=https://api.x.ai/v1"], environment={}), arrive()
     route = choose_route(config, arrival, CIMultiDict(), "m", CHAT)
     assert route.url is not None
-    return begin_trace(spans, arrival, route, route.url, CHAT)
+    return begin_trace(spans, arrival, route.target.shown_model, route.url, CHAT)
 
 
 def test_without_tracing_headers_stay() -> None:
