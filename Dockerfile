@@ -2,6 +2,7 @@
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
+COPY src src
 COPY proxy proxy
 COPY rules rules
 RUN python -m venv /opt/trimtab && /opt/trimtab/bin/pip install --no-cache-dir '.[otel,redis]'
@@ -21,6 +22,6 @@ RUN mkdir -p -m 0700 /home/trimtab/.local/share/trimtab
 VOLUME /home/trimtab/.local/share/trimtab
 EXPOSE 8790
 # The same as `trimtab healthcheck`, started faster: it asks where TRIMTAB_LISTEN, or `listen` of TRIMTAB_CONFIG, says.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "proxy.cli.healthcheck"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "trimtab.proxy.cli.healthcheck"]
 ENTRYPOINT ["trimtab"]
 CMD ["serve"]

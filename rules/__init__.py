@@ -16,10 +16,10 @@ The names in `__all__` are public. All modules below this package are private an
   for a model, and `Summary` holds the answer. Without an answer, `apply` writes a digest.
 - `Work` and `States` cache results from one request to the next.
 
-`proxy.compaction` offers the same for the bytes of a request.
+`trimtab.proxy.compaction` offers the same for the bytes of a request.
 """
 
-from rules.conversation import (
+from trimtab.rules.conversation import (
     Conversation,
     CountTokens,
     Decision,
@@ -32,17 +32,17 @@ from rules.conversation import (
     ToolCall,
     whole_elements,
 )
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import States
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.results.work import LargeWorkError, Work
-from rules.summary.asking.prompts import write_prompt
-from rules.summary.request import Summary, SummaryRequest
-from rules.tokens.messages import finish_message
-from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.transcript_state import States
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.results.work import LargeWorkError, Work
+from trimtab.rules.summary.asking.prompts import write_prompt
+from trimtab.rules.summary.request import Summary, SummaryRequest
+from trimtab.rules.tokens.messages import finish_message
+from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 __all__ = [
     "Budget", "Conversation", "CountTokens", "Decision", "LargeWorkError", "LimitExceededError", "Media",

@@ -10,8 +10,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from rules.economy import Economy, find_budgets
-from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.rules.economy import Economy, find_budgets
+from trimtab.rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment, Truncation
 
 EXACT_SHARE = 0.97
 """If the upstream adds the completion to the prompt, the prompt gets this share of what the completion leaves of the

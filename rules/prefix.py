@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import takewhile
 
-from rules.conversation import Message, Role, count_leading
+from trimtab.rules.conversation import Message, Role, count_leading
 
 ENCODED_AT_ONCE = 256 * 1024
 """Characters encoded at once. Chosen: a longer text is encoded in pieces, so memory never holds a second copy of it."""

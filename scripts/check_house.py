@@ -29,8 +29,8 @@ def find_mistakes(root: Path) -> Iterator[str]:
     """Find every folder, file, function and chain of imports that is over a limit."""
     for package in PACKAGES:
         yield from check_sizes(root / package, root)
-    sys.path.insert(0, str(root.resolve()))
-    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    sys.path.insert(0, str(root.resolve() / "src"))
+    graph = grimp.build_graph("trimtab", cache_dir=None)
     for package in sorted(module for module in graph.modules if graph.find_children(module)):
         yield from check_floors(package, find_imports(graph, package))
 

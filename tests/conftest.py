@@ -24,11 +24,11 @@ from upstreams.forward_proxy import run_forward_proxy
 from upstreams.recording import FakeUpstream, run_upstream
 from yarl import URL
 
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
-from proxy.server.app import Proxy, run_proxy
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import CODECS
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import CODECS
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 

@@ -16,8 +16,8 @@ from bench.sessions.replaying.replay import Replayed
 from bench.sessions.replaying.shell import Shell
 from bench.sessions.replaying.summarisers import write_nothing_useful
 from bench.sessions.report import Window
-from proxy.compaction import Compactor
-from rules.policy import Prices as RulePrices
+from trimtab.proxy.compaction import Compactor
+from trimtab.rules.policy import Prices as RulePrices
 
 CHARS_PER_TOKEN = 4
 NOTHING = "nothing"

@@ -5,12 +5,12 @@ Law: the rooms that measure use the proxy's counting and decoding only through t
 
 import tiktoken
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers import exact
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Counting, Request
-from rules.conversation import Conversation, CountTokens
-from rules.tokens.families import O200K, find_family
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers import exact
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting, Request
+from trimtab.rules.conversation import Conversation, CountTokens
+from trimtab.rules.tokens.families import O200K, find_family
 
 VOCABULARIES = exact.VOCABULARIES
 

@@ -36,11 +36,11 @@ from bench.harness.counting import Codec, load_encoding, make_counter, read_body
 from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
 from bench.harness.servers import run_upstream
 from bench.latency.loop_client import PAUSE_SECONDS, Case, build_shape
-from proxy.compaction.pool import Compactors
-from proxy.config.schema import Config
-from proxy.server.app import run_proxy
-from proxy.wire.codec import Request
-from rules.conversation import CountTokens
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.app import run_proxy
+from trimtab.proxy.wire.codec import Request
+from trimtab.rules.conversation import CountTokens
 
 GOAL_MS = 10.0
 GOAL_KILOBYTES = 1000

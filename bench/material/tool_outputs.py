@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from bench.material.corpora import TOOL_OUTPUTS
-from rules.conversation import ToolCall
+from trimtab.rules.conversation import ToolCall
 
 INDEX = "index.jsonl"
 DIAGNOSTIC_WORDS = frozenset(

@@ -15,8 +15,8 @@ from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
-from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding, make_counter
-from proxy.compaction.tokenizers.optional import _ENGINES, SELF_TEST
+from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding, make_counter
+from trimtab.proxy.compaction.tokenizers.optional import _ENGINES, SELF_TEST
 
 O200K = "o200k_base"
 BATCH_CHARS = 200_000

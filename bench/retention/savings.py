@@ -17,8 +17,8 @@ from bench.retention.shorteners import (
     load_counter,
     tidy_worthwhile,
 )
-from rules.conversation import Conversation, Role, ToolCall
-from rules.treatment import Tidying
+from trimtab.rules.conversation import Conversation, Role, ToolCall
+from trimtab.rules.treatment import Tidying
 
 GOAL_SHARE = 0.08
 

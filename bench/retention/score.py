@@ -13,7 +13,7 @@ from statistics import mean
 import orjson
 
 from bench.material.tool_outputs import Output
-from rules.conversation import CountTokens
+from trimtab.rules.conversation import CountTokens
 
 SHOWN_CHARS = 80
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")

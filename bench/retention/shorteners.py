@@ -9,17 +9,17 @@ from functools import cache
 
 from bench.harness.counting import load_encoding, make_counter
 from bench.material.tool_outputs import Output
-from rules.conversation import Conversation, CountTokens, Message, Role, ToolCall
-from rules.policy import Policy
-from rules.results.calls import reads_json_file
-from rules.results.dedupe import dedupe_tool_results
-from rules.results.edit import MIN_SAVED_SHARE, Result
-from rules.results.excerpt.rule import truncate_result
-from rules.results.tidy import tidy_text
-from rules.results.work import Work
-from rules.text.head_tail import truncate_text
-from rules.text.markers import READ_PART
-from rules.treatment import Budget, Tidying, Treatment
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, ToolCall
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.calls import reads_json_file
+from trimtab.rules.results.dedupe import dedupe_tool_results
+from trimtab.rules.results.edit import MIN_SAVED_SHARE, Result
+from trimtab.rules.results.excerpt.rule import truncate_result
+from trimtab.rules.results.tidy import tidy_text
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.markers import READ_PART
+from trimtab.rules.treatment import Budget, Tidying, Treatment
 
 DEFAULT_BUDGET_TOKENS = 4000
 CHARS_PER_TOKEN = 4

@@ -22,7 +22,7 @@ from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
 from bench.material.tool_outputs import Output
 from bench.retention.shorteners import DEFAULT_BUDGET_TOKENS, load_counter, tidy_ours, truncate_ours
 from bench.retention.texts import MEGABYTE, SHAPES, make_shape
-from rules.conversation import CountTokens
+from trimtab.rules.conversation import CountTokens
 
 GOAL_TIDY_MB_PER_SECOND = 15.0
 GOAL_TRUNCATE_MB_PER_SECOND = 10.0

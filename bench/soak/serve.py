@@ -5,10 +5,10 @@
 Growth after that is not a cache that fills. Nothing else differs.
 """
 
-from proxy.account import previous_request
-from proxy.cli.main import main
-from proxy.compaction import caches
-from proxy.compaction.tokenizers import exact
+from trimtab.proxy.account import previous_request
+from trimtab.proxy.cli.main import main
+from trimtab.proxy.compaction import caches
+from trimtab.proxy.compaction.tokenizers import exact
 
 SHARE = 16
 

@@ -17,7 +17,7 @@ import tiktoken
 from bench.harness.counting import VOCABULARIES, Codec, load_encoding, make_counter, read_body
 from bench.material.workload import RECORDED
 from bench.peers.environments import MissingPeerError, ask_peer, find_program
-from rules.tokens.families import find_family
+from trimtab.rules.tokens.families import find_family
 
 GOLDEN = RECORDED.with_name("golden_prompt_tokens.jsonl")
 GROUPS = (

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 
-from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
-from proxy.compaction.tokenizers.optional import _ENGINES
+from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
+from trimtab.proxy.compaction.tokenizers.optional import _ENGINES
 
 Tokens = Callable[[str], list[int]]
 Dice = random.Random

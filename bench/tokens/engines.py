@@ -8,7 +8,7 @@ import orjson
 
 from bench.material.corpora import count_bytes
 from bench.peers.environments import ask_peer, find_program
-from proxy.compaction.tokenizers.optional import SELF_TEST
+from trimtab.proxy.compaction.tokenizers.optional import SELF_TEST
 
 ENVIRONMENT = "engines"
 RANDOM_TEXTS = 4000

@@ -13,12 +13,12 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
-from proxy.catalogue.prices import NANODOLLARS, Bill
-from proxy.telemetry.ledger import Entry
-from proxy.telemetry.spans import Attributes
-from rules.conversation import Decision
-from rules.pipeline.changes import Change
-from rules.tokens.sections import Sections
+from trimtab.proxy.catalogue.prices import NANODOLLARS, Bill
+from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.telemetry.spans import Attributes
+from trimtab.rules.conversation import Decision
+from trimtab.rules.pipeline.changes import Change
+from trimtab.rules.tokens.sections import Sections
 
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 

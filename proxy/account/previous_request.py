@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from proxy.account.prompt_cache import Cache, Prefix
-from proxy.lru import BytesLRU
-from rules.conversation import Conversation, Message, Role
+from trimtab.proxy.account.prompt_cache import Cache, Prefix
+from trimtab.proxy.lru import BytesLRU
+from trimtab.rules.conversation import Conversation, Message, Role
 
 MAX_BYTES = 16 * 1024 * 1024  # chosen: some hundred sessions of a thousand messages, or some twenty thousand short ones
 MAX_NEWEST_BYTES = 1024 * 1024  # chosen: some three thousand sessions

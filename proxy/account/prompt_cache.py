@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.account.outcome import Answered
-from proxy.catalogue.prices import Tokens
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.catalogue.prices import Tokens
 
 BLOCK_TOKENS = 128
 """Caches hold whole blocks. Source: OpenAI's and Azure's; others have smaller ones. The bench uses the same."""

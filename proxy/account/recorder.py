@@ -12,12 +12,12 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
-from proxy.account.outcome import FIGURES, Outcome, write_line
-from proxy.account.statistics.books import Books
-from proxy.telemetry.families import Histogram, observe_all
-from proxy.telemetry.metrics import Metrics
-from proxy.wire.codec import UndecodableError
-from rules.pipeline.exceeded import LimitExceededError
+from trimtab.proxy.account.outcome import FIGURES, Outcome, write_line
+from trimtab.proxy.account.statistics.books import Books
+from trimtab.proxy.telemetry.families import Histogram, observe_all
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
 """Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""

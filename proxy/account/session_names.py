@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from operator import itemgetter
 
-from proxy.lru import BytesLRU
-from rules.conversation import Message
+from trimtab.proxy.lru import BytesLRU
+from trimtab.rules.conversation import Message
 
 NAME_CHARS = 16
 """Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""

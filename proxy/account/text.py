@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from proxy.account.history.kept import History, Text
-from proxy.account.history.texts import Packed, pack_text
-from proxy.account.outcome import OutcomeText
-from proxy.account.recorder import Recorder, fail_open
-from proxy.account.recordings.format import CarriedOut, Served
-from proxy.account.redact import Hidden, find_hidden, redact_text
-from proxy.memory import KEPT_FACTOR
-from rules.pipeline.changes import Change, Fate
-from rules.pipeline.story import tell_story
+from trimtab.proxy.account.history.kept import History, Text
+from trimtab.proxy.account.history.texts import Packed, pack_text
+from trimtab.proxy.account.outcome import OutcomeText
+from trimtab.proxy.account.recorder import Recorder, fail_open
+from trimtab.proxy.account.recordings.format import CarriedOut, Served
+from trimtab.proxy.account.redact import Hidden, find_hidden, redact_text
+from trimtab.proxy.memory import KEPT_FACTOR
+from trimtab.rules.pipeline.changes import Change, Fate
+from trimtab.rules.pipeline.story import tell_story
 
 MAX_MESSAGE_CHARS = 64 * 1024
 """The most that is kept of a message's text before, and after. Chosen: more than a person reads."""

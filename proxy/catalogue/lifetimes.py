@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.catalogue.providers import MAX_NAME_CHARS, is_local
-from proxy.config.network.urls import read_host
-from proxy.lru import BytesLRU
+from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, is_local
+from trimtab.proxy.config.network.urls import read_host
+from trimtab.proxy.lru import BytesLRU
 
 HOUR_SECONDS = 3600.0  # source: the definition
 DAY_SECONDS = 86_400.0  # source: the definition

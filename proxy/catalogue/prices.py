@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config, PricesConfig, UpstreamConfig
-from rules.policy import Prices
+from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config, PricesConfig, UpstreamConfig
+from trimtab.rules.policy import Prices
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices

@@ -9,10 +9,10 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
-from proxy.config.network.urls import read_host
-from proxy.wire.content.cache_help import Addition
-from proxy.wire.routing import MESSAGES
+from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
+from trimtab.proxy.config.network.urls import read_host
+from trimtab.proxy.wire.content.cache_help import Addition
+from trimtab.proxy.wire.routing import MESSAGES
 
 _CACHING = r"(?:ft:)?(?:chatgpt-4o|codex|gpt-4o|gpt-4\.1|gpt-(?:[5-9]|[12]\d)|o\d)(?![a-z\d])"
 """OpenAI's models with a prompt cache: GPT-4o and newer. Source: OpenAI's guide to prompt caching."""

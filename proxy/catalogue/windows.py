@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
+from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
 
 if TYPE_CHECKING:
     from genai_prices.types import Provider

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
-from proxy.compaction import engine
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.models.model_policy import ModelView
-from proxy.telemetry.logs import configure_log, get_log
-from proxy.wire.codec import Request, Unsent
+from trimtab.proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
+from trimtab.proxy.compaction import engine
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.wire.codec import Request, Unsent
 
 
 @click.command()
@@ -41,7 +41,7 @@ def compact(
     Messages have the numbers of the request's own list, `messages` or `input`, from 0, without items of the client
     alone. Only --diff prints text of the conversation.
     """
-    from proxy.cli.explain import Shown, show  # noqa: PLC0415 - rich is needed for nothing else here
+    from trimtab.proxy.cli.explain import Shown, show  # noqa: PLC0415 - rich is needed for nothing else here
 
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)

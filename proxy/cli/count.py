@@ -8,7 +8,7 @@ from typing import Any
 import click
 import orjson
 
-from proxy.cli.options import (
+from trimtab.proxy.cli.options import (
     Requests,
     config_option,
     for_each_request,
@@ -17,14 +17,14 @@ from proxy.cli.options import (
     takes_requests,
     wrong_use,
 )
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.telemetry.logs import configure_log, get_log
-from proxy.wire.codec import Request
-from proxy.wire.dialects import DEFAULT
-from rules.tokens.families import find_family
-from rules.tokens.sections import Parts, Sections
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.sections import Parts, Sections
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ import orjson
 from rich.console import Console
 from rich.text import Text
 
-from proxy.compaction.compactor import Compacted
-from proxy.compaction.engine import Compaction
-from proxy.models.model_policy import ModelView
-from rules.pipeline.changes import OUTSIDE, Change, Fate
-from rules.pipeline.story import Sentence, Story
+from trimtab.proxy.compaction.compactor import Compacted
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.rules.pipeline.changes import OUTSIDE, Change, Fate
+from trimtab.rules.pipeline.story import Sentence, Story
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that could change what a terminal shows, or that cannot be written. A diff shows their escapes."""

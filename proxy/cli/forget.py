@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from proxy.cli.options import StoppedError, config_option, set_option, wrong_use
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.models.keeping import REFRESH_SECONDS
-from proxy.models.records import ModelName, Record, Records
-from proxy.store import open_store
-from proxy.telemetry.logs import configure_log, get_log
-from rules.tokens.families import find_family
+from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.models.keeping import REFRESH_SECONDS
+from trimtab.proxy.models.records import ModelName, Record, Records
+from trimtab.proxy.store import open_store
+from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.rules.tokens.families import find_family
 
 
 @click.command()

@@ -1,7 +1,7 @@
 """`trimtab healthcheck`: tells container runtimes whether the proxy on this machine accepts requests.
 
-Imports only what it needs, because runtimes call it every few seconds: `python -m proxy.cli.healthcheck` takes a third
-of the time of `trimtab healthcheck`.
+Imports only what it needs, because runtimes call it every few seconds: `python -m trimtab.proxy.cli.healthcheck` takes
+a third of the time of `trimtab healthcheck`.
 """
 
 import http.client
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_address
-from proxy.config.values import own_host, site_url, split_address
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_address
+from trimtab.proxy.config.values import own_host, site_url, split_address
 
 PATH = "/trimtab/ready"
 TIMEOUT_SECONDS = 2.0

@@ -16,14 +16,14 @@ import click
 import orjson
 import uvloop
 
-from proxy.catalogue.providers import is_local
-from proxy.cli.options import give_up, list_exports, wrong_use
-from proxy.config.load import load_config
-from proxy.config.network.urls import OPENAI_HOST
-from proxy.config.schema import Config
+from trimtab.proxy.catalogue.providers import is_local
+from trimtab.proxy.cli.options import give_up, list_exports, wrong_use
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.network.urls import OPENAI_HOST
+from trimtab.proxy.config.schema import Config
 
 if TYPE_CHECKING:
-    from proxy.cli.probe import FoundModel, Probe
+    from trimtab.proxy.cli.probe import FoundModel, Probe
 
 DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 DEFAULT_FILE = Path("trimtab.yaml")
@@ -146,7 +146,7 @@ def _choose_variable(config: Config, options: Options) -> str:
 
 
 def _look(config: Config, key: str) -> "Probe":
-    from proxy.cli.probe import probe  # noqa: PLC0415 - `serve` does not need it
+    from trimtab.proxy.cli.probe import probe  # noqa: PLC0415 - `serve` does not need it
 
     usable = key if key.isascii() and key.isprintable() and key.strip() else None
     with wrong_use():

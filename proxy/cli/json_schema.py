@@ -7,8 +7,8 @@ of range. It cannot check the environment, files, or keys that contradict each o
 from importlib.metadata import version
 from typing import Any, Final
 
-from proxy.config.assembly.draft import VARIABLE
-from proxy.config.schema import Config
+from trimtab.proxy.config.assembly.draft import VARIABLE
+from trimtab.proxy.config.schema import Config
 
 Schema = dict[str, Any]
 

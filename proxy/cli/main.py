@@ -14,26 +14,26 @@ import click
 import orjson
 import uvloop
 
-from proxy.cli.compact import compact
-from proxy.cli.count import count
-from proxy.cli.forget import forget
-from proxy.cli.healthcheck import healthcheck
-from proxy.cli.init import init
-from proxy.cli.json_schema import make_schema
-from proxy.cli.options import config_option, file_argument, prints_table, set_option, table_option, wrong_use
-from proxy.cli.records.inspect import inspect
-from proxy.cli.records.replay import replay
-from proxy.cli.serving.record import record
-from proxy.cli.serving.serve import serve
-from proxy.cli.serving.wrap import wrap
-from proxy.cli.stats import stats
-from proxy.cli.summary import summary
-from proxy.config.document import ConfigError
-from proxy.config.load import find_route_fault, find_unknown_variables, load_file
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config
-from proxy.store import require_store
-from proxy.telemetry.tracing import require_exporter
+from trimtab.proxy.cli.compact import compact
+from trimtab.proxy.cli.count import count
+from trimtab.proxy.cli.forget import forget
+from trimtab.proxy.cli.healthcheck import healthcheck
+from trimtab.proxy.cli.init import init
+from trimtab.proxy.cli.json_schema import make_schema
+from trimtab.proxy.cli.options import config_option, file_argument, prints_table, set_option, table_option, wrong_use
+from trimtab.proxy.cli.records.inspect import inspect
+from trimtab.proxy.cli.records.replay import replay
+from trimtab.proxy.cli.serving.record import record
+from trimtab.proxy.cli.serving.serve import serve
+from trimtab.proxy.cli.serving.wrap import wrap
+from trimtab.proxy.cli.stats import stats
+from trimtab.proxy.cli.summary import summary
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import find_route_fault, find_unknown_variables, load_file
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.store import require_store
+from trimtab.proxy.telemetry.tracing import require_exporter
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -126,7 +126,7 @@ def doctor(
     """
     from rich.console import Console  # noqa: PLC0415 - `serve` does not need it
 
-    from proxy.cli.doctor.report import examine  # noqa: PLC0415 - the same
+    from trimtab.proxy.cli.doctor.report import examine  # noqa: PLC0415 - the same
 
     key = os.environ.get(key_from_env, "") if key_from_env is not None else None
     if key is not None and not (key.isascii() and key.isprintable() and key.strip()):
@@ -150,7 +150,7 @@ def demo(*, keep: bool) -> None:
     The session goes through a real proxy. The command prints the tokens, the refused requests and the cost, each with
     and without trimtab.
     """
-    from proxy.cli.demo.command import run_demo  # noqa: PLC0415 - `serve` needs neither rich nor the session
+    from trimtab.proxy.cli.demo.command import run_demo  # noqa: PLC0415 - `serve` needs neither rich nor the session
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_demo(keep=keep))
@@ -206,6 +206,6 @@ def evaluate(file: IO[bytes], **given: Any) -> None:
     compaction removes from it. The model answers them from what would be forwarded, and a judge grades the answers.
     This calls the upstream. Before that, the command prints the price and asks whether to go on.
     """
-    from proxy.cli.evaluate.command import run_command  # noqa: PLC0415 - `serve` does not need it
+    from trimtab.proxy.cli.evaluate.command import run_command  # noqa: PLC0415 - `serve` does not need it
 
     run_command(file, **given)

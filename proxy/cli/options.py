@@ -10,14 +10,14 @@ from typing import IO, Any, NoReturn
 
 import click
 
-from proxy.compaction.compactor import RefusedError, describe_excess
-from proxy.config.document import ConfigError
-from proxy.config.network.urls import OPENAI_HOST, read_host
-from proxy.config.schema import Config
-from proxy.telemetry.logs import FORMATS, LEVELS
-from proxy.wire.codec import Request, UndecodableError
-from proxy.wire.dialects import DEFAULT, DIALECTS, read_request
-from rules.pipeline.exceeded import LimitExceededError
+from trimtab.proxy.compaction.compactor import RefusedError, describe_excess
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.dialects import DEFAULT, DIALECTS, read_request
+from trimtab.rules.pipeline.exceeded import LimitExceededError
 
 WRONG_USE = 2
 """Exit status. Source: click, which uses it for wrong arguments."""

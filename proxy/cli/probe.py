@@ -6,13 +6,13 @@ Law: it asks what `trimtab doctor` asks. A key goes only to the upstream, and is
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from proxy.catalogue.prices import PriceList, PriceSource, find_listed
-from proxy.catalogue.providers import find_host, is_local, load_catalogue
-from proxy.catalogue.windows import find_window
-from proxy.cli.doctor.checks import Answer, Finding, ask_upstream
-from proxy.cli.options import mask
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_listed
+from trimtab.proxy.catalogue.providers import find_host, is_local, load_catalogue
+from trimtab.proxy.catalogue.windows import find_window
+from trimtab.proxy.cli.doctor.checks import Answer, Finding, ask_upstream
+from trimtab.proxy.cli.options import mask
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
 
 MAX_SHOWN = 12
 """How many models are shown at most. Chosen: they fit on a screen with the rest."""

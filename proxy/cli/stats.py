@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
-from proxy.account.statistics.store import open_statistics
-from proxy.catalogue.prices import NANODOLLARS
-from proxy.cli.options import StoppedError, config_option, set_option, write_dollars, wrong_use
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.store.store import StoreError
-from proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
+from trimtab.proxy.account.statistics.store import open_statistics
+from trimtab.proxy.catalogue.prices import NANODOLLARS
+from trimtab.proxy.cli.options import StoppedError, config_option, set_option, write_dollars, wrong_use
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.telemetry.logs import configure_log, get_log
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -156,7 +156,7 @@ def print_table(statistics: Statistics, console: "Console | None" = None) -> Non
     """Print the sums, and what is missing in them."""
     from rich.table import Table  # noqa: PLC0415 - `serve` does not need rich
 
-    from proxy.cli.tables import add_figures, make_console, safe  # noqa: PLC0415 - the same
+    from trimtab.proxy.cli.tables import add_figures, make_console, safe  # noqa: PLC0415 - the same
 
     console = console or make_console()
     total = statistics.total

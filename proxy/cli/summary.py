@@ -12,14 +12,14 @@ from pathlib import Path
 
 import click
 
-from proxy.cli.options import StoppedError, config_option, set_option, wrong_use
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.http.tenancy import Tenancy
-from proxy.store import find_key_file, open_store
-from proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
-from proxy.telemetry.logs import configure_log, escape, get_log
-from rules.summary.request import Summary
+from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.http.tenancy import Tenancy
+from trimtab.proxy.store import find_key_file, open_store
+from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
+from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
+from trimtab.rules.summary.request import Summary
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
 """Where clients find their key. Source: the clients of OpenAI, Anthropic and Azure."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.telemetry.logs import escape
+from trimtab.proxy.telemetry.logs import escape
 
 WIDE_CHARS = 140
 """Width if the output is no terminal. Chosen: no column of usual figures is broken."""

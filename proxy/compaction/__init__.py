@@ -14,12 +14,12 @@ Keep the compactor between requests: it remembers what it has counted and decide
 None, a cut needs a summary. Give `apply` a `Summary`, or None for a digest, which needs no model.
 """
 
-from proxy.compaction.compactor import Compacted, Compactor, Planned
-from proxy.compaction.pool import load_compactor
-from proxy.compaction.tokenizers.exact import VocabularyError
-from proxy.wire.chat.codec import read_messages
-from proxy.wire.codec import Request, UndecodableError
-from proxy.wire.dialects import read_request
+from trimtab.proxy.compaction.compactor import Compacted, Compactor, Planned
+from trimtab.proxy.compaction.pool import load_compactor
+from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
+from trimtab.proxy.wire.chat.codec import read_messages
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.dialects import read_request
 
 __all__ = [
     "Compacted", "Compactor", "Planned", "Request", "UndecodableError", "VocabularyError", "load_compactor",

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from copy import copy
 from sys import getsizeof
 
-from proxy.lru import BytesLRU
-from proxy.wire.content.tool_lists import ListKey
-from proxy.wire.content.tool_lists import Shortened as ShortList
-from proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
-from proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
-from rules.conversation import CountTokens, Message
-from rules.pipeline.plan import StateKey
-from rules.pipeline.transcript_state import TranscriptState
-from rules.results.similar import Sketch
-from rules.results.work import ResultKey, Shortened
-from rules.tokens.sections import FindMarks, Marks, find_marks
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.wire.content.tool_lists import ListKey
+from trimtab.proxy.wire.content.tool_lists import Shortened as ShortList
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
+from trimtab.proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
+from trimtab.rules.conversation import CountTokens, Message
+from trimtab.rules.pipeline.plan import StateKey
+from trimtab.rules.pipeline.transcript_state import TranscriptState
+from trimtab.rules.results.similar import Sketch
+from trimtab.rules.results.work import ResultKey, Shortened
+from trimtab.rules.tokens.sections import FindMarks, Marks, find_marks
 
 UNUSED_SHARE = 1 / 8
 """Share of most caches for entries that were never used again. Chosen: an entry that is never used again is evicted

@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
 
-from proxy.compaction.caches import Caches
-from proxy.telemetry.ledger import Entry
-from proxy.wire.codec import Adapted, Counting, Question, Request, Unsent
-from proxy.wire.content.cache_help import Addition
-from proxy.wire.transcript.beginnings import Begun
-from rules.conversation import Conversation, CountTokens, Decision
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import NO_COLD
-from rules.policy import MEMORY_TAGS, Policy
-from rules.results.work import Work
-from rules.summary.asking.prompts import write_inline_prompt
-from rules.summary.request import Summary, SummaryRequest
-from rules.tokens.families import GENERIC, Costs
-from rules.tokens.sections import (
+from trimtab.proxy.compaction.caches import Caches
+from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.wire.codec import Adapted, Counting, Question, Request, Unsent
+from trimtab.proxy.wire.content.cache_help import Addition
+from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.rules.conversation import Conversation, CountTokens, Decision
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.transcript_state import NO_COLD
+from trimtab.rules.policy import MEMORY_TAGS, Policy
+from trimtab.rules.results.work import Work
+from trimtab.rules.summary.asking.prompts import write_inline_prompt
+from trimtab.rules.summary.request import Summary, SummaryRequest
+from trimtab.rules.tokens.families import GENERIC, Costs
+from trimtab.rules.tokens.sections import (
     FindMarks,
     Part,
     Parts,
@@ -34,7 +34,7 @@ from rules.tokens.sections import (
     list_parts,
     share_excess,
 )
-from rules.window.state import ColdCut
+from trimtab.rules.window.state import ColdCut
 
 
 class RefusedError(LimitExceededError):

@@ -7,7 +7,7 @@ summary; else a digest stands in.
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
-from proxy.compaction.compactor import (
+from trimtab.proxy.compaction.compactor import (
     Compacted,
     Compactor,
     FindBegun,
@@ -16,18 +16,18 @@ from proxy.compaction.compactor import (
     describe_refused,
     help_cache,
 )
-from proxy.lru import BytesLRU
-from proxy.wire.codec import Request, Unsent
-from proxy.wire.content.cache_help import NO_HELP, CacheHelp
-from rules.conversation import Conversation, Outcome
-from rules.pipeline.plan import Plan
-from rules.pipeline.story import Story, tell_story
-from rules.pipeline.transcript_state import NO_COLD
-from rules.policy import Policy
-from rules.results.pairing import find_unpaired
-from rules.summary.request import Summary, make_digest
-from rules.tokens.sections import Sections
-from rules.window.state import ColdCut
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.wire.codec import Request, Unsent
+from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp
+from trimtab.rules.conversation import Conversation, Outcome
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.story import Story, tell_story
+from trimtab.rules.pipeline.transcript_state import NO_COLD
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.pairing import find_unpaired
+from trimtab.rules.summary.request import Summary, make_digest
+from trimtab.rules.tokens.sections import Sections
+from trimtab.rules.window.state import ColdCut
 
 NOTHING_UNSENT = Unsent()
 MAX_DIGESTS_BYTES = 16 * 1024 * 1024

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from proxy.compaction.fair_queue import FairQueue
-from rules.results.work import LargeWorkError
+from trimtab.proxy.compaction.fair_queue import FairQueue
+from trimtab.rules.results.work import LargeWorkError
 
 INLINE_BYTES = 32 * 1024
 """More uncounted JSON than this is counted in a thread. Measured: counting takes 50 to 100 ms a megabyte, so

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.compaction.caches import ALL_BYTES, Caches
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import (
+from trimtab.proxy.compaction.caches import ALL_BYTES, Caches
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import (
     LARGE_MEMO_BYTES,
     MEMO_BYTES,
     VOCABULARIES,
@@ -23,11 +23,11 @@ from proxy.compaction.tokenizers.exact import (
     load_encoding,
     make_counter,
 )
-from proxy.compaction.tokenizers.optional import find_engine
-from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.transcript.beginnings import Beginnings
-from rules.conversation import CountTokens
-from rules.tokens.families import O200K, Costs, find_family
+from trimtab.proxy.compaction.tokenizers.optional import find_engine
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.wire.transcript.beginnings import Beginnings
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.tokens.families import O200K, Costs, find_family
 
 HEURISTIC = "heuristic"
 

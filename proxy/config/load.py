@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-from proxy.config.assembly.draft import Draft
-from proxy.config.assembly.environment import find_similar, is_unknown, read_variables
-from proxy.config.document import ConfigError, Document, Problem
-from proxy.config.network.forward_proxies import UnusableProxyError
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config
+from trimtab.proxy.config.assembly.draft import Draft
+from trimtab.proxy.config.assembly.environment import find_similar, is_unknown, read_variables
+from trimtab.proxy.config.document import ConfigError, Document, Problem
+from trimtab.proxy.config.network.forward_proxies import UnusableProxyError
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config
 
 P = TypeVar("P", bound=PolicyConfig)
 

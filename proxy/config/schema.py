@@ -12,15 +12,21 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator
 
-from proxy.config.network.forward_proxies import is_loopback
-from proxy.config.policies.policy import ModelConfig, PolicyConfig, Same, overlay
-from proxy.config.policies.sections import AutoPrices, Section
-from proxy.config.policies.sections import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
-from proxy.config.sections.clients import ClientKeys, Clients, divide_clients
-from proxy.config.sections.observability import DashboardConfig, LogConfig, RecordConfig, SessionsConfig, TracingConfig
-from proxy.config.sections.upstream import NamedUpstreams
-from proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
-from proxy.config.values import (
+from trimtab.proxy.config.network.forward_proxies import is_loopback
+from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig, Same, overlay
+from trimtab.proxy.config.policies.sections import AutoPrices, Section
+from trimtab.proxy.config.policies.sections import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
+from trimtab.proxy.config.sections.clients import ClientKeys, Clients, divide_clients
+from trimtab.proxy.config.sections.observability import (
+    DashboardConfig,
+    LogConfig,
+    RecordConfig,
+    SessionsConfig,
+    TracingConfig,
+)
+from trimtab.proxy.config.sections.upstream import NamedUpstreams
+from trimtab.proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
+from trimtab.proxy.config.values import (
     ENDPOINTS,
     Address,
     NameGlob,
@@ -32,7 +38,7 @@ from proxy.config.values import (
     require,
     split_address,
 )
-from proxy.config.words import Wanted
+from trimtab.proxy.config.words import Wanted
 
 MIN_MEMORY_BYTES = 512 * 1024 * 1024
 """The least memory of one process.

@@ -6,9 +6,9 @@ Law: values to hide, never values to use.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from proxy.config.network.urls import find_passwords
-from proxy.config.policies.policy import Same
-from proxy.config.schema import Config
+from trimtab.proxy.config.network.urls import find_passwords
+from trimtab.proxy.config.policies.policy import Same
+from trimtab.proxy.config.schema import Config
 
 MIN_NAMED_CHARS = 12
 """Chosen: as for the credentials of requests (proxy/exchange/arrival.py)."""

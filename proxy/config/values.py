@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from proxy.config.network.certificates import check_authorities, check_certificate
-from proxy.config.network.forward_proxies import DIRECT, SETTING, read_proxy
-from proxy.config.network.store_servers import SCHEMES, has_several, read_servers
-from proxy.config.words import Wanted
-from rules.treatment import MAX_NAME_CHARS
+from trimtab.proxy.config.network.certificates import check_authorities, check_certificate
+from trimtab.proxy.config.network.forward_proxies import DIRECT, SETTING, read_proxy
+from trimtab.proxy.config.network.store_servers import SCHEMES, has_several, read_servers
+from trimtab.proxy.config.words import Wanted
+from trimtab.rules.treatment import MAX_NAME_CHARS
 
 UNCLOSED = "[unclosed"
 """The unit for a `[` without its `]`. `fnmatch` would match it literally, which is hardly meant."""

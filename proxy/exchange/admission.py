@@ -9,16 +9,16 @@ from functools import partial
 
 from aiohttp import web
 
-from proxy.account.recorder import fail_open
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.services import Services
-from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
-from proxy.http.relay import Reply
-from proxy.http.request_body import ReceivedBody, receive_body
-from proxy.memory import Working, estimate_work
-from proxy.wire.codec import Codec
-from proxy.wire.transcript.beginnings import MIN_BYTES, Begun
+from trimtab.proxy.account.recorder import fail_open
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.request_body import ReceivedBody, receive_body
+from trimtab.proxy.memory import Working, estimate_work
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Begun
 
 
 async def receive(

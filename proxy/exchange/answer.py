@@ -13,9 +13,9 @@ from functools import partial
 import aiohttp
 import msgspec
 
-from proxy.account.outcome import NOTHING_ANSWERED, Answered
-from proxy.account.previous_request import Request, Seen, Sent
-from proxy.account.prompt_cache import (
+from trimtab.proxy.account.outcome import NOTHING_ANSWERED, Answered
+from trimtab.proxy.account.previous_request import Request, Seen, Sent
+from trimtab.proxy.account.prompt_cache import (
     MIN_CACHED_TOKENS,
     Cache,
     Case,
@@ -26,25 +26,25 @@ from proxy.account.prompt_cache import (
     imagine,
     watch_cache,
 )
-from proxy.account.recorder import Recorder, fail_open
-from proxy.catalogue.lifetimes import find_lifetime_seconds
-from proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
-from proxy.config.secrets import find_in_name
-from proxy.exchange.attempt import Attempt, Call, Prepared, Ready, is_counted, is_text_only
-from proxy.exchange.cold import find_lifetime, prepare_cold, remember
-from proxy.exchange.route import Route
-from proxy.exchange.services import Services
-from proxy.http.client import Sending
-from proxy.http.tenancy import Tenant
-from proxy.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
-from proxy.models.calibration import Report as Sample
-from proxy.tasks import see_through
-from proxy.telemetry.pace import Pace
-from proxy.wire.answers.tap import Tap
-from proxy.wire.answers.usage import Usage, believe
-from proxy.wire.json.decode import DECODE_ERRORS
-from rules.conversation import Conversation
+from trimtab.proxy.account.recorder import Recorder, fail_open
+from trimtab.proxy.catalogue.lifetimes import find_lifetime_seconds
+from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
+from trimtab.proxy.config.secrets import find_in_name
+from trimtab.proxy.exchange.attempt import Attempt, Call, Prepared, Ready, is_counted, is_text_only
+from trimtab.proxy.exchange.cold import find_lifetime, prepare_cold, remember
+from trimtab.proxy.exchange.route import Route
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.client import Sending
+from trimtab.proxy.http.tenancy import Tenant
+from trimtab.proxy.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
+from trimtab.proxy.models.calibration import Report as Sample
+from trimtab.proxy.tasks import see_through
+from trimtab.proxy.telemetry.pace import Pace
+from trimtab.proxy.wire.answers.tap import Tap
+from trimtab.proxy.wire.answers.usage import Usage, believe
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.rules.conversation import Conversation
 
 
 class SafeTap:

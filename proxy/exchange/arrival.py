@@ -16,16 +16,16 @@ from aiohttp import web
 from aiohttp.typedefs import RawHeaders
 from multidict import CIMultiDict
 
-from proxy.account.outcome import ID_BYTES
-from proxy.account.redact import MIN_SECRET_CHARS
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import origin_form
-from proxy.http.credentials import COOKIE, GUESSABLE_NAMES, Shown, find_shown
-from proxy.http.headers import Headers, request_headers, split_headers
-from proxy.http.tenancy import Tenancy, Tenant
-from proxy.telemetry.logs import escape
-from proxy.wire.codec import Codec
-from proxy.wire.routing import MESSAGES, Endpoint, find_endpoint
+from trimtab.proxy.account.outcome import ID_BYTES
+from trimtab.proxy.account.redact import MIN_SECRET_CHARS
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import origin_form
+from trimtab.proxy.http.credentials import COOKIE, GUESSABLE_NAMES, Shown, find_shown
+from trimtab.proxy.http.headers import Headers, request_headers, split_headers
+from trimtab.proxy.http.tenancy import Tenancy, Tenant
+from trimtab.proxy.telemetry.logs import escape
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.routing import MESSAGES, Endpoint, find_endpoint
 
 MAX_CHARS = 128
 """Longest logged name or path, in characters. Chosen: longer than real ones."""

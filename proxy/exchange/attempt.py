@@ -15,24 +15,24 @@ from typing import ClassVar
 import msgspec
 from yarl import URL
 
-from proxy.compaction.compactor import Compacted, Compactor, Planned
-from proxy.compaction.offload import Lane
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.route import Route, Target
-from proxy.exchange.trace import Trace
-from proxy.http.errors import ProxyError
-from proxy.http.relay import Reply
-from proxy.http.request_body import ReceivedBody
-from proxy.models.lessons import Lesson
-from proxy.models.model_policy import ModelView
-from proxy.summaries.summariser import Summariser
-from proxy.telemetry.ledger import Ledger, UsedSummary
-from proxy.wire.codec import Codec, Request
-from proxy.wire.content.cache_help import Addition
-from rules.conversation import Conversation, Message
-from rules.prefix import hash_head
-from rules.summary.request import Summary, SummaryRequest
-from rules.window.state import ColdCut
+from trimtab.proxy.compaction.compactor import Compacted, Compactor, Planned
+from trimtab.proxy.compaction.offload import Lane
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.route import Route, Target
+from trimtab.proxy.exchange.trace import Trace
+from trimtab.proxy.http.errors import ProxyError
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.request_body import ReceivedBody
+from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.summaries.summariser import Summariser
+from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
+from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.content.cache_help import Addition
+from trimtab.rules.conversation import Conversation, Message
+from trimtab.rules.prefix import hash_head
+from trimtab.rules.summary.request import Summary, SummaryRequest
+from trimtab.rules.window.state import ColdCut
 
 MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
 KEY_CHARS = 32

@@ -14,21 +14,21 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from proxy.account.outcome import Answered
-from proxy.compaction.compactor import Planned
-from proxy.config.schema import UpstreamConfig
-from proxy.exchange.attempt import Attempt, Call, Prepared
-from proxy.exchange.services import Services
-from proxy.exchange.summary import choose_summariser, make_task, wait_for, write_ahead
-from proxy.http.relay import Reply
-from proxy.models.records import ModelName
-from proxy.summaries.cold_cuts import ColdCuts, Session
-from rules.conversation import Decision, Message, Role, count_leading
-from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import find_cold
-from rules.summary.request import request_cold
-from rules.window.economics import pays_cold
-from rules.window.state import ColdCut
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.compaction.compactor import Planned
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.exchange.attempt import Attempt, Call, Prepared
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.summary import choose_summariser, make_task, wait_for, write_ahead
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.models.records import ModelName
+from trimtab.proxy.summaries.cold_cuts import ColdCuts, Session
+from trimtab.rules.conversation import Decision, Message, Role, count_leading
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.transcript_state import find_cold
+from trimtab.rules.summary.request import request_cold
+from trimtab.rules.window.economics import pays_cold
+from trimtab.rules.window.state import ColdCut
 
 COLD_CACHE = "cold_cache"
 """The name of the decision in the ledger."""

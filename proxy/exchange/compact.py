@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from proxy.account.recorder import Phases, fail_open
-from proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
-from proxy.compaction.compactor import help_cache as add_help
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempt import (
+from trimtab.proxy.account.recorder import Phases, fail_open
+from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
+from trimtab.proxy.compaction.compactor import help_cache as add_help
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.attempt import (
     Attempt,
     Call,
     Chosen,
@@ -24,21 +24,21 @@ from proxy.exchange.attempt import (
     Refused,
     add_key,
 )
-from proxy.exchange.cold import heed_cold_cache, name_cache
-from proxy.exchange.route import Route, find_help
-from proxy.exchange.services import Services
-from proxy.exchange.session import name_session, tells_compaction
-from proxy.exchange.summary import choose_text, find_text, name_summary
-from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
-from proxy.http.relay import Reply
-from proxy.models.model_policy import ModelView
-from proxy.telemetry.ledger import Ledger
-from proxy.wire.codec import Request, UndecodableError
-from rules.conversation import Conversation, Decision
-from rules.policy import Policy
-from rules.prefix import place_session
-from rules.results.pairing import describe_unpaired, find_unpaired
-from rules.window.room import HEAD_STEPS
+from trimtab.proxy.exchange.cold import heed_cold_cache, name_cache
+from trimtab.proxy.exchange.route import Route, find_help
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.session import name_session, tells_compaction
+from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
+from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.telemetry.ledger import Ledger
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.rules.conversation import Conversation, Decision
+from trimtab.rules.policy import Policy
+from trimtab.rules.prefix import place_session
+from trimtab.rules.results.pairing import describe_unpaired, find_unpaired
+from trimtab.rules.window.room import HEAD_STEPS
 
 SMALL_BODY_BYTES = 2 * 1024
 """Up to this size, counting a whole body takes no longer than finding out which parts are known. Chosen by profiling

@@ -13,14 +13,14 @@ from typing import TypeVar
 import aiohttp
 from multidict import CIMultiDict
 
-from proxy.http.aiohttp_fixes import PlainResponse
-from proxy.http.content_coding import Reader, read_along
-from proxy.http.headers import Headers
-from proxy.http.relay import Reply, begin_answer
-from proxy.tasks import Tasks
-from proxy.wire.answers.sse import FirstEvent
-from proxy.wire.codec import Codec
-from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
+from trimtab.proxy.http.aiohttp_fixes import PlainResponse
+from trimtab.proxy.http.content_coding import Reader, read_along
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.http.relay import Reply, begin_answer
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.wire.answers.sse import FirstEvent
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
 
 MAX_REFUSAL_BYTES = 64 * 1024
 """A longer refusal is passed on unread. Chosen: far above the refusals in the corpus of recorded errors."""

@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
 
-from proxy.account.recorder import Phases, fail_open
-from proxy.compaction.compactor import Compacted, RefusedError
-from proxy.compaction.offload import BusyError, weigh_known
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
-from proxy.exchange.compact import (
+from trimtab.proxy.account.recorder import Phases, fail_open
+from trimtab.proxy.compaction.compactor import Compacted, RefusedError
+from trimtab.proxy.compaction.offload import BusyError, weigh_known
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
+from trimtab.proxy.exchange.compact import (
     carry_out,
     heed_changed,
     help_cache,
@@ -29,18 +29,18 @@ from proxy.exchange.compact import (
     prepare_call,
     tell_changed,
 )
-from proxy.exchange.early_answer import Opening
-from proxy.exchange.route import THINKING
-from proxy.exchange.services import Services
-from proxy.http.relay import Reply
-from proxy.models.lessons import Lesson, Sent, draw_lesson
-from proxy.models.records import find_ratios
-from proxy.wire.codec import UndecodableError
-from proxy.wire.content.cache_help import FIELDS, NO_HELP, Addition
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.overflow.quotes import Quoted, find_quotes
-from rules.conversation import Decision
-from rules.pipeline.exceeded import LimitExceededError
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.route import THINKING
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.models.lessons import Lesson, Sent, draw_lesson
+from trimtab.proxy.models.records import find_ratios
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.content.cache_help import FIELDS, NO_HELP, Addition
+from trimtab.proxy.wire.overflow.classify import Overflow
+from trimtab.proxy.wire.overflow.quotes import Quoted, find_quotes
+from trimtab.rules.conversation import Decision
+from trimtab.rules.pipeline.exceeded import LimitExceededError
 
 REFUSING_STATUSES = frozenset({400, 422})
 """The statuses with which servers refuse an unknown field. Source: OpenAI's and vLLM's error answers."""

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxy.catalogue.prompt_caches import find_additions
-from proxy.catalogue.refusals import Asked
-from proxy.catalogue.windows import MILLION_TOKENS, asks_million
-from proxy.config.policies.policy import ModelConfig, PolicyConfig, with_window
-from proxy.config.policies.sections import MODES
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.config.secrets import find_in_name
-from proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream
-from proxy.http.client import origin_form, target_url
-from proxy.http.credentials import keep_credentials
-from proxy.http.errors import PathNotAllowedError, UnknownModeError, UnknownProfileError
-from proxy.http.headers import Headers
-from proxy.models.model_policy import name_model
-from proxy.models.records import ModelName
-from proxy.wire.codec import Codec, Request, Unsent
-from proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
-from proxy.wire.dialects import is_bare
+from trimtab.proxy.catalogue.prompt_caches import find_additions
+from trimtab.proxy.catalogue.refusals import Asked
+from trimtab.proxy.catalogue.windows import MILLION_TOKENS, asks_million
+from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig, with_window
+from trimtab.proxy.config.policies.sections import MODES
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.config.secrets import find_in_name
+from trimtab.proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream
+from trimtab.proxy.http.client import origin_form, target_url
+from trimtab.proxy.http.credentials import keep_credentials
+from trimtab.proxy.http.errors import PathNotAllowedError, UnknownModeError, UnknownProfileError
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.models.model_policy import name_model
+from trimtab.proxy.models.records import ModelName
+from trimtab.proxy.wire.codec import Codec, Request, Unsent
+from trimtab.proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
+from trimtab.proxy.wire.dialects import is_bare
 
 EDGE_BYTES = 4096
 """Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""

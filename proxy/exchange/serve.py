@@ -13,30 +13,30 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from proxy.account.recorder import fail_open
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
-from proxy.config.schema import Config
-from proxy.exchange.admission import in_bounds, receive, working
-from proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempt import Attempt, Passed, Prepared, Ready, is_last
-from proxy.exchange.compact import compact, help_cache
-from proxy.exchange.early_answer import Opening, read_opening
-from proxy.exchange.retry import change, learn_from_retry, recover
-from proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
-from proxy.exchange.services import Services
-from proxy.exchange.summary import write_ahead
-from proxy.exchange.tell import NO_ATTEMPT, Finished, Note, write_headers
-from proxy.exchange.trace import NO_TRACE, begin_trace
-from proxy.http.client import Sending
-from proxy.http.errors import OverloadedError, ProxyError
-from proxy.http.headers import add_to_lists
-from proxy.http.relay import Reply, relay_answer, replace_answer
-from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.overflow.wordings import Kind
-from proxy.wire.routing import find_deployment
-from proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.account.recorder import fail_open
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.admission import in_bounds, receive, working
+from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared, Ready, is_last
+from trimtab.proxy.exchange.compact import compact, help_cache
+from trimtab.proxy.exchange.early_answer import Opening, read_opening
+from trimtab.proxy.exchange.retry import change, learn_from_retry, recover
+from trimtab.proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.summary import write_ahead
+from trimtab.proxy.exchange.tell import NO_ATTEMPT, Finished, Note, write_headers
+from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
+from trimtab.proxy.http.client import Sending
+from trimtab.proxy.http.errors import OverloadedError, ProxyError
+from trimtab.proxy.http.headers import add_to_lists
+from trimtab.proxy.http.relay import Reply, relay_answer, replace_answer
+from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
+from trimtab.proxy.wire.overflow.classify import Overflow
+from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.routing import find_deployment
+from trimtab.proxy.wire.transcript.beginnings import Begun
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""

@@ -5,31 +5,31 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from proxy.account.history.kept import History
-from proxy.account.previous_request import PreviousRequests
-from proxy.account.recorder import Recorder
-from proxy.account.recordings.writing import Recordings
-from proxy.account.session_names import SessionNames
-from proxy.catalogue.lifetimes import Lifetimes
-from proxy.catalogue.refusals import Refusals
-from proxy.compaction.offload import Lane, Workers
-from proxy.compaction.pool import Compactors
-from proxy.config.schema import Config
-from proxy.exchange.early_answer import Patience
-from proxy.http.client import UpstreamClient
-from proxy.http.relay import Reply
-from proxy.http.request_body import Uploads
-from proxy.http.tenancy import Tenancy, Tenant
-from proxy.lru import BytesLRU
-from proxy.memory import Memory
-from proxy.models.service import Models
-from proxy.summaries.cold_cuts import ColdCuts
-from proxy.summaries.service import Summaries
-from proxy.summaries.sliding import SlidingWatch
-from proxy.tasks import Tasks
-from proxy.telemetry.spans import NO_SPANS, Spans
-from proxy.wire.codec import Codec
-from proxy.wire.content.cache_help import Addition
+from trimtab.proxy.account.history.kept import History
+from trimtab.proxy.account.previous_request import PreviousRequests
+from trimtab.proxy.account.recorder import Recorder
+from trimtab.proxy.account.recordings.writing import Recordings
+from trimtab.proxy.account.session_names import SessionNames
+from trimtab.proxy.catalogue.lifetimes import Lifetimes
+from trimtab.proxy.catalogue.refusals import Refusals
+from trimtab.proxy.compaction.offload import Lane, Workers
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.early_answer import Patience
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.request_body import Uploads
+from trimtab.proxy.http.tenancy import Tenancy, Tenant
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.memory import Memory
+from trimtab.proxy.models.service import Models
+from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.service import Summaries
+from trimtab.proxy.summaries.sliding import SlidingWatch
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.content.cache_help import Addition
 
 CHANGED_BYTES = 1024 * 1024
 """Chosen: some thousand sessions. One that is forgotten costs one refused request, which its client never sees."""

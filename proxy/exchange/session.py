@@ -10,16 +10,16 @@ from hashlib import sha256
 
 import msgspec
 
-from proxy.account.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
-from proxy.compaction.compactor import Planned
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.services import Services
-from proxy.wire.codec import Request
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member
-from proxy.wire.transcript.body import read_outside
-from rules.conversation import Role, count_asked, count_leading
-from rules.pipeline.plan import Plan
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.account.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
+from trimtab.proxy.compaction.compactor import Planned
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.transcript.body import read_outside
+from trimtab.rules.conversation import Role, count_asked, count_leading
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 CLASS, COMPACTION = "x-claude-code-request-class", "x-claude-code-compaction"
 """Claude Code's hints, which it sends with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1. Source: its gateway protocol."""

@@ -12,28 +12,28 @@ from typing import TypeVar
 
 from multidict import CIMultiDict
 
-from proxy.account.recorder import Phases, fail_open
-from proxy.compaction.compactor import Compacted, Planned
-from proxy.compaction.offload import weigh_known
-from proxy.config.schema import UpstreamConfig
-from proxy.exchange.attempt import Call, Chosen, add_key
-from proxy.exchange.early_answer import wait_aloud
-from proxy.exchange.route import place
-from proxy.exchange.services import Services
-from proxy.http.credentials import find_query_keys, keep_credentials
-from proxy.http.headers import Headers, keep_for_session, request_headers
-from proxy.http.relay import Reply
-from proxy.models.model_policy import ModelView, name_model
-from proxy.summaries.calls import Payer
-from proxy.summaries.service import SLIDING
-from proxy.summaries.summariser import Apart, Inline, Summariser, Task
-from proxy.telemetry.ledger import UsedSummary
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import DEFAULT
-from proxy.wire.routing import MESSAGES, replace_deployment
-from rules.conversation import count_leading
-from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
-from rules.summary.request import Summary, SummaryRequest, make_digest
+from trimtab.proxy.account.recorder import Phases, fail_open
+from trimtab.proxy.compaction.compactor import Compacted, Planned
+from trimtab.proxy.compaction.offload import weigh_known
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.exchange.attempt import Call, Chosen, add_key
+from trimtab.proxy.exchange.early_answer import wait_aloud
+from trimtab.proxy.exchange.route import place
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.credentials import find_query_keys, keep_credentials
+from trimtab.proxy.http.headers import Headers, keep_for_session, request_headers
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.models.model_policy import ModelView, name_model
+from trimtab.proxy.summaries.calls import Payer
+from trimtab.proxy.summaries.service import SLIDING
+from trimtab.proxy.summaries.summariser import Apart, Inline, Summariser, Task
+from trimtab.proxy.telemetry.ledger import UsedSummary
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.proxy.wire.routing import MESSAGES, replace_deployment
+from trimtab.rules.conversation import count_leading
+from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 
 T = TypeVar("T")
 MOST_SYSTEM_SHARE = 3 / 4

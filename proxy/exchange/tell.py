@@ -12,29 +12,29 @@ from typing import Any
 
 import msgspec
 
-from proxy.account.outcome import Cut, Outcome, Window, name_error, write_attributes
-from proxy.account.recorder import Recorder, fail_open
-from proxy.account.recordings.format import CarriedOut, Circumstances, Served
-from proxy.account.recordings.writing import record
-from proxy.account.text import tell_text
-from proxy.catalogue.prices import PER_TOKEN
-from proxy.compaction.compactor import Compacted
-from proxy.compaction.pool import Compactors
-from proxy.exchange.answer import NOTHING_LEARNED, Learned
-from proxy.exchange.arrival import Arrival, find_path_keys
-from proxy.exchange.attempt import Attempt, Call, Passed, Prepared, is_last
-from proxy.exchange.early_answer import Opening
-from proxy.exchange.route import NO_TARGET, Target
-from proxy.exchange.services import Services
-from proxy.exchange.trace import NO_TRACE, Trace
-from proxy.http.errors import ContextExceededError, ProxyError
-from proxy.http.headers import Headers, write_ledger_headers, write_own_headers
-from proxy.http.relay import Reply
-from proxy.wire.codec import Request
-from rules.conversation import Outcome as Applied
-from rules.pipeline.plan import Plan
-from rules.policy import Policy
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.outcome import Cut, Outcome, Window, name_error, write_attributes
+from trimtab.proxy.account.recorder import Recorder, fail_open
+from trimtab.proxy.account.recordings.format import CarriedOut, Circumstances, Served
+from trimtab.proxy.account.recordings.writing import record
+from trimtab.proxy.account.text import tell_text
+from trimtab.proxy.catalogue.prices import PER_TOKEN
+from trimtab.proxy.compaction.compactor import Compacted
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Learned
+from trimtab.proxy.exchange.arrival import Arrival, find_path_keys
+from trimtab.proxy.exchange.attempt import Attempt, Call, Passed, Prepared, is_last
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.route import NO_TARGET, Target
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.trace import NO_TRACE, Trace
+from trimtab.proxy.http.errors import ContextExceededError, ProxyError
+from trimtab.proxy.http.headers import Headers, write_ledger_headers, write_own_headers
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.wire.codec import Request
+from trimtab.rules.conversation import Outcome as Applied
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.sections import Sections
 
 NO_ATTEMPT = Passed("aborted")
 """Of a request that was not planned yet."""

@@ -7,9 +7,9 @@ summaries are its children.
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.early_answer import Opening
-from proxy.telemetry.spans import (
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.telemetry.spans import (
     NO_SPAN,
     Attributes,
     Span,
@@ -17,7 +17,7 @@ from proxy.telemetry.spans import (
     describe_server,
     set_current,
 )
-from proxy.wire.codec import Codec
+from trimtab.proxy.wire.codec import Codec
 
 SENT = "trimtab.sent"
 """The event that ends the time for compaction."""

@@ -16,15 +16,15 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config.network.forward_proxies import ForwardProxy
-from proxy.config.schema import UpstreamConfig
-from proxy.http.aiohttp_fixes import Connector, Request, SendSettings, send_plainly
-from proxy.http.content_coding import read_along
-from proxy.http.credentials import drop_query_keys
-from proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError
-from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
-from proxy.http.paths import is_allowed
-from proxy.http.unreachable import (
+from trimtab.proxy.config.network.forward_proxies import ForwardProxy
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.aiohttp_fixes import Connector, Request, SendSettings, send_plainly
+from trimtab.proxy.http.content_coding import read_along
+from trimtab.proxy.http.credentials import drop_query_keys
+from trimtab.proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from trimtab.proxy.http.paths import is_allowed
+from trimtab.proxy.http.unreachable import (
     PROXY_AUTHENTICATION_REQUIRED,
     describe_large_head,
     describe_refusal,

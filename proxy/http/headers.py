@@ -18,10 +18,10 @@ from math import isfinite
 
 from multidict import CIMultiDict
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_credentials, is_credential, plain
-from proxy.telemetry.ledger import Entry, UsedSummary
-from rules.tokens.sections import Sections
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_credentials, is_credential, plain
+from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
+from trimtab.rules.tokens.sections import Sections
 
 HOP_BY_HOP = frozenset(
     {

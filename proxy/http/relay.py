@@ -14,11 +14,11 @@ import aiohttp
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from proxy.http.aiohttp_fixes import PlainResponse, follow, reset_transport
-from proxy.http.content_coding import Reader, read_along
-from proxy.http.errors import UpstreamInvalidError
-from proxy.http.headers import Headers, answer_headers, is_sendable
-from proxy.telemetry.pace import Pace
+from trimtab.proxy.http.aiohttp_fixes import PlainResponse, follow, reset_transport
+from trimtab.proxy.http.content_coding import Reader, read_along
+from trimtab.proxy.http.errors import UpstreamInvalidError
+from trimtab.proxy.http.headers import Headers, answer_headers, is_sendable
+from trimtab.proxy.telemetry.pace import Pace
 
 STALLED_SECONDS = 600.0
 """A client that takes no byte of its response for this long is considered gone, and its connection is reset

@@ -14,10 +14,10 @@ from math import inf
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict
 
-from proxy.http.client import Body
-from proxy.http.content_coding import Decoded, decode_body, read_codings
-from proxy.http.errors import NO_MEMORY_LEFT, BadFramingError, OverloadedError, SlowRequestError
-from proxy.memory import Account
+from trimtab.proxy.http.client import Body
+from trimtab.proxy.http.content_coding import Decoded, decode_body, read_codings
+from trimtab.proxy.http.errors import NO_MEMORY_LEFT, BadFramingError, OverloadedError, SlowRequestError
+from trimtab.proxy.memory import Account
 
 Decode = Callable[[Callable[[], Decoded]], Awaitable[Decoded]]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from proxy.http.credentials import CLASSIC_NAMES, GUESSABLE_NAMES, Shown, find_shown
-from proxy.http.headers import KEY_HEADER, Headers, find_key
+from trimtab.proxy.http.credentials import CLASSIC_NAMES, GUESSABLE_NAMES, Shown, find_shown
+from trimtab.proxy.http.headers import KEY_HEADER, Headers, find_key
 
 _HEADER = "header:"
 _FIRST_NAMES = frozenset({*CLASSIC_NAMES, KEY_HEADER})

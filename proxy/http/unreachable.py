@@ -13,11 +13,11 @@ import aiohttp
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from yarl import URL
 
-from proxy.config.network.forward_proxies import ForwardProxy
-from proxy.config.schema import UpstreamConfig
-from proxy.http.aiohttp_fixes import TunnelError, TunnelTimeoutError
-from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from trimtab.proxy.config.network.forward_proxies import ForwardProxy
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.aiohttp_fixes import TunnelError, TunnelTimeoutError
+from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 
 PROXY_AUTHENTICATION_REQUIRED = 407  # Source: RFC 9110 section 15.5.8
 _TRUST = "set upstream.ca_file (or SSL_CERT_FILE) to a PEM file with the certificate of"

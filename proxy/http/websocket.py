@@ -14,12 +14,12 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient
-from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.http.headers import Headers
-from proxy.http.relay import STALLED_SECONDS, Reply, make_response, relay_answer
-from proxy.http.unreachable import name_host
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient
+from trimtab.proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.http.relay import STALLED_SECONDS, Reply, make_response, relay_answer
+from trimtab.proxy.http.unreachable import name_host
 
 BUFFER_BYTES = 64 * 1024
 """Read buffer in each direction. Reading stops at twice this, until the other end takes some. Chosen: as in

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from statistics import median
 
-from proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds
+from trimtab.proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds
 
 MIN_SAMPLE_TOKENS = 500
 """Reports on smaller requests are ignored. Chosen: in a small request, the frame of the messages weighs too much."""

@@ -15,12 +15,12 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient, read_bounded, target_url
-from proxy.http.errors import ProxyError
-from proxy.http.headers import Headers, request_headers
-from proxy.lru import BytesLRU
-from proxy.wire.json.decode import try_decode
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
+from trimtab.proxy.http.errors import ProxyError
+from trimtab.proxy.http.headers import Headers, request_headers
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.wire.json.decode import try_decode
 
 TIMEOUT_SECONDS = 5.0
 """For all questions to one upstream together. Chosen: local servers answer far sooner, and no request waits for it."""

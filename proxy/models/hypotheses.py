@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from proxy.models.calibration import KEPT_SHARE
-from proxy.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Facts, Record
+from trimtab.proxy.models.calibration import KEPT_SHARE
+from trimtab.proxy.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Facts, Record
 
 FIRST_TEST = 32
 """The first test of a guess is this request among those that it cuts. Chosen: a wrong guess ends soon, and a right one

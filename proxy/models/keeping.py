@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from proxy.lru import BytesLRU
-from proxy.models.calibration import Calibration
-from proxy.models.hypotheses import is_test_due
-from proxy.models.lessons import Lesson, find_changes
-from proxy.models.records import Facts, ModelName, Record, Records, recall
-from proxy.tasks import Tasks
-from proxy.telemetry.metrics import Metrics
-from rules.tokens.families import find_family
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.models.calibration import Calibration
+from trimtab.proxy.models.hypotheses import is_test_due
+from trimtab.proxy.models.lessons import Lesson, find_changes
+from trimtab.proxy.models.records import Facts, ModelName, Record, Records, recall
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.rules.tokens.families import find_family
 
 REFRESH_SECONDS = 10.0
 """Age after which a request has the store read again. Chosen: the delay with which a process learns from another."""

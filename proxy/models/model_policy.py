@@ -6,13 +6,13 @@ Law: all code that needs the policy of a model takes it from here.
 from dataclasses import dataclass, replace
 from typing import Self
 
-from proxy.catalogue.prices import PriceList, find_price_list
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.http.tenancy import Tenant
-from proxy.models.records import Facts, ModelName, complete, name_for
-from rules.policy import Policy
-from rules.tokens.families import find_family
+from trimtab.proxy.catalogue.prices import PriceList, find_price_list
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.http.tenancy import Tenant
+from trimtab.proxy.models.records import Facts, ModelName, complete, name_for
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.families import find_family
 
 MAX_POLICIES = 1024
 """Policies kept in memory; when there are as many, all are dropped. Chosen: more than the models of one process."""

@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from proxy.catalogue.windows import find_window
-from proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from proxy.store import SummaryStore
-from rules.tokens.families import GENERIC, find_family
+from trimtab.proxy.catalogue.windows import find_window
+from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
+from trimtab.proxy.store import SummaryStore
+from trimtab.rules.tokens.families import GENERIC, find_family
 
 Bounds = tuple[float, float]
 """Smallest and largest allowed value."""

@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from proxy.catalogue.providers import is_ready, load_catalogue
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient
-from proxy.http.headers import Headers
-from proxy.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Report
-from proxy.models.discovery import MIN_WINDOW_TOKENS, Told
-from proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
-from proxy.models.keeping import FindChanges, Kept, Model
-from proxy.models.lessons import Lesson, find_changes
-from proxy.models.records import (
+from trimtab.proxy.catalogue.providers import is_ready, load_catalogue
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Report
+from trimtab.proxy.models.discovery import MIN_WINDOW_TOKENS, Told
+from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
+from trimtab.proxy.models.keeping import FindChanges, Kept, Model
+from trimtab.proxy.models.lessons import Lesson, find_changes
+from trimtab.proxy.models.records import (
     Claim,
     Facts,
     Known,
@@ -33,10 +33,10 @@ from proxy.models.records import (
     list_learned,
     recall,
 )
-from proxy.store import SummaryStore
-from proxy.tasks import Tasks
-from proxy.telemetry.metrics import Metrics
-from rules.tokens.families import find_family
+from trimtab.proxy.store import SummaryStore
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.rules.tokens.families import find_family
 
 READ_SECONDS = 2.0
 """How long a request waits for the store, at most. Chosen: the time limit of the SQLite store."""

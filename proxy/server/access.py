@@ -15,11 +15,16 @@ from ipaddress import ip_address
 
 from aiohttp import web
 
-from proxy.config.network.forward_proxies import is_loopback
-from proxy.config.schema import Config
-from proxy.config.values import split_address
-from proxy.http.errors import EraseNotAllowedError, PageUnauthorizedError, SiteNotAllowedError, UnauthorizedError
-from proxy.http.headers import KEY_HEADER, Headers, find_key
+from trimtab.proxy.config.network.forward_proxies import is_loopback
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.values import split_address
+from trimtab.proxy.http.errors import (
+    EraseNotAllowedError,
+    PageUnauthorizedError,
+    SiteNotAllowedError,
+    UnauthorizedError,
+)
+from trimtab.proxy.http.headers import KEY_HEADER, Headers, find_key
 
 
 def admit_client(config: Config, headers: Headers) -> None:

@@ -12,36 +12,36 @@ from typing import Any
 
 from aiohttp import web
 
-from proxy.account.recorder import Recorder
-from proxy.account.recordings.writing import Recordings, end_call, measure_recordings
-from proxy.account.statistics.books import Books
-from proxy.account.statistics.store import open_statistics
-from proxy.catalogue.providers import load_catalogue
-from proxy.compaction.pool import CACHES_BYTES, Compactors
-from proxy.config.schema import Config
-from proxy.config.values import site_url, split_address
-from proxy.exchange.services import Lifecycle, Services
-from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
-from proxy.http.client import UpstreamClient
-from proxy.http.request_body import Uploads
-from proxy.http.tenancy import Tenancy
-from proxy.memory import Memory, bound_caches, bound_requests
-from proxy.models.service import Models
-from proxy.server.admin.dashboard.api import write_notes
-from proxy.server.admin.dashboard.opening import measure_dashboard, open_history
-from proxy.server.connections import LINGERING_SECONDS, Server
-from proxy.server.router import Current, handle, handle_pages
-from proxy.server.workers.worker import Worker
-from proxy.store import SummaryStore, find_key_file, open_store
-from proxy.summaries.calls import SummaryCalls
-from proxy.summaries.cold_cuts import ColdCuts
-from proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
-from proxy.summaries.service import Summaries
-from proxy.tasks import Tasks
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.tracing import open_spans
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import CODECS, by_ending
+from trimtab.proxy.account.recorder import Recorder
+from trimtab.proxy.account.recordings.writing import Recordings, end_call, measure_recordings
+from trimtab.proxy.account.statistics.books import Books
+from trimtab.proxy.account.statistics.store import open_statistics
+from trimtab.proxy.catalogue.providers import load_catalogue
+from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.values import site_url, split_address
+from trimtab.proxy.exchange.services import Lifecycle, Services
+from trimtab.proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.request_body import Uploads
+from trimtab.proxy.http.tenancy import Tenancy
+from trimtab.proxy.memory import Memory, bound_caches, bound_requests
+from trimtab.proxy.models.service import Models
+from trimtab.proxy.server.admin.dashboard.api import write_notes
+from trimtab.proxy.server.admin.dashboard.opening import measure_dashboard, open_history
+from trimtab.proxy.server.connections import LINGERING_SECONDS, Server
+from trimtab.proxy.server.router import Current, handle, handle_pages
+from trimtab.proxy.server.workers.worker import Worker
+from trimtab.proxy.store import SummaryStore, find_key_file, open_store
+from trimtab.proxy.summaries.calls import SummaryCalls
+from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
+from trimtab.proxy.summaries.service import Summaries
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.tracing import open_spans
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import CODECS, by_ending
 
 KEEP_ALIVE_SECONDS = 75.0
 """An idle connection is closed after this time, and one whose head has not arrived by then. Source: nginx's and

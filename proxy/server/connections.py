@@ -20,11 +20,11 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, RequestHandler, _ErrInfo
 
-from proxy.http.aiohttp_fixes import reset_transport
-from proxy.http.errors import BadFramingError, HeadTooLargeError, ProxyError, UnreadableRequestError
-from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
-from proxy.http.relay import STALLED_SECONDS
-from proxy.server.admin.pages import answer_error
+from trimtab.proxy.http.aiohttp_fixes import reset_transport
+from trimtab.proxy.http.errors import BadFramingError, HeadTooLargeError, ProxyError, UnreadableRequestError
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from trimtab.proxy.http.relay import STALLED_SECONDS
+from trimtab.proxy.server.admin.pages import answer_error
 
 LINGERING_SECONDS = 2.0
 """Time that a refused client may go on sending before its connection is closed. Chosen: enough to read the answer."""

@@ -16,17 +16,17 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.route import Target, find_credentials_for
-from proxy.exchange.services import Services
-from proxy.http.aiohttp_fixes import PlainResponse
-from proxy.http.client import UpstreamClient, read_bounded, target_url
-from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
-from proxy.http.headers import Headers, request_headers
-from proxy.http.relay import Reply, make_response, send_whole
-from proxy.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for_models, find_name
-from proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_members
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.exchange.arrival import Arrival, tell_upstream
+from trimtab.proxy.exchange.route import Target, find_credentials_for
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.aiohttp_fixes import PlainResponse
+from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
+from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
+from trimtab.proxy.http.headers import Headers, request_headers
+from trimtab.proxy.http.relay import Reply, make_response, send_whole
+from trimtab.proxy.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for_models, find_name
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_members
 
 UPSTREAM_MEMBER = "trimtab_upstream"
 """The member of an entry that names the upstream which lists the model."""

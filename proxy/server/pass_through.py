@@ -11,21 +11,21 @@ from functools import partial
 
 from aiohttp import web
 
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.exchange.admission import hold
-from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.attempt import Passed
-from proxy.exchange.route import NO_TARGET, Target, describe_target
-from proxy.exchange.services import Services
-from proxy.exchange.tell import Finished, Note
-from proxy.http.client import Body, target_url
-from proxy.http.headers import OUTCOME_HEADER, Headers, request_headers
-from proxy.http.relay import Reply, relay_answer
-from proxy.http.request_body import ReceivedBody, receive_beginning
-from proxy.http.websocket import is_upgrade, relay_websocket
-from proxy.server.models_list import list_models, name_main, wants_all
-from proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.exchange.admission import hold
+from trimtab.proxy.exchange.arrival import Arrival, tell_upstream
+from trimtab.proxy.exchange.attempt import Passed
+from trimtab.proxy.exchange.route import NO_TARGET, Target, describe_target
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.tell import Finished, Note
+from trimtab.proxy.http.client import Body, target_url
+from trimtab.proxy.http.headers import OUTCOME_HEADER, Headers, request_headers
+from trimtab.proxy.http.relay import Reply, relay_answer
+from trimtab.proxy.http.request_body import ReceivedBody, receive_beginning
+from trimtab.proxy.http.websocket import is_upgrade, relay_websocket
+from trimtab.proxy.server.models_list import list_models, name_main, wants_all
+from trimtab.proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from proxy.account.recordings.writing import measure_recordings
-from proxy.catalogue.providers import load_catalogue
-from proxy.config.document import ConfigError
-from proxy.config.load import find_unknown_variables
-from proxy.config.schema import Config
-from proxy.server.admin.dashboard.opening import adopt_dashboard, measure_dashboard
-from proxy.server.router import Current
-from proxy.tasks import Tasks
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.account.recordings.writing import measure_recordings
+from trimtab.proxy.catalogue.providers import load_catalogue
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import find_unknown_variables
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.admin.dashboard.opening import adopt_dashboard, measure_dashboard
+from trimtab.proxy.server.router import Current
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.metrics import Metrics
 
 FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "record", "log", "tracing")
 """Keys that change only with a restart."""

@@ -13,19 +13,19 @@ from math import inf
 
 from aiohttp import HttpVersion11, web
 
-from proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
-from proxy.exchange.serve import serve
-from proxy.exchange.services import Services
-from proxy.exchange.tell import Finished, tell, write_headers
-from proxy.http.aiohttp_fixes import loses_what_follows
-from proxy.http.client import SWITCHING_PROTOCOLS
-from proxy.http.credentials import find_shown
-from proxy.http.errors import ClientLimitError, MethodNotAllowedError, OverloadedError, ProxyError
-from proxy.http.headers import read_headers
-from proxy.http.relay import Reply
-from proxy.http.request_body import check_framing
-from proxy.server.access import admit_client, admit_site
-from proxy.server.admin.pages import (
+from trimtab.proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
+from trimtab.proxy.exchange.serve import serve
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.tell import Finished, tell, write_headers
+from trimtab.proxy.http.aiohttp_fixes import loses_what_follows
+from trimtab.proxy.http.client import SWITCHING_PROTOCOLS
+from trimtab.proxy.http.credentials import find_shown
+from trimtab.proxy.http.errors import ClientLimitError, MethodNotAllowedError, OverloadedError, ProxyError
+from trimtab.proxy.http.headers import read_headers
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.request_body import check_framing
+from trimtab.proxy.server.access import admit_client, admit_site
+from trimtab.proxy.server.admin.pages import (
     API,
     OPEN_PAGES,
     ROOT,
@@ -35,10 +35,10 @@ from proxy.server.admin.pages import (
     answer_page_error,
     is_own,
 )
-from proxy.server.admin.sending import send_page
-from proxy.server.pass_through import pass_through
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import DEFAULT, find_codec, find_dialect
+from trimtab.proxy.server.admin.sending import send_page
+from trimtab.proxy.server.pass_through import pass_through
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import DEFAULT, find_codec, find_dialect
 
 Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
 

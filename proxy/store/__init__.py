@@ -3,8 +3,8 @@
 Law: a store gets encrypted bytes and ids, never a text or a credential. The first writer wins.
 """
 
-from proxy.store.opening import FILE_NAME, data_directory, find_key_file, open_store, require_store
-from proxy.store.store import StoreError, SummaryStore
+from trimtab.proxy.store.opening import FILE_NAME, data_directory, find_key_file, open_store, require_store
+from trimtab.proxy.store.store import StoreError, SummaryStore
 
 __all__ = [
     "FILE_NAME",

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from proxy.lru import BytesLRU
-from proxy.store.memory import MemoryStore
-from proxy.store.store import StoreError, SummaryStore
-from proxy.tasks import Tasks
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import StoreError, SummaryStore
+from trimtab.proxy.tasks import Tasks
 
 T = TypeVar("T")
 

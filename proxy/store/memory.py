@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 
-from proxy.lru import BytesLRU
+from trimtab.proxy.lru import BytesLRU
 
 MAX_BYTES = 32 * 1024 * 1024
 """Chosen: a small part of the process, and space for thousands of summaries of some kilobytes."""

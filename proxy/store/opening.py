@@ -9,12 +9,12 @@ from typing import Any
 
 import platformdirs
 
-from proxy.config.document import ConfigError
-from proxy.config.schema import Config
-from proxy.store.layered import LayeredStore
-from proxy.store.memory import MemoryStore
-from proxy.store.sqlite import SqliteStore
-from proxy.store.store import SummaryStore
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.store.layered import LayeredStore
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.sqlite import SqliteStore
+from trimtab.proxy.store.store import SummaryStore
 
 FILE_NAME = "summaries.sqlite3"
 
@@ -62,7 +62,7 @@ def _open_redis(url: str, ttl_seconds: float) -> SummaryStore:
     """A store on a server. It connects at the first use."""
     # The errors do not repeat the URL, because it may contain a password.
     try:
-        from proxy.store.redis import RedisStore  # noqa: PLC0415  an optional package, and slow to import
+        from trimtab.proxy.store.redis import RedisStore  # noqa: PLC0415  an optional package, and slow to import
     except ImportError as error:
         message = "store: Redis needs a package that is not installed: pip install 'trimtab[redis]'"
         raise ConfigError(message) from error

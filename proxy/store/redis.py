@@ -11,9 +11,9 @@ from typing import Any
 from redis import exceptions
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from proxy.store.redis_clients import make_client
-from proxy.store.store import StoreError, describe_fault
-from proxy.tasks import Tasks
+from trimtab.proxy.store.redis_clients import make_client
+from trimtab.proxy.store.store import StoreError, describe_fault
+from trimtab.proxy.tasks import Tasks
 
 PREFIX = "trimtab:1:"
 _FAULTS: tuple[tuple[type[Exception], str], ...] = (

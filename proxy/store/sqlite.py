@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from proxy.store.sqlite_file import SqliteFile, SqliteThread
+from trimtab.proxy.store.sqlite_file import SqliteFile, SqliteThread
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.store.store import StoreError, describe_fault
+from trimtab.proxy.store.store import StoreError, describe_fault
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]

@@ -7,15 +7,15 @@ import time
 
 import aiohttp
 
-from proxy.http.client import read_bounded
-from proxy.http.headers import BUSY, read_retry_after
-from proxy.summaries.calls import BusyError, NoSummaryError, Result
-from proxy.wire.answers.sse import is_stream
-from proxy.wire.codec import Codec, Completion, Question, UndecodableError
-from proxy.wire.overflow.wordings import Kind
-from rules.conversation import CountTokens
-from rules.summary import handoff
-from rules.summary.quoting import clean_note
+from trimtab.proxy.http.client import read_bounded
+from trimtab.proxy.http.headers import BUSY, read_retry_after
+from trimtab.proxy.summaries.calls import BusyError, NoSummaryError, Result
+from trimtab.proxy.wire.answers.sse import is_stream
+from trimtab.proxy.wire.codec import Codec, Completion, Question, UndecodableError
+from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.summary import handoff
+from trimtab.rules.summary.quoting import clean_note
 
 REFUSED = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""

@@ -11,12 +11,12 @@ from typing import Any, Literal, Self
 
 from yarl import URL
 
-from proxy.catalogue.prices import PriceList, Tokens
-from proxy.catalogue.refusals import Refusals
-from proxy.http.errors import ProxyError
-from proxy.telemetry.metrics import OTHER, Metrics
-from proxy.telemetry.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
-from proxy.wire.answers.usage import Usage
+from trimtab.proxy.catalogue.prices import PriceList, Tokens
+from trimtab.proxy.catalogue.refusals import Refusals
+from trimtab.proxy.http.errors import ProxyError
+from trimtab.proxy.telemetry.metrics import OTHER, Metrics
+from trimtab.proxy.telemetry.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
+from trimtab.proxy.wire.answers.usage import Usage
 
 RETRIAL_SECONDS = 6 * 3600.0
 """For so long a parameter that was refused is left out. Chosen: a trial costs one refused call; servers are updated now

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from proxy.lru import BytesLRU
-from proxy.store.store import SummaryStore
-from proxy.summaries.sealing import derive_record_id, seal, unseal
-from rules.summary.request import Summary
-from rules.window.state import ColdCut
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.summaries.sealing import derive_record_id, seal, unseal
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.window.state import ColdCut
 
 MAX_CUTS = 64
 """Cold cuts of sessions with the same beginning. Chosen: one a day, and each of them an idle time, for two months."""

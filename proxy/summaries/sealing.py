@@ -15,7 +15,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from rules.summary.request import PROMPT_VERSION, Summary
+from trimtab.rules.summary.request import PROMPT_VERSION, Summary
 
 # Source: AES-256-GCM (NIST SP 800-38D).
 KEY_BYTES = 32

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from math import inf
 from sys import getsizeof
 
-from proxy.http.client import UpstreamClient
-from proxy.lru import BytesLRU
-from proxy.store import StoreError, SummaryStore
-from proxy.summaries.calls import BusyError, NoSummaryError, SummaryCalls
-from proxy.summaries.sealing import seal, unseal
-from proxy.summaries.summariser import Summariser, Task, ask_model
-from proxy.tasks import Tasks
-from rules.summary.request import Summary, SummaryRequest, make_digest
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.store import StoreError, SummaryStore
+from trimtab.proxy.summaries.calls import BusyError, NoSummaryError, SummaryCalls
+from trimtab.proxy.summaries.sealing import seal, unseal
+from trimtab.proxy.summaries.summariser import Summariser, Task, ask_model
+from trimtab.proxy.tasks import Tasks
+from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 
 PAUSE_SECONDS = 15.0
 """Pause after a failed summary, in which no model is asked. Each further failure doubles it. Chosen: about one call."""

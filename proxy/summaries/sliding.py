@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from proxy.lru import BytesLRU
-from rules.conversation import Message, Role
-from rules.pipeline.plan import Plan
-from rules.summary.request import SummaryRequest
+from trimtab.proxy.lru import BytesLRU
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.summary.request import SummaryRequest
 
 SUMMARIES = 3
 """This many summaries in a row, each used fewer times than this, identify a sliding client. Chosen: one or two

@@ -15,14 +15,14 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.catalogue.refusals import Asked
-from proxy.config.policies.sections import SummaryConfig
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient
-from proxy.http.errors import ProxyError
-from proxy.http.headers import add_to_lists
-from proxy.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
-from proxy.summaries.calls import (
+from trimtab.proxy.catalogue.refusals import Asked
+from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.errors import ProxyError
+from trimtab.proxy.http.headers import add_to_lists
+from trimtab.proxy.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
+from trimtab.proxy.summaries.calls import (
     NO_PAYER,
     BusyError,
     Form,
@@ -32,14 +32,14 @@ from proxy.summaries.calls import (
     SummaryCalls,
     name_reason,
 )
-from proxy.summaries.sealing import derive_id
-from proxy.wire.answers.usage import believe
-from proxy.wire.codec import Codec, Completion, Question
-from rules.conversation import CountTokens
-from rules.summary.asking.facts import list_sources, mark_unverified
-from rules.summary.asking.prompts import join_parts, split_request, write_prompt
-from rules.summary.request import SummaryRequest
-from rules.text.head_tail import truncate_text
+from trimtab.proxy.summaries.sealing import derive_id
+from trimtab.proxy.wire.answers.usage import believe
+from trimtab.proxy.wire.codec import Codec, Completion, Question
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.summary.asking.facts import list_sources, mark_unverified
+from trimtab.rules.summary.asking.prompts import join_parts, split_request, write_prompt
+from trimtab.rules.summary.request import SummaryRequest
+from trimtab.rules.text.head_tail import truncate_text
 
 ATTEMPTS = 3
 """Failed calls for one summary at most, over all its parts. Chosen: one for each thing that an attempt can change."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from rules.conversation import Decision
+from trimtab.rules.conversation import Decision
 
 REFUSED = "refused"
 """The name of an entry that says that a prompt was refused: by the upstream, by trimtab, or in another mode."""

@@ -18,7 +18,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, Processor
 
-from proxy.telemetry.terminal import CLEAR_LINE
+from trimtab.proxy.telemetry.terminal import CLEAR_LINE
 
 WAIT_SECONDS = 0.25
 """Chosen: short for a reader, long enough to gather. One write for each line takes 14 us of the 450 us of a small

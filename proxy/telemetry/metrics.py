@@ -16,10 +16,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
 from prometheus_client.registry import Collector
 
-from proxy.telemetry.families import Counter, Gauge, Histogram
-from proxy.telemetry.shared import AllWorkers, Reloads, SharedMetrics
-from rules.conversation import Decision
-from rules.tokens.sections import Sections
+from trimtab.proxy.telemetry.families import Counter, Gauge, Histogram
+from trimtab.proxy.telemetry.shared import AllWorkers, Reloads, SharedMetrics
+from trimtab.rules.conversation import Decision
+from trimtab.rules.tokens.sections import Sections
 
 MAX_MODEL_LABELS = 50  # chosen: bounds the number of series
 MAX_LABEL_CHARS = 128  # chosen: longer than real model names

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from proxy.telemetry.spans import NO_SPAN, Attributes, Headers, Span, Spans
+from trimtab.proxy.telemetry.spans import NO_SPAN, Attributes, Headers, Span, Spans
 
 MAX_WAITING_SPANS = 2048
 """Spans that wait to be sent. Source: the default of OTEL_BSP_MAX_QUEUE_SIZE."""

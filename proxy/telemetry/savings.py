@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import Metric
 
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.metrics import Metrics
 
 MIN_SHOWN_USD = 0.005
 """Smaller amounts would be shown as 0.00. Chosen: half a cent."""

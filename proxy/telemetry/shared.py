@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from proxy.telemetry.families import AnyFamily, Labels
+from trimtab.proxy.telemetry.families import AnyFamily, Labels
 
 FOLDER_PREFIX = "trimtab-metrics-"
 DRAFT_PREFIX = "trimtab-new-metrics-"

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from proxy.config.document import ConfigError
-from proxy.config.schema import Config
-from proxy.telemetry.metrics import read_version
-from proxy.telemetry.spans import NO_SPANS, Spans
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.telemetry.metrics import read_version
+from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
 
 
 def open_spans(config: Config, log: Any) -> Spans:
@@ -14,7 +14,7 @@ def open_spans(config: Config, log: Any) -> Spans:
     if endpoint is None:
         return NO_SPANS
     require_exporter(config)
-    from proxy.telemetry.otlp import OtlpSpans  # noqa: PLC0415 - optional packages, and slow to import
+    from trimtab.proxy.telemetry.otlp import OtlpSpans  # noqa: PLC0415 - optional packages, and slow to import
 
     return OtlpSpans(endpoint, config.tracing.service_name, read_version(), log)
 
@@ -24,7 +24,7 @@ def require_exporter(config: Config) -> None:
     if config.tracing.otlp_endpoint is None:
         return
     try:
-        import proxy.telemetry.otlp  # noqa: F401, PLC0415 - optional packages, and slow to import
+        import trimtab.proxy.telemetry.otlp  # noqa: F401, PLC0415 - optional packages, and slow to import
     except ImportError as error:
         message = "tracing.otlp_endpoint: traces need packages that are not installed: pip install 'trimtab[otel]'"
         raise ConfigError(message) from error

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from proxy.wire.answers.sse import FirstEvent
-from proxy.wire.answers.tap import Tap
-from proxy.wire.answers.usage import Usage
-from proxy.wire.content.cache_help import NO_HELP, CacheHelp, Client, Helped, has_markers
-from proxy.wire.content.tool_lists import ListMemo, make_list_memo
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.transcript.beginnings import Beginning, Begun, find_marked
-from proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
-from proxy.wire.transcript.body import read_outside
-from proxy.wire.transcript.decoding import Known
-from rules.conversation import Conversation, CountTokens, Decision
-from rules.tokens.families import GENERIC, Costs
+from trimtab.proxy.wire.answers.sse import FirstEvent
+from trimtab.proxy.wire.answers.tap import Tap
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp, Client, Helped, has_markers
+from trimtab.proxy.wire.content.tool_lists import ListMemo, make_list_memo
+from trimtab.proxy.wire.overflow.classify import Overflow
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_marked
+from trimtab.proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
+from trimtab.proxy.wire.transcript.body import read_outside
+from trimtab.proxy.wire.transcript.decoding import Known
+from trimtab.rules.conversation import Conversation, CountTokens, Decision
+from trimtab.rules.tokens.families import GENERIC, Costs
 
 PROMPT_TOO_LONG = "context_length_exceeded"
 """Error code that makes clients compact by themselves. Source: OpenAI's API; agents look for it."""

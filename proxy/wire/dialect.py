@@ -13,20 +13,20 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.codec import Adapted, Counting, Question, Request, UndecodableError, Unsent, leave_body
-from proxy.wire.content.cache_help import Client, Helped, help_openly
-from proxy.wire.content.parts import replace_texts
-from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
-from proxy.wire.json.decode import DECODE_ERRORS
-from proxy.wire.json.spans import Array, Span, find_member
-from proxy.wire.parameters import find_refused, list_forms
-from proxy.wire.routing import peek_model
-from proxy.wire.transcript.beginnings import find_transcript
-from proxy.wire.transcript.body import Edit, Form, find_elements, read_outside
-from proxy.wire.transcript.decoding import FindUnits, FixedTokens, KnownView, decode_units, join_units, recall
-from proxy.wire.transcript.elements import Shares, Source, WriteElement, write_elements
-from rules.conversation import Conversation, Decision, Message, Origin, Shape
-from rules.tokens.messages import Surroundings, count_format, count_shared_frame, count_tools
+from trimtab.proxy.wire.codec import Adapted, Counting, Question, Request, UndecodableError, Unsent, leave_body
+from trimtab.proxy.wire.content.cache_help import Client, Helped, help_openly
+from trimtab.proxy.wire.content.parts import replace_texts
+from trimtab.proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json.spans import Array, Span, find_member
+from trimtab.proxy.wire.parameters import find_refused, list_forms
+from trimtab.proxy.wire.routing import peek_model
+from trimtab.proxy.wire.transcript.beginnings import find_transcript
+from trimtab.proxy.wire.transcript.body import Edit, Form, find_elements, read_outside
+from trimtab.proxy.wire.transcript.decoding import FindUnits, FixedTokens, KnownView, decode_units, join_units, recall
+from trimtab.proxy.wire.transcript.elements import Shares, Source, WriteElement, write_elements
+from trimtab.rules.conversation import Conversation, Decision, Message, Origin, Shape
+from trimtab.rules.tokens.messages import Surroundings, count_format, count_shared_frame, count_tools
 
 TOOLS_FACTOR = 16
 """Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
@@ -37,7 +37,7 @@ SHAPE = Shape()
 
 
 class Dialect:
-    """The part of `proxy.wire.codec.Codec` that is the same in all dialects. That protocol documents each method.
+    """The part of the protocol `Codec` (codec.py, which documents each method) that is the same in all dialects.
 
     form: how the transcript is written.
     find_units: which elements are decoded together; None if each stands alone.

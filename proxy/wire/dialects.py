@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec, Request
-from proxy.wire.json.decode import try_decode
-from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
-from proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
+from trimtab.proxy.wire.responses.codec import RESPONSES
 
 CODECS: tuple[Codec, ...] = (CHAT, RESPONSES, MESSAGES, COUNT_TOKENS)
 DEFAULT: Codec = CHAT

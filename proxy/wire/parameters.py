@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from proxy.wire.codec import Question
-from proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.codec import Question
+from trimtab.proxy.wire.json.decode import try_decode
 
 TEMPERATURE, STREAM, STREAMED, STREAM_OPTIONS = "temperature", "stream", "stream=true", "stream_options"
 _ABOVE = "limit>"

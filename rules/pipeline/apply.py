@@ -3,18 +3,18 @@
 Law: pure. Messages keep their indexes until the summary is spliced in, so the plan's indexes stay valid.
 """
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
-from rules.pipeline.exceeded import LimitExceededError, find_remainder
-from rules.pipeline.pins import pin_results
-from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import States, TranscriptState
-from rules.policy import OnExceeded, Policy
-from rules.results.dedupe import dedupe_tool_results
-from rules.results.work import Work
-from rules.summary.anchors.write import Anchors, Place
-from rules.summary.request import Summary, make_digest
-from rules.summary.splice import splice_summary
-from rules.window.prune import Loops, prune_tool_results, remove_images
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
+from trimtab.rules.pipeline.exceeded import LimitExceededError, find_remainder
+from trimtab.rules.pipeline.pins import pin_results
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.transcript_state import States, TranscriptState
+from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.results.dedupe import dedupe_tool_results
+from trimtab.rules.results.work import Work
+from trimtab.rules.summary.anchors.write import Anchors, Place
+from trimtab.rules.summary.request import Summary, make_digest
+from trimtab.rules.summary.splice import splice_summary
+from trimtab.rules.window.prune import Loops, prune_tool_results, remove_images
 
 
 def apply(

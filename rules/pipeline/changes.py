@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 
-from rules.conversation import Conversation, Media, Message, Origin, Outcome, Role, ToolCall
-from rules.pipeline.plan import Plan
-from rules.results.calls import OpenCalls
-from rules.text.markers import INTRODUCTION
-from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
-from rules.tokens.sections import scale_parts
-from rules.window.prune import drop_images
-from rules.window.state import Cut
+from trimtab.rules.conversation import Conversation, Media, Message, Origin, Outcome, Role, ToolCall
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.results.calls import OpenCalls
+from trimtab.rules.text.markers import INTRODUCTION
+from trimtab.rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
+from trimtab.rules.tokens.sections import scale_parts
+from trimtab.rules.window.prune import drop_images
+from trimtab.rules.window.state import Cut
 
 CUT_RULES = frozenset({"summarise", "digest"})
 """Names of the decisions that say that the part before a cut was replaced."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rules.conversation import (
+from trimtab.rules.conversation import (
     Conversation,
     CountTokens,
     Decision,
@@ -21,21 +21,21 @@ from rules.conversation import (
     count_leading,
     replace_messages,
 )
-from rules.pipeline.plan import Plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
-from rules.results.calls import Place, find_results
-from rules.results.edit import Result, edit_one, shorten_once
-from rules.results.excerpt.rule import share_budget, truncate_result
-from rules.results.tidy import TIDY
-from rules.results.work import Shortened, Work
-from rules.text.head_tail import truncate_text
-from rules.text.markers import ASK_PART
-from rules.text.payloads import hide_payloads
-from rules.treatment import Budget
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
-from rules.window.prune import drop_images
-from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Cap, least_tokens
-from rules.window.sums import Sums
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
+from trimtab.rules.results.calls import Place, find_results
+from trimtab.rules.results.edit import Result, edit_one, shorten_once
+from trimtab.rules.results.excerpt.rule import share_budget, truncate_result
+from trimtab.rules.results.tidy import TIDY
+from trimtab.rules.results.work import Shortened, Work
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.markers import ASK_PART
+from trimtab.rules.text.payloads import hide_payloads
+from trimtab.rules.treatment import Budget
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from trimtab.rules.window.prune import drop_images
+from trimtab.rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Cap, least_tokens
+from trimtab.rules.window.sums import Sums
 
 TELLING = Telling(
     "message",

@@ -6,20 +6,20 @@ Law: pure. Remembered states save time and never change the result.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, count_asked, count_leading
-from rules.pipeline.exceeded import shorten_newest
-from rules.pipeline.pins import fit_pins
-from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
-from rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
-from rules.prefix import hash_prefixes
-from rules.results.long_messages import may_shorten
-from rules.results.pairing import pair_tool_calls
-from rules.results.work import Work
-from rules.summary.request import request_again, request_prefetch
-from rules.text.client_summaries import asks_for_summary, instructs_to_summarise
-from rules.window.room import HEAD_STEPS, bound_guesses
-from rules.window.state import ColdCut, Window
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, count_asked, count_leading
+from trimtab.rules.pipeline.exceeded import shorten_newest
+from trimtab.rules.pipeline.pins import fit_pins
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
+from trimtab.rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
+from trimtab.rules.prefix import hash_prefixes
+from trimtab.rules.results.long_messages import may_shorten
+from trimtab.rules.results.pairing import pair_tool_calls
+from trimtab.rules.results.work import Work
+from trimtab.rules.summary.request import request_again, request_prefetch
+from trimtab.rules.text.client_summaries import asks_for_summary, instructs_to_summarise
+from trimtab.rules.window.room import HEAD_STEPS, bound_guesses
+from trimtab.rules.window.state import ColdCut, Window
 
 FEW_MESSAGES = 16
 """A longer transcript is always decided in full, and its state is kept for the next request. Chosen: up to this length,

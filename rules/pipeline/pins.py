@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rules.conversation import Conversation, Message, Outcome, Role, Telling, replace_messages
-from rules.policy import Policy
-from rules.results.work import Work
-from rules.summary.carried.task_list import OpenItem
-from rules.summary.quoting import quote_line
-from rules.text.client_summaries import find_memory, is_client_summary
-from rules.text.markers import mark_pin
-from rules.window.room import Cap, least_tokens
+from trimtab.rules.conversation import Conversation, Message, Outcome, Role, Telling, replace_messages
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import Work
+from trimtab.rules.summary.carried.task_list import OpenItem
+from trimtab.rules.summary.quoting import quote_line
+from trimtab.rules.text.client_summaries import find_memory, is_client_summary
+from trimtab.rules.text.markers import mark_pin
+from trimtab.rules.window.room import Cap, least_tokens
 
 LONG_TOKENS = 2000
 """The results of a step that cost more than this together get a pin. Chosen: half of the default limit of one result,

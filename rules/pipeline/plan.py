@@ -7,11 +7,11 @@ that `request` asks for.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rules.conversation import Conversation, Decision, Message, Role, count_asked
-from rules.pipeline.pins import Pin
-from rules.summary.request import SummaryRequest, request_summary
-from rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
-from rules.window.state import ColdCut, Window
+from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_asked
+from trimtab.rules.pipeline.pins import Pin
+from trimtab.rules.summary.request import SummaryRequest, request_summary
+from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
+from trimtab.rules.window.state import ColdCut, Window
 
 MEMORY = "memory"
 TRUNCATE_USERS = "truncate_users"

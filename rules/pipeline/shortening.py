@@ -9,17 +9,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, replace_messages
-from rules.pipeline.plan import MEMORY, TRUNCATE_USERS
-from rules.policy import OverflowStrategy, Policy
-from rules.results.edit import UNTOUCHED, shorten_once, weigh_message
-from rules.results.excerpt.rule import MIN_SHARE
-from rules.results.long_messages import may_shorten, shorten_message
-from rules.results.work import Shortened, Work
-from rules.text.client_summaries import find_memory, is_client_summary
-from rules.text.head_tail import truncate_text
-from rules.text.markers import mark_memory
-from rules.window.room import MIN_ROOM_SHARE, leave_room
+from trimtab.rules.conversation import (
+    Conversation,
+    CountTokens,
+    Decision,
+    Message,
+    Outcome,
+    Role,
+    Telling,
+    replace_messages,
+)
+from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS
+from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.results.edit import UNTOUCHED, shorten_once, weigh_message
+from trimtab.rules.results.excerpt.rule import MIN_SHARE
+from trimtab.rules.results.long_messages import may_shorten, shorten_message
+from trimtab.rules.results.work import Shortened, Work
+from trimtab.rules.text.client_summaries import find_memory, is_client_summary
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.markers import mark_memory
+from trimtab.rules.window.room import MIN_ROOM_SHARE, leave_room
 
 GRAINS = 16
 """What stays whole counts as a multiple of this part of what is shared. Chosen: as the head of the room (room.py)."""

@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rules.conversation import Conversation, Decision, Outcome, count_leading
-from rules.pipeline import exceeded, pins, shortening
-from rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elements, trace_changes
-from rules.pipeline.plan import MEMORY, TRUNCATE_USERS, Plan
-from rules.results import dedupe, long_messages, pairing
-from rules.results.excerpt.rule import TRUNCATE
-from rules.results.tidy import TIDY
-from rules.summary import splice
-from rules.window import prune
-from rules.window.state import Cut, CutKind
+from trimtab.rules.conversation import Conversation, Decision, Outcome, count_leading
+from trimtab.rules.pipeline import exceeded, pins, shortening
+from trimtab.rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elements, trace_changes
+from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS, Plan
+from trimtab.rules.results import dedupe, long_messages, pairing
+from trimtab.rules.results.excerpt.rule import TRUNCATE
+from trimtab.rules.results.tidy import TIDY
+from trimtab.rules.summary import splice
+from trimtab.rules.window import prune
+from trimtab.rules.window.state import Cut, CutKind
 
 TELLINGS = {
     "pairing": pairing.TELLING,

@@ -11,25 +11,25 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol
 
-from rules.conversation import Conversation, Message, Outcome, Role, count_leading
-from rules.pipeline.pins import Pin, Pinned, Pins
-from rules.pipeline.plan import Plan, StateKey
-from rules.pipeline.shortening import LongUsers, Memory, fit_head
-from rules.policy import Limits, OnExceeded, Policy, name_policy
-from rules.prefix import hash_prefixes
-from rules.results.dedupe import View
-from rules.results.edit import OBJECT_BYTES, Edits
-from rules.results.excerpt.rule import TRUNCATE
-from rules.results.long_messages import LongMessages
-from rules.results.tidy import TIDY
-from rules.results.work import Work
-from rules.summary.anchors.write import Anchors
-from rules.summary.request import Asked, Summary
-from rules.summary.splice import Spliced
-from rules.window.cut_decision import NO_TOKENS, Fold
-from rules.window.prune import Pruned
-from rules.window.room import Room
-from rules.window.state import NOT_COLD, ColdCut, Window
+from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
+from trimtab.rules.pipeline.pins import Pin, Pinned, Pins
+from trimtab.rules.pipeline.plan import Plan, StateKey
+from trimtab.rules.pipeline.shortening import LongUsers, Memory, fit_head
+from trimtab.rules.policy import Limits, OnExceeded, Policy, name_policy
+from trimtab.rules.prefix import hash_prefixes
+from trimtab.rules.results.dedupe import View
+from trimtab.rules.results.edit import OBJECT_BYTES, Edits
+from trimtab.rules.results.excerpt.rule import TRUNCATE
+from trimtab.rules.results.long_messages import LongMessages
+from trimtab.rules.results.tidy import TIDY
+from trimtab.rules.results.work import Work
+from trimtab.rules.summary.anchors.write import Anchors
+from trimtab.rules.summary.request import Asked, Summary
+from trimtab.rules.summary.splice import Spliced
+from trimtab.rules.window.cut_decision import NO_TOKENS, Fold
+from trimtab.rules.window.prune import Pruned
+from trimtab.rules.window.room import Room
+from trimtab.rules.window.state import NOT_COLD, ColdCut, Window
 
 MAX_GROWTH = 64
 """A transcript that grew by more messages since its last request is worked through from the start. Chosen: far more

@@ -7,7 +7,7 @@ be shortened. A result never gets longer, and a diff that saves little is not ma
 
 from collections.abc import Sequence
 
-from rules.conversation import (
+from trimtab.rules.conversation import (
     Conversation,
     Message,
     Outcome,
@@ -17,12 +17,12 @@ from rules.conversation import (
     count_leading,
     replace_messages,
 )
-from rules.policy import Policy
-from rules.results.calls import OpenCalls
-from rules.results.edit import Result, weigh_message
-from rules.results.similar import Compared, Index, Sketch, sketch_text, write_diff
-from rules.results.work import Work
-from rules.text.markers import POINTER, mark_near, mark_same, tells_omission
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.calls import OpenCalls
+from trimtab.rules.results.edit import Result, weigh_message
+from trimtab.rules.results.similar import Compared, Index, Sketch, sketch_text, write_diff
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.markers import POINTER, mark_near, mark_same, tells_omission
 
 MIN_CHARS = 160
 """A result of at most this length stays unchanged: it has about 40 tokens, and a pointer costs 20 to 60."""

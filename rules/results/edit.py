@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from sys import getsizeof
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Telling, ToolCall
-from rules.policy import Policy
-from rules.results.calls import Place, find_results, has_argument, says_failure
-from rules.results.work import Shortened, Work
-from rules.text.head_tail import measure_bytes
-from rules.treatment import Budget, Treatment
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Telling, ToolCall
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.calls import Place, find_results, has_argument, says_failure
+from trimtab.rules.results.work import Shortened, Work
+from trimtab.rules.text.head_tail import measure_bytes
+from trimtab.rules.treatment import Budget, Treatment
 
 MIN_SAVED_SHARE = 0.05
 """Share of a result's texts that a rule must save: in tokens, or in bytes if the result exceeds its limit in bytes.

@@ -10,15 +10,15 @@ What is last today is not last tomorrow, so user messages are another matter: pi
 from collections.abc import Sequence
 from functools import partial
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling
-from rules.policy import Policy, PreserveSystem
-from rules.results.edit import MIN_SAVED_SHARE, UNTOUCHED, shorten_once, weigh_message
-from rules.results.excerpt.rule import MIN_SHARE, share_budget
-from rules.results.work import Shortened, Work
-from rules.text.head_tail import truncate_text
-from rules.text.markers import ASK_PART
-from rules.text.payloads import hide_payloads
-from rules.treatment import Budget
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling
+from trimtab.rules.policy import Policy, PreserveSystem
+from trimtab.rules.results.edit import MIN_SAVED_SHARE, UNTOUCHED, shorten_once, weigh_message
+from trimtab.rules.results.excerpt.rule import MIN_SHARE, share_budget
+from trimtab.rules.results.work import Shortened, Work
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.markers import ASK_PART
+from trimtab.rules.text.payloads import hide_payloads
+from trimtab.rules.treatment import Budget
 
 TELLING = Telling(
     "message",

@@ -13,10 +13,20 @@ from itertools import pairwise
 from operator import is_
 from typing import NamedTuple
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, Telling, ToolCall
-from rules.results.calls import Waiting
-from rules.text.markers import NO_RESULT
-from rules.tokens.messages import finish_message
+from trimtab.rules.conversation import (
+    Conversation,
+    CountTokens,
+    Decision,
+    Message,
+    Origin,
+    Outcome,
+    Role,
+    Telling,
+    ToolCall,
+)
+from trimtab.rules.results.calls import Waiting
+from trimtab.rules.text.markers import NO_RESULT
+from trimtab.rules.tokens.messages import finish_message
 
 MAX_NAMED = 10
 """Elements that a description names of each kind. Chosen: enough to find the mistake; a message stays readable."""

@@ -14,7 +14,7 @@ from hashlib import sha256
 from heapq import nsmallest
 from zlib import crc32
 
-from rules.conversation import Message, ToolCall
+from trimtab.rules.conversation import Message, ToolCall
 
 MIN_LINE_CHARS = 16
 """If a text's lines are shorter on average, its sketch has no lines. Chosen: the time to compare texts grows with the

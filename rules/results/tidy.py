@@ -17,12 +17,12 @@ from itertools import pairwise
 
 import msgspec
 
-from rules.conversation import CountTokens, Message, Telling
-from rules.results.calls import Place, reads_json_file
-from rules.results.edit import Editor, Result
-from rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds, measure_bytes
-from rules.text.markers import TABLE
-from rules.treatment import Budget, Tidying
+from trimtab.rules.conversation import CountTokens, Message, Telling
+from trimtab.rules.results.calls import Place, reads_json_file
+from trimtab.rules.results.edit import Editor, Result
+from trimtab.rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds, measure_bytes
+from trimtab.rules.text.markers import TABLE
+from trimtab.rules.treatment import Budget, Tidying
 
 # Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
 _ESCAPE = re.compile(

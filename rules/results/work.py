@@ -6,8 +6,8 @@ Law: a cache saves time and changes no outcome. An entry that a cache has droppe
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from rules.conversation import CountTokens
-from rules.results.similar import Sketch
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.results.similar import Sketch
 
 K_contra = TypeVar("K_contra", contravariant=True)
 V = TypeVar("V")

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rules.summary.headings import LEAST_PARTS, Heading, find_headings
+from trimtab.rules.summary.headings import LEAST_PARTS, Heading, find_headings
 
 REFUSAL = re.compile(
     r"""\W*(?:

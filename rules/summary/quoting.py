@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from rules.conversation import CountTokens
-from rules.results.tidy import strip_escapes
-from rules.text.head_tail import truncate_text
-from rules.text.markers import FILE_SUFFIX, NAMES_TITLE, QUOTE_END, QUOTE_START, TASK_LIST_TITLE
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.results.tidy import strip_escapes
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.markers import FILE_SUFFIX, NAMES_TITLE, QUOTE_END, QUOTE_START, TASK_LIST_TITLE
 
 HEADINGS = (
     "earlier messages that trimtab removed",

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from rules.conversation import CountTokens, Message, Role, count_leading
-from rules.summary.digest.write import find_note, write_digest
-from rules.summary.quoting import clean_note
-from rules.text.head_tail import truncate_text
-from rules.window.prune import is_prunable
-from rules.window.state import Cut, CutKind, Window
+from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
+from trimtab.rules.summary.digest.write import find_note, write_digest
+from trimtab.rules.summary.quoting import clean_note
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.window.prune import is_prunable
+from trimtab.rules.window.state import Cut, CutKind, Window
 
 PROMPT_VERSION = "5"
 """Part of a summary's id. Change it with the prompts or the check of notes, so that older summaries are not found."""

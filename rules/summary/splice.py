@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from rules.conversation import (
+from trimtab.rules.conversation import (
     Conversation,
     CountTokens,
     Decision,
@@ -24,11 +24,11 @@ from rules.conversation import (
     count_leading,
     find_beside,
 )
-from rules.policy import SummaryRole
-from rules.summary.quoting import clean_note
-from rules.summary.request import Summary
-from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
-from rules.text.markers import (
+from trimtab.rules.policy import SummaryRole
+from trimtab.rules.summary.quoting import clean_note
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
+from trimtab.rules.text.markers import (
     ACKNOWLEDGEMENT,
     GO_ON,
     INTRODUCTION,
@@ -39,9 +39,9 @@ from rules.text.markers import (
     mark_coverage,
     mark_loop,
 )
-from rules.tokens.messages import finish_message
-from rules.window.cut_candidates import LOOP_TOKENS
-from rules.window.state import Cut, Window
+from trimtab.rules.tokens.messages import finish_message
+from trimtab.rules.window.cut_candidates import LOOP_TOKENS
+from trimtab.rules.window.state import Cut, Window
 
 SUMMARY_TELLING = Telling("message", "A summary{size} that a model wrote stands for {what}, {saved}.")
 DIGEST_TELLING = Telling(

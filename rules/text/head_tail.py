@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import regex
 
-from rules.text.markers import mark_middle
+from trimtab.rules.text.markers import mark_middle
 
 PIECE_CHARS = 32_768
 """The slowest whole-text operation in use takes at most a few milliseconds for this many characters, on one core."""

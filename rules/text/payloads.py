@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from rules.text.head_tail import PIECE_CHARS
-from rules.text.markers import mark_payload
+from trimtab.rules.text.head_tail import PIECE_CHARS
+from trimtab.rules.text.markers import mark_payload
 
 MIN_URL_CHARS = 40
 """A data URL with less data stays. Chosen: its marker would be as long."""

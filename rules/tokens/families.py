@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from rules.tokens.media import AreaCost, ImageCost, PatchCost, TileCost
+from trimtab.rules.tokens.media import AreaCost, ImageCost, PatchCost, TileCost
 
 GPT_4O_IMAGES = TileCost(85, 170)
 O200K = "o200k_base"

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rules.conversation import CountTokens, Message, Role, ToolCall
-from rules.prefix import digest_message
-from rules.tokens.families import GENERIC, Costs
-from rules.tokens.tool_schemas import render_tools
+from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
+from trimtab.rules.prefix import digest_message
+from trimtab.rules.tokens.families import GENERIC, Costs
+from trimtab.rules.tokens.tool_schemas import render_tools
 
 MESSAGE_TOKENS = 3
 """Frame of each message. Source: the formula of the OpenAI cookbook; exact on 99 % of 659 recorded plain requests."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from rules.conversation import Conversation, CountTokens, Message, Role
-from rules.text.client_summaries import find_memory, is_client_summary
-from rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Role
+from trimtab.rules.text.client_summaries import find_memory, is_client_summary
+from trimtab.rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
 
 
 class Marks(NamedTuple):

@@ -8,11 +8,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
-from rules.window.prune import ImageStop
-from rules.window.room import MIN_ROOM_SHARE, Marks, Room
-from rules.window.state import Cut, CutKind, Window
-from rules.window.sums import Sums
+from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from trimtab.rules.window.prune import ImageStop
+from trimtab.rules.window.room import MIN_ROOM_SHARE, Marks, Room
+from trimtab.rules.window.state import Cut, CutKind, Window
+from trimtab.rules.window.sums import Sums
 
 SPARED_STEPS = 1
 """Number of newest answered steps that a cut spares if the window still holds them. Chosen: an agent that has just read

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from rules.conversation import Message, Role
-from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
-from rules.window.cut_candidates import Cuts
-from rules.window.economics import Economics, choose_cold, note_marks
-from rules.window.room import LEAST_ROOM_SHARE, Cap, OpenStep, Room
-from rules.window.state import NOT_COLD, ColdCut, CutKind, Window
-from rules.window.sums import Sums
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
+from trimtab.rules.window.cut_candidates import Cuts
+from trimtab.rules.window.economics import Economics, choose_cold, note_marks
+from trimtab.rules.window.room import LEAST_ROOM_SHARE, Cap, OpenStep, Room
+from trimtab.rules.window.state import NOT_COLD, ColdCut, CutKind, Window
+from trimtab.rules.window.sums import Sums
 
 NO_TOKENS: Mapping[int, int] = MappingProxyType({})
 

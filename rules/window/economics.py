@@ -5,9 +5,9 @@ Law: running sums and prices. The position of a cut is decided elsewhere.
 
 from dataclasses import replace
 
-from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, Prices
-from rules.window.cut_candidates import Cuts
-from rules.window.state import ColdCut, ColdSummary, Cut, CutKind, Window
+from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, Prices
+from trimtab.rules.window.cut_candidates import Cuts
+from trimtab.rules.window.state import ColdCut, ColdSummary, Cut, CutKind, Window
 
 PATIENCE = 0.5
 """A cut is put off until waiting since the last one has cost this share of the cut's own cost.

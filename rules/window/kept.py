@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import chain, islice
 
-from rules.conversation import Message
+from trimtab.rules.conversation import Message
 
 MAX_NAMES = 64
 """Number of tools whose steps are kept, those first that were called last. Chosen: bounds the work of each decision."""

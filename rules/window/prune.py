@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, Telling, replace_messages
-from rules.text.markers import mark_pruned, mark_pruned_again
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, Telling, replace_messages
+from trimtab.rules.text.markers import mark_pruned, mark_pruned_again
 
 _SPEAKERS = frozenset({Role.USER, Role.TOOL})
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
-from rules.conversation import Conversation, Message, Role, count_leading
-from rules.policy import THRESHOLD_LOW, Policy
-from rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
+from trimtab.rules.conversation import Conversation, Message, Role, count_leading
+from trimtab.rules.policy import THRESHOLD_LOW, Policy
+from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
 
 
 @dataclass(frozen=True, slots=True)

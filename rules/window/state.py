@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from rules.window.prune import NONE_REMOVED, ImageStop
-from rules.window.room import Cap
+from trimtab.rules.window.prune import NONE_REMOVED, ImageStop
+from trimtab.rules.window.room import Cap
 
 
 class CutKind(StrEnum):

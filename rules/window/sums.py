@@ -8,10 +8,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
-from rules.conversation import Message, Role, starts_step
-from rules.text.client_summaries import is_client_summary
-from rules.window.kept import Loaded, Reminders, Repeats
-from rules.window.prune import NONE_REMOVED, PLACEHOLDER_TOKENS, ImageStop, count_images, saving_tokens
+from trimtab.rules.conversation import Message, Role, starts_step
+from trimtab.rules.text.client_summaries import is_client_summary
+from trimtab.rules.window.kept import Loaded, Reminders, Repeats
+from trimtab.rules.window.prune import NONE_REMOVED, PLACEHOLDER_TOKENS, ImageStop, count_images, saving_tokens
 
 MAX_OPEN_WORDS = 8
 """At most this many user and system messages in a row count as one open step, and so do results that are written as

@@ -14,11 +14,11 @@ from support.builders import assistant, call, count, result, user
 from support.steps import count_steps
 from support.tool_steps import make_call
 
-from rules.conversation import Message, Role, ToolCall
-from rules.summary.anchors.names import read_mentions
-from rules.summary.anchors.write import Anchors, Place, Removed, write_anchors
-from rules.summary.quoting import HEADINGS
-from rules.text.markers import (
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.summary.anchors.names import read_mentions
+from trimtab.rules.summary.anchors.write import Anchors, Place, Removed, write_anchors
+from trimtab.rules.summary.quoting import HEADINGS
+from trimtab.rules.text.markers import (
     FILE_SUFFIX,
     INTRODUCTION,
     KEPT_TITLE,
@@ -28,7 +28,7 @@ from rules.text.markers import (
     SUMMARY_END,
     TASK_LIST_TITLE,
 )
-from rules.window.state import Cut, CutKind
+from trimtab.rules.window.state import Cut, CutKind
 
 Piece = tuple[str, str, str]
 OURS = (INTRODUCTION, SUMMARY_END, KEPT_TITLE, QUOTE_START, QUOTE_END, "## Requests, oldest first", f"> {NAMES_TITLE}")

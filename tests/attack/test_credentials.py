@@ -16,7 +16,7 @@ from support.sessions import make_session
 from upstreams.recording import FakeUpstream, completion, run_upstream, write_note
 from yarl import URL
 
-from proxy.server.app import Proxy
+from trimtab.proxy.server.app import Proxy
 
 PATH = "/v1/chat/completions"
 SESSION = orjson.dumps({"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]})

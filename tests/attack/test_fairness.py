@@ -10,8 +10,8 @@ from itertools import count
 import orjson
 import pytest
 
-from proxy.compaction.offload import TIERS, Lane
-from proxy.server.app import Proxy
+from trimtab.proxy.compaction.offload import TIERS, Lane
+from trimtab.proxy.server.app import Proxy
 
 HONEST = {"Authorization": "Bearer honest"}
 LARGE_BYTES = TIERS[0].most_bytes or 0

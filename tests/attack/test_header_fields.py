@@ -7,7 +7,7 @@ import pytest
 from support.client import ask_raw
 from yarl import URL
 
-from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 
 GET = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 

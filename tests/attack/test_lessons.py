@@ -10,8 +10,8 @@ from support.client import post
 from support.sessions import make_session
 from upstreams.recording import Recorded, completion
 
-from proxy.models.calibration import WARM_UP_SAMPLES
-from proxy.models.hypotheses import FIRST_TEST
+from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
+from trimtab.proxy.models.hypotheses import FIRST_TEST
 
 WINDOW = 32_768
 PATH = "/v1/chat/completions"

@@ -12,15 +12,15 @@ import orjson
 import pytest
 from support.builders import call, count_words
 
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.message import decode_message
-from proxy.wire.json.decode import mend
-from rules.results.excerpt import json_document, windows
-from rules.results.excerpt.json_document import excerpt_json
-from rules.results.excerpt.rule import Asked, excerpt_text
-from rules.results.tidy import tidy_text
-from rules.tokens.families import GENERIC
-from rules.treatment import Tidying
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.message import decode_message
+from trimtab.proxy.wire.json.decode import mend
+from trimtab.rules.results.excerpt import json_document, windows
+from trimtab.rules.results.excerpt.json_document import excerpt_json
+from trimtab.rules.results.excerpt.rule import Asked, excerpt_text
+from trimtab.rules.results.tidy import tidy_text
+from trimtab.rules.tokens.families import GENERIC
+from trimtab.rules.treatment import Tidying
 
 CHARS = 400_000
 JSON_CHARS = 300_000

@@ -15,8 +15,8 @@ from support.collector import run_collector
 from support.sessions import make_session
 from upstreams.recording import completion
 
-from proxy.config.load import load_config
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 OWN = "sk-proj-9mQx7TzLw2Rb5KcVn8Yd3FgHs6JpAe1UoIq4"
 """The key of the client that sends the requests."""

@@ -9,12 +9,12 @@ import orjson
 import pytest
 from support.client import post
 
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.pool import MAX_TENANTS, Compactors
-from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.chat.codec import CHAT
-from rules.policy import Policy
-from rules.treatment import Budget
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.pool import MAX_TENANTS, Compactors
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.rules.policy import Policy
+from trimtab.rules.treatment import Budget
 
 SECRET = "the salary of person 7 is 5000, and here is why: " * 40
 AUTO, POLICY = PolicyConfig(), Policy(result_budget=Budget(300))

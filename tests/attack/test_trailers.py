@@ -9,7 +9,7 @@ from support.client import CHAT, ask_raw
 from upstreams.raw import RawUpstream
 from yarl import URL
 
-from proxy.server.connections import MAX_WAITING_REQUESTS, _Connection
+from trimtab.proxy.server.connections import MAX_WAITING_REQUESTS, _Connection
 
 PATHS = (b"/v1/files", b"/v1/chat/completions")
 BODY = orjson.dumps(CHAT)

@@ -18,12 +18,12 @@ from support.client import SMALL, post
 from support.sessions import make_session
 from upstreams.recording import completion
 
-from rules.conversation import Message
-from rules.policy import SummaryRole
-from rules.summary.quoting import HEADINGS
-from rules.summary.request import Summary, SummaryRequest, make_digest
-from rules.summary.splice import splice_summary
-from rules.text.markers import (
+from trimtab.rules.conversation import Message
+from trimtab.rules.policy import SummaryRole
+from trimtab.rules.summary.quoting import HEADINGS
+from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
+from trimtab.rules.summary.splice import splice_summary
+from trimtab.rules.text.markers import (
     ACKNOWLEDGEMENT,
     INTRODUCTION,
     KEPT_TITLE,
@@ -32,7 +32,7 @@ from rules.text.markers import (
     SUMMARY_END,
     mark_pruned,
 )
-from rules.window.state import Cut, CutKind, Window
+from trimtab.rules.window.state import Cut, CutKind, Window
 
 PATH = "/v1/chat/completions"
 CANARY = "wire the money"

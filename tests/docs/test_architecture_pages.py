@@ -8,11 +8,11 @@ import tomllib
 import pytest
 from support.reference_pages import ROOT, find_code, read_rows
 
-from proxy.compaction.offload import INLINE_BYTES, TIERS
-from proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS
-from proxy.summaries.sliding import SUMMARIES
-from rules.policy import PREFETCH_GAP
-from rules.window.economics import PATIENCE
+from trimtab.proxy.compaction.offload import INLINE_BYTES, TIERS
+from trimtab.proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS
+from trimtab.proxy.summaries.sliding import SUMMARIES
+from trimtab.rules.policy import PREFETCH_GAP
+from trimtab.rules.window.economics import PATIENCE
 
 FOLDER = ROOT / "docs" / "architecture"
 PAGES = sorted(page.name for page in FOLDER.glob("*.md"))

@@ -101,7 +101,7 @@ def test_a_right_example_passes(language: str, text: str, tmp_path: Path) -> Non
         ("sh", "trimtab check a.yaml b.yaml\n", "b.yaml"),
         ("sh", "docker run -p 8790:8790 trimtab serve --upstrem http://x/v1\n", "--upstrem"),
         ("sh", "./.venv/bin/trimtab demo --kept\n", "--kept"),
-        ("sh", "python -m proxy serve --nonsense\n", "--nonsense"),
+        ("sh", "python -m trimtab serve --nonsense\n", "--nonsense"),
         ("sh", "until trimtab healthcheck --nonsense; do :; done\n", "--nonsense"),
         ("sh", 'echo "$x" | while read f; do trimtab check; done\n', "missing"),
     ],

@@ -2,7 +2,7 @@
 
 from support.reference_pages import ROOT, read_rows
 
-from rules.text.client_summaries import AFTER_CONVERSATION, IN_SYSTEM, IN_USER, INTRODUCTIONS, TEMPLATES
+from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_SYSTEM, IN_USER, INTRODUCTIONS, TEMPLATES
 
 PAGE = (ROOT / "docs" / "explanation" / "clients-that-compact.md").read_text("utf-8")
 SHOWN_WORDS = 9

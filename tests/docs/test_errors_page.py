@@ -10,13 +10,13 @@ import orjson
 from support.client import post
 from support.reference_pages import find_code, read_page, read_rows, read_section
 
-import proxy
-from proxy.__main__ import INTERRUPTED
-from proxy.cli.options import WRONG_USE
-from proxy.http.errors import ProxyError
-from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
-from proxy.http.request_body import MIN_BYTES_PER_SECOND
-from proxy.wire.chat.answer import write_answer_event
+from trimtab import proxy
+from trimtab.__main__ import INTERRUPTED
+from trimtab.proxy.cli.options import WRONG_USE
+from trimtab.proxy.http.errors import ProxyError
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from trimtab.proxy.http.request_body import MIN_BYTES_PER_SECOND
+from trimtab.proxy.wire.chat.answer import write_answer_event
 
 PAGE = "errors.md"
 

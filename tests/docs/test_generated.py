@@ -10,8 +10,8 @@ from handbook.reference.examples import EXAMPLES, find_example
 from handbook.reference.queries import LABELS, QUERIES
 from support.examples.checks import check_configuration
 
-from proxy.cli.main import main
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.cli.main import main
+from trimtab.proxy.telemetry.metrics import Metrics
 
 NEIGHBOURS = {
     "upstream.allowed_paths": {"api_key": "key"},

@@ -5,7 +5,7 @@ import re
 
 from support.reference_pages import find_all, find_code, read_literal, read_page, read_rows, read_section
 
-from proxy.http.headers import (
+from trimtab.proxy.http.headers import (
     ADMITTING_HEADERS,
     HOP_BY_HOP,
     KEY_HEADER,
@@ -17,13 +17,13 @@ from proxy.http.headers import (
     write_ledger_headers,
     write_own_headers,
 )
-from proxy.http.request_body import ENTITY_HEADERS
-from proxy.telemetry.ledger import Ledger, UsedSummary
-from rules.conversation import Decision
-from rules.pipeline.plan import MEMORY, TRUNCATE_USERS
-from rules.results.excerpt.rule import TRUNCATE
-from rules.results.tidy import TIDY
-from rules.tokens.sections import Sections
+from trimtab.proxy.http.request_body import ENTITY_HEADERS
+from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
+from trimtab.rules.conversation import Decision
+from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS
+from trimtab.rules.results.excerpt.rule import TRUNCATE
+from trimtab.rules.results.tidy import TIDY
+from trimtab.rules.tokens.sections import Sections
 
 PAGE = "headers.md"
 OWN_NAME = re.compile(rf"{OWN_PREFIX}[a-z]+(-[a-z]+)*")

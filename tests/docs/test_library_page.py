@@ -6,13 +6,13 @@ import sys
 import pytest
 from support.reference_pages import find_code, read_page, read_rows, read_section
 
-import proxy.compaction
-import rules
+from trimtab import rules
+from trimtab.proxy import compaction
 
 PAGE = "library.md"
 
 
-@pytest.mark.parametrize("package", [proxy.compaction, rules], ids=["proxy.compaction", "rules"])
+@pytest.mark.parametrize("package", [compaction, rules], ids=["trimtab.proxy.compaction", "trimtab.rules"])
 def test_the_page_has_every_public_name_and_no_other(package) -> None:
     rows = read_rows(read_section(PAGE, f"Names in `{package.__name__}`"))
     on_page = [name for row in rows for name in find_code(row[0])]
@@ -22,7 +22,7 @@ def test_the_page_has_every_public_name_and_no_other(package) -> None:
 
 def test_the_page_has_every_error_that_is_public() -> None:
     rows = read_rows(read_section(PAGE, "Errors"))
-    public = {name for package in (proxy.compaction, rules) for name in package.__all__ if name.endswith("Error")}
+    public = {name for package in (compaction, rules) for name in package.__all__ if name.endswith("Error")}
 
     assert {row[0].strip("`") for row in rows} == public
 

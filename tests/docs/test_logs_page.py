@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import orjson
 from support.reference_pages import ROOT, find_code, read_literal, read_page, read_rows, read_section
 
-from proxy.account.outcome import FIGURES
-from proxy.exchange.arrival import MAX_CHARS
-from proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, WAIT_SECONDS, describe_request
+from trimtab.proxy.account.outcome import FIGURES
+from trimtab.proxy.exchange.arrival import MAX_CHARS
+from trimtab.proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, WAIT_SECONDS, describe_request
 
 PAGE = "logs.md"
 OTHER_SECTIONS = (

@@ -13,8 +13,8 @@ from monitoring.dashboard import COLUMNS, OF_WORKERS, find_names
 from monitoring.files import DASHBOARD, FOLDER, RULES, annotate, write_files
 from monitoring.panels import NOT_SHOWN, ROWS
 
-from proxy.telemetry.families import Counter, Histogram
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.families import Counter, Histogram
+from trimtab.proxy.telemetry.metrics import Metrics
 
 FILES = Path(__file__).parents[2] / "docs" / FOLDER
 PROMTOOL = shutil.which("promtool")

@@ -11,11 +11,11 @@ from rich.console import Console
 from support.examples.blocks import find_blocks
 from support.reference_pages import ROOT, find_code, read_literal, read_rows
 
-from proxy.catalogue.prices import DEFAULT
-from proxy.cli.doctor.report import ModelFinding, Report
-from proxy.cli.evaluate.asking import Tokens
-from proxy.cli.evaluate.report import Item, print_price
-from proxy.telemetry.logs import describe_request
+from trimtab.proxy.catalogue.prices import DEFAULT
+from trimtab.proxy.cli.doctor.report import ModelFinding, Report
+from trimtab.proxy.cli.evaluate.asking import Tokens
+from trimtab.proxy.cli.evaluate.report import Item, print_price
+from trimtab.proxy.telemetry.logs import describe_request
 
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))

@@ -20,7 +20,7 @@ from pathlib import Path
 import orjson
 from programs.serving import own_environment
 
-from proxy.config.schema import Config
+from trimtab.proxy.config.schema import Config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -171,7 +171,7 @@ async def test_every_command_of_the_readme_works_as_it_is_written(upstream, tmp_
             for line in text.splitlines() if language == "sh" else ():
                 await terminal.type(line)
         await terminal.stop()
-        origin = await terminal.run(".venv/bin/python", "-P", "-c", "import proxy; print(proxy.__file__)")
+        origin = await terminal.run(".venv/bin/python", "-P", "-c", "import trimtab; print(trimtab.__file__)")
     printed = terminal.printed
     assert origin.startswith(f"{tmp_path}/.venv/")
     check_demo(printed[".venv/bin/trimtab demo --keep"])

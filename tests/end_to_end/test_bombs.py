@@ -13,8 +13,8 @@ from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 from upstreams.recording import completion
 
-from proxy.wire.codec import UndecodableError
-from proxy.wire.transcript.body import MAX_PARTS
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.transcript.body import MAX_PARTS
 
 DEPTH = 100_000
 MANY = MAX_PARTS + 1

@@ -22,8 +22,8 @@ from upstreams.recording import FakeUpstream, Recorded, error
 from upstreams.scripted import Call, Turn
 from upstreams.speech.messages import refuse
 
-from proxy.models.hypotheses import FIRST_TEST
-from proxy.server.app import Proxy
+from trimtab.proxy.models.hypotheses import FIRST_TEST
+from trimtab.proxy.server.app import Proxy
 
 MODEL = "claude-sonnet-5-5"
 STEPS, WINDOW = 26, 16_000

@@ -19,8 +19,8 @@ from upstreams.recording import FakeUpstream
 from upstreams.scripted import Turn
 from upstreams.strict import StrictModel
 
-from proxy.exchange import answer
-from proxy.server.app import Proxy
+from trimtab.proxy.exchange import answer
+from trimtab.proxy.server.app import Proxy
 
 VERSION = {"anthropic-version": "2023-06-01"}
 LIFETIME_SECONDS = 300.0

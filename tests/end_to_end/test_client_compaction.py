@@ -9,7 +9,7 @@ from support.client import post, settle
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 
-from rules.text.client_summaries import AFTER_CONVERSATION, IN_SYSTEM, IN_USER
+from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_SYSTEM, IN_USER
 
 Wire = dict[str, Any]
 

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session, requests_of
 
-from proxy.config.schema import Config
-from proxy.server.app import Proxy
-from proxy.server.reload import adopt
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.app import Proxy
+from trimtab.proxy.server.reload import adopt
 
 CLIENTS = "client_keys={alice: {key: key-a, max_concurrent_requests: 1}, bob: key-b}"
 MESSAGES = {"model": "m", "max_tokens": 16, "messages": [{"role": "user", "content": "hi"}]}
@@ -237,7 +237,7 @@ async def test_the_next_request_is_admitted_as_soon_as_the_answer_is_complete(
         going_on.set()
         await may_end.wait()
 
-    monkeypatch.setattr("proxy.exchange.answer.observe", observe)
+    monkeypatch.setattr("trimtab.proxy.exchange.answer.observe", observe)
     proxy = await start_proxy(CLIENTS)
     url = proxy.url + "/v1/chat/completions"
     async with aiohttp.ClientSession() as another:

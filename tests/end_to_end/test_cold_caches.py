@@ -19,8 +19,8 @@ from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
 
-from proxy.config.load import load_config
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300", "upstream.cache_seconds=300")
 STEPS = 40

@@ -20,10 +20,10 @@ from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
 from upstreams.raw import RawUpstream, run_raw_upstream
 from yarl import URL
 
-from proxy.cli.doctor.checks import ask_upstream
-from proxy.config.load import load_config
-from proxy.http.client import UpstreamClient
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.cli.doctor.checks import ask_upstream
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 Start = Callable[..., Awaitable[Proxy]]
 SOCKET = (
@@ -327,7 +327,7 @@ async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) 
 async def test_the_doctor_names_a_proxy_that_hangs(scheme, forward, monkeypatch) -> None:
     """The doctor waits less than the connect timeout, and says what to check."""
     forward.silent = True
-    monkeypatch.setattr("proxy.cli.doctor.checks.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("trimtab.proxy.cli.doctor.checks.TIMEOUT_SECONDS", 0.2)
     environment = {"ALL_PROXY": f"http://u:PLANTED@{forward.address}"}
     config = load_config(settings=(f"upstream.base_url={scheme}://upstream.test/v1",), environment=environment)
     client = UpstreamClient()

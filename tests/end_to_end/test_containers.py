@@ -15,11 +15,11 @@ import yaml
 from programs.serving import own_environment, read_log, serving
 from support.client import CHAT, post
 
-from proxy.config.load import load_address, load_config
-from proxy.config.schema import Config
-from proxy.server.admin.pages import PAGES
-from proxy.server.app import run_proxy
-from proxy.store import data_directory
+from trimtab.proxy.config.load import load_address, load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.admin.pages import PAGES
+from trimtab.proxy.server.app import run_proxy
+from trimtab.proxy.store import data_directory
 
 ROOT = Path(__file__).parents[2]
 DOCKER_GUIDE = ROOT / "docs" / "guides" / "docker.md"
@@ -50,7 +50,7 @@ def image_environment() -> dict[str, str]:
 def health_command() -> list[str]:
     """The image's health check, run by this Python."""
     program, *arguments = orjson.loads(find("HEALTHCHECK").partition("CMD ")[2])
-    return [sys.executable, *arguments] if program == "python" else [sys.executable, "-m", "proxy", *arguments]
+    return [sys.executable, *arguments] if program == "python" else [sys.executable, "-m", "trimtab", *arguments]
 
 
 async def run(command: list[str], **environment: str) -> tuple[int, str]:
@@ -64,7 +64,7 @@ async def run(command: list[str], **environment: str) -> tuple[int, str]:
 
 async def check(*arguments: str, **environment: str) -> tuple[int, str]:
     """Run `trimtab healthcheck`."""
-    return await run([sys.executable, "-m", "proxy", "healthcheck", *arguments], **environment)
+    return await run([sys.executable, "-m", "trimtab", "healthcheck", *arguments], **environment)
 
 
 def test_the_user_has_a_number() -> None:

@@ -10,7 +10,7 @@ from support.dialects.to_messages import to_messages
 from support.sessions import make_session, requests_of
 from upstreams.recording import answer_plainly
 
-from proxy.models.hypotheses import FIRST_TEST
+from trimtab.proxy.models.hypotheses import FIRST_TEST
 
 PATH = "/v1/messages"
 COUNT = f"{PATH}/count_tokens"

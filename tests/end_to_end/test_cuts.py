@@ -104,7 +104,7 @@ async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_p
 
 async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monkeypatch, log):
     """Its request ends after a time limit, and the upstream's connection is closed too."""
-    monkeypatch.setattr("proxy.server.connections.STALLED_SECONDS", 0.2)
+    monkeypatch.setattr("trimtab.proxy.server.connections.STALLED_SECONDS", 0.2)
 
     async def pour(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(HEADS["connection"])

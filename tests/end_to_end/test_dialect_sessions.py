@@ -19,7 +19,7 @@ from upstreams.recording import Recorded, error
 from upstreams.scripted import Call, Turn
 from upstreams.strict import BYTES_PER_TOKEN, StrictModel
 
-from proxy.server.app import Proxy
+from trimtab.proxy.server.app import Proxy
 
 STEPS = 35
 WINDOW = 16_000

@@ -8,8 +8,8 @@ from support.client import SMALL, post, settle
 from support.turns import TURNS
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
-from proxy.wire.dialects import CODECS, by_ending
-from rules.text.markers import NO_RESULT
+from trimtab.proxy.wire.dialects import CODECS, by_ending
+from trimtab.rules.text.markers import NO_RESULT
 
 DIALECTS = (*CODECS, TURNS)
 LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(900))

@@ -11,7 +11,7 @@ from support.ids import make_uuid
 from upstreams.raw import OK, RawUpstream, run_raw_upstream
 from upstreams.recording import completion
 
-from proxy.compaction.offload import INLINE_BYTES
+from trimtab.proxy.compaction.offload import INLINE_BYTES
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 COMPACTED = [dialect.path for dialect in DIALECTS]

@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 from support.client import post
 
-import proxy
-import rules
+from trimtab import proxy, rules
 
 MAX_FILES = 65
 MAX_HOPS = 202

@@ -17,7 +17,7 @@ from support.model_learning import ListLog
 from upstreams.recording import FakeUpstream, Recorded, completion
 from upstreams.recording import stream as send_stream
 
-from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
+from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
 
 PRICES = "prices={unit: usd, input: 2, cached_input: 0.2, output: 8}"
 LONG_ANSWER = "The harbour is deep. " * (2 * INLINE_BYTES // 20)

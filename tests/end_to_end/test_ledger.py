@@ -19,7 +19,7 @@ from support.model_learning import ListLog
 from support.sessions import make_session, read_rows, recorded_files, requests_of
 from upstreams.recording import Recorded
 
-from rules.tokens.sections import Sections
+from trimtab.rules.tokens.sections import Sections
 
 MEMORY = f"<relevant_context>{'The harbour is closed on Sundays. ' * 40}</relevant_context>"
 DIGEST = "defaults.summary.wait_seconds=0"

@@ -14,7 +14,7 @@ from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
 
-from proxy.models.discovery import Windows
+from trimtab.proxy.models.discovery import Windows
 
 pytest.importorskip("xllamacpp", reason="the llama.cpp server (xllamacpp) is not installed")
 
@@ -147,7 +147,7 @@ async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model
     async def tell_nothing(*_: object) -> Windows:
         return Windows({}, None)
 
-    monkeypatch.setattr("proxy.models.discovery.discover", tell_nothing)
+    monkeypatch.setattr("trimtab.proxy.models.discovery.discover", tell_nothing)
     session = make_session(round(12 / share), result_words=round(share * WINDOW_TOKENS / 11) * 4)
     async with run_llama(model, client, context_tokens=WINDOW_TOKENS) as llama:
         proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")

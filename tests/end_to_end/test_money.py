@@ -27,10 +27,10 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, run_upstream, write_note
 from yarl import URL
 
-from proxy.cli.stats import Statistics, read_statistics
-from proxy.config.load import load_config
-from proxy.exchange import answer
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.cli.stats import Statistics, read_statistics
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.exchange import answer
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 BLOCK, MINIMUM, DAY = 128, 1024, 86400
 ESTIMATE_ERROR = 0.06

@@ -20,9 +20,9 @@ from support.client import SMALL, post
 from support.recordings import plan_again
 from support.sessions import make_session
 
-from proxy.account.recordings.folder import list_files, read_all
-from proxy.account.recordings.format import CALL_ENDING, Recording
-from proxy.cli.records.run import find_difference
+from trimtab.proxy.account.recordings.folder import list_files, read_all
+from trimtab.proxy.account.recordings.format import CALL_ENDING, Recording
+from trimtab.proxy.cli.records.run import find_difference
 
 CLIENTS = 12
 """This many clients, each on its own connections, reach both workers, except once in two thousand runs."""
@@ -122,7 +122,7 @@ async def test_the_three_questions_are_answered_by_one_command_each(upstream, tm
         await stop(process)
 
     async def inspect(*more: str) -> bytes:
-        command = (sys.executable, "-m", "proxy", "inspect", *more, "--dir", str(folder))
+        command = (sys.executable, "-m", "trimtab", "inspect", *more, "--dir", str(folder))
         running = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=own_environment())
         told, _ = await running.communicate()
         assert running.returncode == 0

@@ -25,9 +25,9 @@ from support.dialects.spoken.responses import RESPONSES
 from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
-from proxy.account.recordings.folder import list_files
-from proxy.account.recordings.format import encode
-from proxy.wire.content.cache_help import FIELDS
+from trimtab.proxy.account.recordings.folder import list_files
+from trimtab.proxy.account.recordings.format import encode
+from trimtab.proxy.wire.content.cache_help import FIELDS
 
 STEPS = 24
 LIMIT_BYTES = 20_000

@@ -10,8 +10,8 @@ from programs.redis_server import PROGRAM, RedisServer
 from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 
-from proxy.config.load import load_config
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
 ONE_CUT = 40

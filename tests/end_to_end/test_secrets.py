@@ -49,7 +49,7 @@ async def serving(home: Path, upstream_url: str, *settings: str) -> AsyncIterato
     options = [part for setting in (*SMALL, *settings) for part in ("--set", setting)]
     command = ["serve", "--config", str(file), "--listen", "127.0.0.1:0", "--upstream", upstream_url, *options]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", *command, stderr=PIPE, env=own_environment(home)
+        sys.executable, "-m", "trimtab", *command, stderr=PIPE, env=own_environment(home)
     )
     try:
         line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
@@ -217,7 +217,7 @@ def test_commands_tell_nothing_planted(text, tmp_path):
         ("compact", "--config", str(file), str(body)),
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "proxy", *command], capture_output=True, check=False, env=own_environment(tmp_path)
+            [sys.executable, "-m", "trimtab", *command], capture_output=True, check=False, env=own_environment(tmp_path)
         )
         assert done.returncode in {0, 1, 2}
         said += done.stdout + done.stderr

@@ -97,7 +97,7 @@ async def test_port_in_use_is_said(upstream):
     """If the port is taken, the program ends with status 1 and a message."""
     address = upstream.url.removeprefix("http://").removesuffix("/v1")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", "serve", "--listen", address, stderr=PIPE, env=own_environment()
+        sys.executable, "-m", "trimtab", "serve", "--listen", address, stderr=PIPE, env=own_environment()
     )
     _, said = await process.communicate()
     assert process.returncode == 1
@@ -106,7 +106,7 @@ async def test_port_in_use_is_said(upstream):
 
 def test_wrong_configuration_is_said():
     """Each error is on its own line, and the status is 2. Nothing has started."""
-    command = [sys.executable, "-m", "proxy", "serve", "--set", "defaults.high_water=2", "--set", "nope=1"]
+    command = [sys.executable, "-m", "trimtab", "serve", "--set", "defaults.high_water=2", "--set", "nope=1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
     assert done.returncode == 2
     assert "defaults.high_water: 2" in done.stderr
@@ -180,15 +180,15 @@ def _take_interrupts() -> None:
     [
         ("serve", b"click"),
         ("serve", b"aiohttp"),
-        ("serve", b"proxy.http.errors"),
+        ("serve", b"trimtab.proxy.http.errors"),
         ("count", b"aiohttp"),
-        ("count", b"proxy.cli.main"),
+        ("count", b"trimtab.proxy.cli.main"),
     ],
 )
 async def test_an_interrupt_while_it_loads_ends_it_quietly(command, module):
     """Status 130 as in shells, and no traceback: during any import, and before the event loop handles signals."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-X", "importtime", "-m", "proxy", command, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+        sys.executable, "-X", "importtime", "-m", "trimtab", command, stdin=PIPE, stdout=PIPE, stderr=PIPE,
         env=own_environment() | {"TRIMTAB_LISTEN": "127.0.0.1:0"}, preexec_fn=_take_interrupts,
     )  # fmt: skip
     try:

@@ -15,7 +15,7 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import DATA, read_rows, recorded_files, requests_of
 
-from proxy.compaction.tokenizers.exact import load_encoding
+from trimtab.proxy.compaction.tokenizers.exact import load_encoding
 
 WINDOW, RESERVE = 32_000, 4_000
 USUAL = 2

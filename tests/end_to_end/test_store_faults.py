@@ -20,9 +20,9 @@ from support.client import SMALL, post, settle
 from support.leaks import read_sample
 from support.sessions import make_session, requests_of
 
-from proxy.config.load import load_config
-from proxy.server.app import Proxy, run_proxy
-from proxy.store import layered, sqlite_file
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.store import layered, sqlite_file
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 42

@@ -98,7 +98,7 @@ async def on_terminal(*arguments: str, **environment: str) -> AsyncIterator[tupl
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", buffering=0)
     )
-    command = [sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", *arguments]
+    command = [sys.executable, "-m", "trimtab", "serve", "--listen", "127.0.0.1:0", *arguments]
     process = await asyncio.create_subprocess_exec(
         *command, stderr=theirs, env=own_environment() | {"TERM": "dumb"} | environment
     )

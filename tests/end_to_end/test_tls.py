@@ -22,10 +22,10 @@ from upstreams.forward_proxy import run_forward_proxy
 from upstreams.raw import run_raw_upstream
 from yarl import URL
 
-from proxy.cli.doctor.checks import ask_upstream
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient
-from proxy.http.errors import UpstreamUnreachableError
+from trimtab.proxy.cli.doctor.checks import ask_upstream
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.errors import UpstreamUnreachableError
 
 LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (asyncio.new_event_loop, uvloop.new_event_loop)
 

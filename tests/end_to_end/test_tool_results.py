@@ -15,7 +15,7 @@ from support.dialects.spoken.messages import MESSAGES
 from support.ids import make_uuid
 from upstreams.recording import completion
 
-from proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.compactor import Compactor
 
 SHOWN = "x-trimtab-decisions"
 

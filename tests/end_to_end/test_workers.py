@@ -259,7 +259,7 @@ async def test_what_keeps_workers_from_starting_is_said_once(settings, status, s
 async def test_pages_have_an_address_of_their_own(upstream):
     """All workers share it, and the system may choose its port too."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
+        *(sys.executable, "-m", "trimtab", "serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
         *("--set", "metrics_listen=127.0.0.1:0", "--set", "store=memory"),
         stderr=PIPE,
         env=own_environment(),

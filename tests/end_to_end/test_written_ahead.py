@@ -15,8 +15,8 @@ from support.client import SMALL, post, settle
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 
-from proxy.config.load import load_config
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 PRICES = "prices={input: 1, cached_input: 0.01, output: 0.5}"
 """At these prices a session as short as this one can bear a summary that it may not need."""

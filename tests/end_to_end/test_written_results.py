@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from support.client import post
 from upstreams.strict import check_chat, check_messages, check_responses
 
-from proxy.compaction import load_compactor, read_request
-from rules.conversation import Role
-from rules.pipeline.exceeded import LimitExceededError
-from rules.policy import OverflowStrategy, Policy
+from trimtab.proxy.compaction import load_compactor, read_request
+from trimtab.rules.conversation import Role
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.policy import OverflowStrategy, Policy
 
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 CHECKS = {"chat": check_chat, "responses": check_responses, "messages": check_messages}

@@ -16,11 +16,11 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
-from proxy.wire.answers.tap import PIECE_BYTES, Tap
-from proxy.wire.answers.usage import MAX_TOKENS, Usage
-from proxy.wire.codec import Codec, Question, UndecodableError
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
+from trimtab.proxy.wire.answers.tap import PIECE_BYTES, Tap
+from trimtab.proxy.wire.answers.usage import MAX_TOKENS, Usage
+from trimtab.proxy.wire.codec import Codec, Question, UndecodableError
 
 
 def fuzz_stream(data: bytes) -> None:

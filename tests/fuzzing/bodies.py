@@ -14,13 +14,13 @@ from fuzzing.choices import Choices
 from fuzzing.policies import choose_policy
 from support.dialects.spoken.dialect import Dialect
 
-from proxy.compaction.compactor import Compacted, Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Question, Request, UndecodableError, Unsent
-from rules.pipeline.exceeded import LimitExceededError
-from rules.policy import OnExceeded, Policy
-from rules.summary.asking.prompts import write_prompt
-from rules.summary.request import Summary
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Question, Request, UndecodableError, Unsent
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.summary.asking.prompts import write_prompt
+from trimtab.rules.summary.request import Summary
 
 Outcome = Compacted | LimitExceededError | UndecodableError
 SUMMARY = Summary("The build was mended in part; the tests are still to be run.", by_model=True)

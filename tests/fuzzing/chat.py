@@ -13,9 +13,9 @@ from fuzzing.chat_bodies import write_body
 from support.checker import are_of_client, check_pairing, check_request
 from support.dialects.spoken.chat import CHAT
 
-from proxy.wire.codec import Request
-from proxy.wire.json.decode import read_id, replace_lone_surrogates
-from rules.policy import OnExceeded, SummaryRole
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.json.decode import read_id, replace_lone_surrogates
+from trimtab.rules.policy import OnExceeded, SummaryRole
 
 LEADERS = ("system", "developer")
 

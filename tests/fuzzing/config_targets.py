@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 from fuzzing.choices import Choices, dump
 
-from proxy.catalogue.prices import find_price_list
-from proxy.config.document import ConfigError, Document, name_path
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from proxy.config.values import split_address
-from rules.policy import Prices
+from trimtab.proxy.catalogue.prices import find_price_list
+from trimtab.proxy.config.document import ConfigError, Document, name_path
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.values import split_address
+from trimtab.rules.policy import Prices
 
 SECRET = "sk-planted-42"  # noqa: S105 - not a real secret
 _TREE: dict[str, Any] = Config().model_dump(mode="json")

@@ -11,11 +11,11 @@ from fuzzing.bodies import Sent, Speech
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from rules.conversation import Conversation
-from rules.policy import OnExceeded, SummaryRole
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.rules.conversation import Conversation
+from trimtab.rules.policy import OnExceeded, SummaryRole
 
 
 def find_problems(sent: Sent) -> Sequence[str]:

@@ -9,11 +9,11 @@ import orjson
 from fuzzing.choices import Choices
 from fuzzing.overflow_targets import fill_piece
 
-from proxy.models.hypotheses import claim, combine, contradict, retract
-from proxy.models.lessons import Lesson, find_changes
-from proxy.models.records import Claim, Facts, Record, recall
-from proxy.wire.overflow.classify import read_overflow
-from proxy.wire.overflow.quotes import Quoted, find_quotes
+from trimtab.proxy.models.hypotheses import claim, combine, contradict, retract
+from trimtab.proxy.models.lessons import Lesson, find_changes
+from trimtab.proxy.models.records import Claim, Facts, Record, recall
+from trimtab.proxy.wire.overflow.classify import read_overflow
+from trimtab.proxy.wire.overflow.quotes import Quoted, find_quotes
 
 KEYS = ("one", "two", "three", "")
 """The keys of four clients. The last client has no key."""

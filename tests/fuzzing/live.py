@@ -17,9 +17,9 @@ from fuzzing.targets import Target
 from support.model_learning import ListLog
 from yarl import URL
 
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 OWN_STATUSES = frozenset({400, 403, 404, 405, 431, 502, 503, 504})
 ANSWER_SECONDS = 30.0

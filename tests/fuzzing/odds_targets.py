@@ -6,15 +6,15 @@ Laws: no path leads to another host. No hop-by-hop header is forwarded. Garbage 
 from fuzzing.choices import DAMAGES, Choices
 from yarl import URL
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import target_url
-from proxy.http.credentials import find_query_keys, find_shown, keep_credentials
-from proxy.http.errors import PathNotAllowedError
-from proxy.http.headers import HOP_BY_HOP, read_headers, request_headers
-from proxy.models.records import MAX_RATIO, _decode
-from proxy.summaries.sealing import seal, unseal
-from proxy.wire.chat.codec import CHAT
-from rules.summary.request import Summary
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import target_url
+from trimtab.proxy.http.credentials import find_query_keys, find_shown, keep_credentials
+from trimtab.proxy.http.errors import PathNotAllowedError
+from trimtab.proxy.http.headers import HOP_BY_HOP, read_headers, request_headers
+from trimtab.proxy.models.records import MAX_RATIO, _decode
+from trimtab.proxy.summaries.sealing import seal, unseal
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.rules.summary.request import Summary
 
 _UPSTREAMS = (UpstreamConfig(base_url="http://up:1/v1"), UpstreamConfig(base_url="https://up/a/v1", api_key="sk-own"))
 _PATHS = (

@@ -8,13 +8,13 @@ from typing import Any
 
 from fuzzing.choices import NUMBERS, Choices, dump
 
-from proxy.models.discovery import MAX_WINDOW_TOKENS
-from proxy.models.lessons import Sent, draw_lesson
-from proxy.models.records import MAX_RATIO
-from proxy.wire.chat.answer import write_error
-from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from proxy.wire.overflow.classify import Overflow, read_overflow
-from rules.policy import Policy
+from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS
+from trimtab.proxy.models.lessons import Sent, draw_lesson
+from trimtab.proxy.models.records import MAX_RATIO
+from trimtab.proxy.wire.chat.answer import write_error
+from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.rules.policy import Policy
 
 MAX_NUMBER = 10**12
 STATUSES = (400, 200, 413, 422, 500, 429, 404, 0, -1, 10**6)

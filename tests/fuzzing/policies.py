@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from fuzzing.choices import Choices
 
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.treatment import Budget
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.treatment import Budget
 
 
 def choose_policy(choices: Choices) -> Policy:

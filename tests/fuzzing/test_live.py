@@ -7,7 +7,7 @@ import pytest
 from fuzzing.http_bytes import RawRequest
 from fuzzing.live import run_live
 
-from proxy.compaction.pool import Compactors
+from trimtab.proxy.compaction.pool import Compactors
 
 INPUTS = 100
 SIZES = (60, 400, 900, 1600)
@@ -44,11 +44,11 @@ async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.Monke
         raise RuntimeError
 
     async with run_live(compactors) as live:
-        monkeypatch.setattr("proxy.exchange.compact.prepare_call", fail)
+        monkeypatch.setattr("trimtab.proxy.exchange.compact.prepare_call", fail)
         with pytest.raises(AssertionError, match="failed open"):
             await live.judge(request)
         live.log.lines.clear()
-        monkeypatch.setattr("proxy.exchange.serve._read", fail)
+        monkeypatch.setattr("trimtab.proxy.exchange.serve._read", fail)
         with pytest.raises(AssertionError, match="500"):
             await live.judge(request)
         with pytest.raises(AssertionError, match="RuntimeError"):

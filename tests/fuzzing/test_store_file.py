@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.model_learning import ListLog
 
-from proxy.store.sqlite import SqliteStore
-from proxy.store.store import StoreError
+from trimtab.proxy.store.sqlite import SqliteStore
+from trimtab.proxy.store.store import StoreError
 
 FILES = 30
 SUMMARIES = {f"id {number}": bytes([number]) * 400 for number in range(40)}

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 import pytest
 from hypothesis import Phase, settings
 from mutation.forks import be_quiet, run_forked
-from mutation.mutants import PACKAGES, Mutant, find_tests, mutate
+from mutation.mutants import IMPORTED_FROM, Mutant, find_tests, mutate
 
 LIVE = ""
 BROKEN = -1
@@ -88,7 +88,7 @@ class _Quick(_Watch):
         return True
 
     def _meet(self, mutant: Mutant, begin_test: Callable[[], None]) -> str:
-        if not _replace(mutant, self.root / mutant.module, self.functions):
+        if not _replace(mutant, self.root / IMPORTED_FROM / mutant.module, self.functions):
             return LIVE
         return self._run(find_tests(self.root, mutant.module)[0], begin_test)
 
@@ -138,17 +138,15 @@ def _list_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _lay_out(root: Path, mutant: Mutant, folder: Path) -> None:
-    """Make a folder with the packages, in which one module is mutated. All else are links into the tree."""
-    for package in PACKAGES:
-        if package != Path(mutant.module).parts[0]:
-            (folder / package).symlink_to(root / package)
-    for inner in reversed(Path(mutant.module).parents[:-1]):
+    """Make a folder with the package `trimtab`, in which one module is mutated. All else are links into the tree."""
+    source, module = root / IMPORTED_FROM, IMPORTED_FROM.name / Path(mutant.module)
+    for inner in reversed(module.parents[:-1]):
         (folder / inner).mkdir()
-        for path in (root / inner).iterdir():
-            name = path.relative_to(root)
-            if name not in {Path(mutant.module), *Path(mutant.module).parents} and path.name != "__pycache__":
+        for path in (source.parent / inner).iterdir():
+            name = path.relative_to(source.parent)
+            if name not in {module, *module.parents} and path.name != "__pycache__":
                 (folder / name).symlink_to(path)
-    (folder / mutant.module).write_text(ast.unparse(mutate(mutant, root / mutant.module)), "utf-8")
+    (folder / module).write_text(ast.unparse(mutate(mutant, root / mutant.module)), "utf-8")
 
 
 def judge(root: Path, mutants: Sequence[Mutant], warn: Callable[[str], None]) -> Iterator[tuple[Mutant, str]]:

@@ -13,6 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 
 PACKAGES = ("proxy", "rules")
+IMPORTED_FROM = Path("src/trimtab")
+"""Has a link to each package: `proxy/lru.py` is imported as `trimtab.proxy.lru`, of `src/trimtab/proxy/lru.py`."""
 NEGATED: dict[type, type] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,

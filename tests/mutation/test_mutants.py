@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from mutation.mutants import Mutant, find_mutants, find_tests, mutate
+from mutation.mutants import PACKAGES, Mutant, find_mutants, find_tests, mutate
 
 TESTS = Path(__file__).parents[1]
 SOURCE = '''
@@ -98,7 +98,7 @@ def test_the_tests_of_a_module_are_its_mirror_and_then_its_folder(tmp_path: Path
     for path in ("proxy/a.py", "proxy/a_b.py", "tests/proxy/test_a.py", "tests/proxy/test_a_b.py",
                  "tests/proxy/test_a_c.py", "tests/proxy/test_d.py"):  # fmt: skip
         (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / path).write_text("from proxy.a import x" if path.endswith("_d.py") else "")
+        (tmp_path / path).write_text("from trimtab.proxy.a import x" if path.endswith("_d.py") else "")
     mirrored, others = find_tests(tmp_path, "proxy/a.py")
     assert mirrored == ["tests/proxy/test_a.py", "tests/proxy/test_a_c.py"]
     assert others == ["tests/proxy/test_d.py", "tests/proxy/test_a_b.py"]
@@ -141,7 +141,7 @@ TEST = """
 import subprocess
 import sys
 
-from proxy.sums import FILLED, add, count, is_small
+from trimtab.proxy.sums import FILLED, add, count, is_small
 
 
 def test_sums():
@@ -149,7 +149,7 @@ def test_sums():
     assert is_small(1) and not is_small(9)
     assert (count(0), count(3)) == (0, 3)
     assert FILLED == {"a": 2}
-    assert subprocess.check_output([sys.executable, "-m", "proxy.sums"]) == b"4\\n"
+    assert subprocess.check_output([sys.executable, "-m", "trimtab.proxy.sums"]) == b"4\\n"
 """
 EQUIVALENT = """
 [[equivalent]]
@@ -172,6 +172,10 @@ def project(tmp_path: Path) -> Path:
         text = path.read_text("utf-8").replace("CPU_SECONDS = 10\n", "CPU_SECONDS = 1\n")
         (tmp_path / "tests/mutation" / path.name).write_text(text, "utf-8")
     (tmp_path / "rules").mkdir()
+    (tmp_path / "src/trimtab").mkdir(parents=True)
+    (tmp_path / "src/trimtab/__init__.py").touch()
+    for package in PACKAGES:
+        (tmp_path / "src/trimtab" / package).symlink_to(f"../../{package}")
     (tmp_path / "tests/mutation/equivalents.toml").write_text("")
     return tmp_path
 
@@ -179,7 +183,7 @@ def project(tmp_path: Path) -> Path:
 def _run(project: Path, *options: str) -> tuple[int, str, dict[str, list[str]]]:
     """The exit status, what is printed, and the changes by what became of them."""
     command = [sys.executable, "-m", "mutation", "--json", "told.json", *options]
-    environment = {**os.environ, "PYTHONPATH": f"tests{os.pathsep}.", "PYTHONDONTWRITEBYTECODE": ""}
+    environment = {**os.environ, "PYTHONPATH": f"tests{os.pathsep}src", "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     states: dict[str, list[str]] = {}
     for each in orjson.loads((project / "told.json").read_bytes()):

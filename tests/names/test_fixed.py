@@ -14,9 +14,9 @@ from handbook.reference import metrics
 from support.command_line import run_trimtab
 from support.golden import check_golden
 
-from proxy.cli.main import main
-from proxy.server.admin.dashboard.files import FILES
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.cli.main import main
+from trimtab.proxy.server.admin.dashboard.files import FILES
+from trimtab.proxy.telemetry.metrics import Metrics
 
 GONE = "http://127.0.0.1:9/v1"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'

@@ -17,11 +17,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from proxy.config.load import load_config
-from proxy.server.workers import supervisor
-from proxy.server.workers.supervisor import Program, Supervisor
-from proxy.server.workers.worker import LEAVING, READY, Ground, Worker
-from proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.workers import supervisor
+from trimtab.proxy.server.workers.supervisor import Program, Supervisor
+from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+from trimtab.proxy.telemetry.logs import configure_log, get_log
 
 EXIT = 3
 

@@ -6,8 +6,8 @@ import pytest
 import structlog
 import tiktoken
 
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
-from rules.conversation import CountTokens
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from trimtab.rules.conversation import CountTokens
 
 
 @pytest.fixture(scope="session")

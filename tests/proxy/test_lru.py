@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.lru import ENTRY_BYTES, BytesLRU
+from trimtab.proxy.lru import ENTRY_BYTES, BytesLRU
 
 MAX_BYTES = 4 * (ENTRY_BYTES + 100)
 

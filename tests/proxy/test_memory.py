@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.memory import (
+from trimtab.proxy.memory import (
     CACHES_SHARE,
     IDLE_BYTES,
     KEPT_FACTOR,

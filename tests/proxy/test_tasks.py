@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import proxy
-from proxy.tasks import Tasks, see_through
+from trimtab import proxy
+from trimtab.proxy.tasks import Tasks, see_through
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, function_result, result, session, system, user
 
-from rules.conversation import WRITTEN_ROLES, Decision, Media, Role, count_leading, starts_step
+from trimtab.rules.conversation import WRITTEN_ROLES, Decision, Media, Role, count_leading, starts_step
 
 
 def test_only_results_do_not_start_a_step() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.economy import Economy, find_budgets
+from trimtab.rules.economy import Economy, find_budgets
 
 WINDOWS = st.integers(1024, 10_000_000) | st.floats(10, 23).map(lambda power: int(2**power))
 POINTS = (1024, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 1_000_000, 10_000_000)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.policy import Policy, Prices, SectionShares, name_policy
-from rules.treatment import MAX_NAME_CHARS, Budget, ToolRule, Treatment
+from trimtab.rules.policy import Policy, Prices, SectionShares, name_policy
+from trimtab.rules.treatment import MAX_NAME_CHARS, Budget, ToolRule, Treatment
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, session, system, transcripts, user
 
-from rules.conversation import Message, Role, ToolCall
-from rules.prefix import digest_message, hash_head, hash_prefixes, place_session
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.prefix import digest_message, hash_head, hash_prefixes, place_session
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "ab", "1:a"]), max_size=3).map(tuple)
 CALLS = st.lists(st.builds(ToolCall, *[st.sampled_from(["", "a", "b"])] * 3), max_size=2).map(tuple)

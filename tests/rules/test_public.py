@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-import rules
-from rules import (
+from trimtab import rules
+from trimtab.rules import (
     Conversation,
     Message,
     Policy,

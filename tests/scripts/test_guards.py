@@ -64,7 +64,7 @@ def test_a_test_file_belongs_to_the_longest_name(tmp_path: Path) -> None:
 
 def test_a_package_needs_tests_if_it_has_code(tmp_path: Path) -> None:
     (tmp_path / "rules/text").mkdir(parents=True)
-    (tmp_path / "rules/text/__init__.py").write_text('"""Text."""\n\nfrom rules import x\n\n__all__ = ["x"]\n')
+    (tmp_path / "rules/text/__init__.py").write_text('"""Text."""\n\nfrom trimtab.rules import x\n\n__all__ = ["x"]\n')
     assert check_mirror(tmp_path, "rules/__init__.py") == ["rules/__init__.py"]
 
 

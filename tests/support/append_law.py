@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from support.builders import conversation, count
 
-from rules.conversation import Conversation, Message, Outcome
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import NO_COLD
-from rules.policy import OnExceeded, Policy
-from rules.summary.request import Summary
-from rules.window.state import ColdCut
+from trimtab.rules.conversation import Conversation, Message, Outcome
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.transcript_state import NO_COLD
+from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.window.state import ColdCut
 
 SUMMARY = "The build was mended in part; the tests are still to be run."
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from proxy.wire.answers.sse import MAX_EVENT_BYTES
-from proxy.wire.answers.tap import MAX_HELD_BYTES, MAX_UNREAD_BYTES, SCANNED_BYTES
+from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES
+from trimtab.proxy.wire.answers.tap import MAX_HELD_BYTES, MAX_UNREAD_BYTES, SCANNED_BYTES
 
 
 @contextmanager
@@ -14,12 +14,12 @@ def bounded(
     max_held_bytes: int = MAX_HELD_BYTES,
     max_unread_bytes: int = MAX_UNREAD_BYTES,
 ) -> Iterator[None]:
-    """Within the block these limits replace those of proxy.wire, for an event, collected text and unread bytes."""
+    """Within the block these limits replace those of the room wire, for an event, collected text and unread bytes."""
     with (
-        mock.patch("proxy.wire.answers.sse.MAX_EVENT_BYTES", max_event_bytes),
-        mock.patch("proxy.wire.answers.tap.MAX_BODY_BYTES", max_event_bytes),
-        mock.patch("proxy.wire.answers.tap.SCANNED_BYTES", min(SCANNED_BYTES, max_event_bytes)),
-        mock.patch("proxy.wire.answers.tap.MAX_HELD_BYTES", max_held_bytes),
-        mock.patch("proxy.wire.answers.tap.MAX_UNREAD_BYTES", max_unread_bytes),
+        mock.patch("trimtab.proxy.wire.answers.sse.MAX_EVENT_BYTES", max_event_bytes),
+        mock.patch("trimtab.proxy.wire.answers.tap.MAX_BODY_BYTES", max_event_bytes),
+        mock.patch("trimtab.proxy.wire.answers.tap.SCANNED_BYTES", min(SCANNED_BYTES, max_event_bytes)),
+        mock.patch("trimtab.proxy.wire.answers.tap.MAX_HELD_BYTES", max_held_bytes),
+        mock.patch("trimtab.proxy.wire.answers.tap.MAX_UNREAD_BYTES", max_unread_bytes),
     ):
         yield

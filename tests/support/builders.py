@@ -11,17 +11,17 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from rules.conversation import Conversation, Media, Message, Origin, Role, ToolCall, starts_step
-from rules.pipeline.plan import StateKey
-from rules.pipeline.transcript_state import TranscriptState, name_state, take_state
-from rules.policy import OnExceeded, Policy, Prices
-from rules.prefix import digest_message
-from rules.results.work import Work
-from rules.text.markers import mark_image
-from rules.tokens.messages import count_message
-from rules.window.cut_decision import Fold
-from rules.window.room import Room
-from rules.window.state import Window
+from trimtab.rules.conversation import Conversation, Media, Message, Origin, Role, ToolCall, starts_step
+from trimtab.rules.pipeline.plan import StateKey
+from trimtab.rules.pipeline.transcript_state import TranscriptState, name_state, take_state
+from trimtab.rules.policy import OnExceeded, Policy, Prices
+from trimtab.rules.prefix import digest_message
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.markers import mark_image
+from trimtab.rules.tokens.messages import count_message
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.room import Room
+from trimtab.rules.window.state import Window
 
 Wire = dict[str, Any]
 

@@ -8,7 +8,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from proxy.server.app import Proxy
+from trimtab.proxy.server.app import Proxy
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 """A request that no rule touches."""

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from proxy.telemetry import otlp
+from trimtab.proxy.telemetry import otlp
 
 WAIT_SECONDS = 30.0
 

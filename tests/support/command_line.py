@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from proxy.cli.main import main
+from trimtab.proxy.cli.main import main
 
 SMALL = ("--set", "defaults.count=heuristic", "--set", "defaults.context_window=4000")
 """Settings for a small window, and for token counts without a vocabulary."""

@@ -1,7 +1,7 @@
 """The error messages of an invalid configuration."""
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
 
 
 def find_problems(text: str, *settings: str, **environment: str) -> list[str]:

@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any
 
-from proxy.account.history.kept import History
-from proxy.account.history.table import Query, list_requests
-from proxy.account.outcome import Cut, Outcome, Window
+from trimtab.proxy.account.history.kept import History
+from trimtab.proxy.account.history.table import Query, list_requests
+from trimtab.proxy.account.outcome import Cut, Outcome, Window
 
 
 async def read_events(past: History) -> list[Outcome]:

@@ -14,29 +14,29 @@ from support.model_learning import ListLog
 from support.sessions import make_session
 from upstreams.recording import completion, write_note
 
-from proxy.account.recorder import Recorder
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
-from proxy.exchange.arrival import Arrival, find_secrets
-from proxy.exchange.attempt import Attempt, Call
-from proxy.exchange.compact import compact, prepare_call
-from proxy.exchange.route import Route, Target, choose_route
-from proxy.exchange.services import Services
-from proxy.http.client import UpstreamClient
-from proxy.http.credentials import find_shown
-from proxy.http.relay import Reply
-from proxy.http.request_body import Uploads
-from proxy.http.tenancy import Tenancy
-from proxy.memory import Memory
-from proxy.models.service import Models
-from proxy.store.memory import MemoryStore
-from proxy.summaries.calls import SummaryCalls
-from proxy.summaries.cold_cuts import ColdCuts
-from proxy.summaries.service import Summaries
-from proxy.telemetry.metrics import Metrics
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Request
-from rules.conversation import Decision
+from trimtab.proxy.account.recorder import Recorder
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.exchange.arrival import Arrival, find_secrets
+from trimtab.proxy.exchange.attempt import Attempt, Call
+from trimtab.proxy.exchange.compact import compact, prepare_call
+from trimtab.proxy.exchange.route import Route, Target, choose_route
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.credentials import find_shown
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.request_body import Uploads
+from trimtab.proxy.http.tenancy import Tenancy
+from trimtab.proxy.memory import Memory
+from trimtab.proxy.models.service import Models
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.summaries.calls import SummaryCalls
+from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.service import Summaries
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Request
+from trimtab.rules.conversation import Decision
 
 TENANCY = Tenancy("authorization", b"a key of this proxy's own")
 ARRIVAL = Arrival(

@@ -10,8 +10,8 @@ from aiohttp import ClientResponse, web
 from upstreams.faulty import FaultyUpstream
 from yarl import URL
 
-from proxy.exchange.tell import Finished
-from proxy.server.app import Proxy
+from trimtab.proxy.exchange.tell import Finished
+from trimtab.proxy.server.app import Proxy
 
 CALM_SECONDS = 30.0
 PER_REQUEST = (Finished, ClientResponse, web.BaseRequest, web.StreamResponse)

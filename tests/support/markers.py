@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from rules.conversation import CountTokens
-from rules.text.head_tail import measure_bytes
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.text.head_tail import measure_bytes
 
 _GAP = re.compile(
     r"\[trimtab: omitted (?:(?P<total>\d+) lines?|(?P<chars>\d+) characters of (?:a line|line (?P<of>\d+))"

@@ -5,13 +5,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.http.client import UpstreamClient
-from proxy.models.calibration import Report
-from proxy.models.records import Facts, ModelName
-from proxy.models.service import Models
-from proxy.store import SummaryStore
-from proxy.store.memory import MemoryStore
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.models.calibration import Report
+from trimtab.proxy.models.records import Facts, ModelName
+from trimtab.proxy.models.service import Models
+from trimtab.proxy.store import SummaryStore
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.telemetry.metrics import Metrics
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
 LIMIT = 40_000

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from rules.conversation import Message, Role
-from rules.window.sums import MAX_OPEN_WORDS
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.window.sums import MAX_OPEN_WORDS
 
 
 def find_open_step(messages: Sequence[Message]) -> int:

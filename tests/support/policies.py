@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from support.builders import FREE
 
-from rules.economy import Budgets, Economy, find_budgets
-from rules.policy import OnExceeded, Policy
-from rules.treatment import Budget
+from trimtab.rules.economy import Budgets, Economy, find_budgets
+from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.treatment import Budget
 
 POLICY = Policy(
     context_window=3200,

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import structs
 
-from proxy.account.outcome import Outcome
-from proxy.account.recordings.format import (
+from trimtab.proxy.account.outcome import Outcome
+from trimtab.proxy.account.recordings.format import (
     ENDING,
     Circumstances,
     Counted,
@@ -15,15 +15,15 @@ from proxy.account.recordings.format import (
     Recording,
     encode,
 )
-from proxy.catalogue.prices import find_listed
-from proxy.cli.records.sums import UNKNOWN, RequestFigures
-from proxy.cli.records.variants import RecordedVariants
-from proxy.compaction.engine import Compaction
-from proxy.compaction.pool import Compactors
-from proxy.models.records import Facts
-from rules.conversation import Decision
-from rules.policy import Policy
-from rules.tokens.sections import Sections
+from trimtab.proxy.catalogue.prices import find_listed
+from trimtab.proxy.cli.records.sums import UNKNOWN, RequestFigures
+from trimtab.proxy.cli.records.variants import RecordedVariants
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.models.records import Facts
+from trimtab.rules.conversation import Decision
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.sections import Sections
 
 
 def make_recording(request_id: str = "ab" * 12, *, at: float = 1_700_000_000.0, body: str = "{}") -> Recording:

@@ -5,13 +5,13 @@ Law: it uses only the editors of the product, and calls them as `rules/pipeline`
 
 from collections.abc import Sequence
 
-from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, ToolCall, count_leading
-from rules.policy import Policy
-from rules.results.edit import Editor, Edits, Result
-from rules.results.excerpt.rule import TRUNCATE, truncate_result
-from rules.results.tidy import TIDY
-from rules.results.work import Work
-from rules.treatment import Budget, Treatment
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, ToolCall, count_leading
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.edit import Editor, Edits, Result
+from trimtab.rules.results.excerpt.rule import TRUNCATE, truncate_result
+from trimtab.rules.results.tidy import TIDY
+from trimtab.rules.results.work import Work
+from trimtab.rules.treatment import Budget, Treatment
 
 
 def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:

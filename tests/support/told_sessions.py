@@ -7,7 +7,7 @@ from support.builders import assistant, call, read, result, user
 from support.chats import LANGUAGES, make_chat
 from support.sessions import OWN_DATA, read_rows
 
-from rules.conversation import Message
+from trimtab.rules.conversation import Message
 
 COMMANDS = (
     ("cd /srv/quay && git status --short", " M src/quay/tides.py\n?? notes/plan.md"),

@@ -6,8 +6,8 @@ from itertools import count as numbers
 import orjson
 from support.builders import assistant, call, result
 
-from rules.conversation import Message, ToolCall
-from rules.summary.carried.items import Answered
+from trimtab.rules.conversation import Message, ToolCall
+from trimtab.rules.summary.carried.items import Answered
 
 _NUMBERS = numbers()
 

@@ -12,11 +12,11 @@ from itertools import groupby
 import msgspec
 import orjson
 
-from proxy.wire.answers.sse import FirstEvent
-from proxy.wire.answers.sse import write_event as write_sse_event
-from proxy.wire.answers.tap import Piece, Tap
-from proxy.wire.answers.usage import Usage
-from proxy.wire.codec import (
+from trimtab.proxy.wire.answers.sse import FirstEvent
+from trimtab.proxy.wire.answers.sse import write_event as write_sse_event
+from trimtab.proxy.wire.answers.tap import Piece, Tap
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import (
     PROMPT_TOO_LONG,
     Completion,
     Counting,
@@ -25,16 +25,16 @@ from proxy.wire.codec import (
     Request,
     UndecodableError,
 )
-from proxy.wire.dialect import Dialect
-from proxy.wire.json.decode import DECODE_ERRORS
-from proxy.wire.json.spans import find_array
-from proxy.wire.overflow.classify import Overflow, read_overflow
-from proxy.wire.transcript.beginnings import Begun
-from proxy.wire.transcript.decoding import FixedTokens
-from proxy.wire.transcript.elements import Placed, Source, write_elements
-from rules.conversation import Conversation, Message, Role, Shape, ToolCall
-from rules.prefix import digest_message
-from rules.tokens.messages import count_message
+from trimtab.proxy.wire.dialect import Dialect
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json.spans import find_array
+from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.decoding import FixedTokens
+from trimtab.proxy.wire.transcript.elements import Placed, Source, write_elements
+from trimtab.rules.conversation import Conversation, Message, Role, Shape, ToolCall
+from trimtab.rules.prefix import digest_message
+from trimtab.rules.tokens.messages import count_message
 
 USER_SIDE = {Role.USER, Role.TOOL}
 

@@ -13,7 +13,7 @@ from support.dialects.spoken.dialect import Dialect
 from support.sessions import make_session
 from upstreams.faulty import GOOD, OK, Act, Connection, good_answer, reset, say, stall, zip_answer
 
-from proxy.server.app import Proxy
+from trimtab.proxy.server.app import Proxy
 
 PATIENCE_SECONDS = 30.0
 """The client's timeout. A test fails if a response takes longer."""

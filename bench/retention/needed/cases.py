@@ -17,7 +17,7 @@ from bench.sessions.prompts import read_fixed, read_part
 from bench.sessions.replaying.inside import Trimtab, run_inside
 from bench.sessions.replaying.summarisers import SUMMARISERS
 from bench.sessions.report import Window
-from rules.policy import Prices as RulePrices
+from trimtab.rules.policy import Prices as RulePrices
 
 PRICES = Prices(input=1.0, cached_input=0.1, output=4.0)
 """Source: the goals of issue 16. trimtab is configured with the same prices."""

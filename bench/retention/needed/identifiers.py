@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from bench.retention.needed.tally import Known, Named
-from proxy.cli.records.needed import find_identifiers
+from trimtab.proxy.cli.records.needed import find_identifiers
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from bench.retention.needed.identifiers import Transcript, Worded, read_worded
 from bench.retention.needed.tally import Tally
 from bench.sessions.baselines import MASK
 from bench.sessions.ledger import Call, SessionLedger
-from rules.text.markers import mark_pruned
+from trimtab.rules.text.markers import mark_pruned
 
 _PRUNED = mark_pruned(0).partition(" 0 ")[0]
 

@@ -17,7 +17,7 @@ from bench.sessions.lists.contestants import Sent, Setting, send_inside, send_th
 from bench.sessions.lists.gaps import Gaps, find_moments
 from bench.sessions.lists.prices import PriceList, load_lists
 from bench.sessions.report import Window
-from proxy.config.schema import PricesConfig
+from trimtab.proxy.config.schema import PricesConfig
 
 
 def check_inside(arguments: argparse.Namespace, sessions: Sequence[Session], windows: Sequence[Window]) -> bool:

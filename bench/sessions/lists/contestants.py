@@ -26,7 +26,7 @@ from bench.sessions.replaying.proxies import OWN_STORE, make_headroom, make_trim
 from bench.sessions.replaying.replay import ReplayOptions, replay_through
 from bench.sessions.replaying.summarisers import write_words
 from bench.sessions.report import Window
-from rules.policy import Prices as RulePrices
+from trimtab.rules.policy import Prices as RulePrices
 
 Moments = Mapping[str, Sequence[float]]
 """The times of each session's requests, by its id."""

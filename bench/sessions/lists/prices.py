@@ -16,7 +16,7 @@ from bench.sessions.caches.cache import CacheKind
 from bench.sessions.caches.longest import LongestPrefix
 from bench.sessions.caches.lookback import LookBack
 from bench.sessions.ledger import Prices
-from proxy.config.schema import PricesConfig
+from trimtab.proxy.config.schema import PricesConfig
 
 WRITE = "cache_write_mtok"
 HOUR_WRITE = "cache_write_1h_mtok"

@@ -3,7 +3,7 @@
     python -m bench.sessions.replaying.clocked FILE serve --listen ...
 
 FILE has the seconds by which the clock is ahead; the bench writes it between two requests. The clock is given to
-`proxy.summaries.cold_cuts.ColdCuts`, if it takes one. All else is the program that users start.
+`trimtab.proxy.summaries.cold_cuts.ColdCuts`, if it takes one. All else is the program that users start.
 """
 
 import inspect
@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import proxy.server.app
-from proxy.cli.main import main
-from proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.cli.main import main
+from trimtab.proxy.server import app
+from trimtab.proxy.summaries.cold_cuts import ColdCuts
 
 CLOCK = "clock"
 
@@ -45,6 +45,6 @@ def takes_clock() -> bool:
 if __name__ == "__main__":
     own_clock = FileClock(Path(sys.argv.pop(1)))
     if takes_clock():
-        program: Any = proxy.server.app
+        program: Any = app
         program.ColdCuts = partial(ColdCuts, clock=own_clock)
     main()

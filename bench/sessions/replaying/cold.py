@@ -7,10 +7,10 @@ since there is only one process. `bench.sessions.run --check` compares it with t
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from proxy.compaction import Planned
-from proxy.exchange.cold import ANCHOR_MESSAGES, find_previous
-from rules.conversation import count_leading
-from rules.window.state import ColdCut
+from trimtab.proxy.compaction import Planned
+from trimtab.proxy.exchange.cold import ANCHOR_MESSAGES, find_previous
+from trimtab.rules.conversation import count_leading
+from trimtab.rules.window.state import ColdCut
 
 PlanWith = Callable[[dict[bytes, ColdCut]], Planned]
 HasText = Callable[[Planned, bool], bool]

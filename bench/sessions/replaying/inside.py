@@ -12,11 +12,11 @@ from bench.sessions.ledger import SessionLedger
 from bench.sessions.marks import split_marked
 from bench.sessions.replaying.shell import Shell
 from bench.sessions.replaying.summarisers import Summarise
-from proxy.compaction import Compactor, load_compactor
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from rules.policy import Prices
-from rules.window.state import Cut
+from trimtab.proxy.compaction import Compactor, load_compactor
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.rules.policy import Prices
+from trimtab.rules.window.state import Cut
 
 DEFAULT_PREFIX = "defaults."
 

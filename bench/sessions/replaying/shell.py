@@ -1,4 +1,4 @@
-"""One session through trimtab in this process, as `proxy.exchange` serves it.
+"""One session through trimtab in this process, as `trimtab.proxy.exchange` serves it.
 
 Law: plan, apply, prompts and the acceptance of notes are the program's own. Only waiting is replaced, after the model
 of proxy/exchange/summary.py and proxy/summaries/service.py: a text that was asked for is in the
@@ -15,23 +15,23 @@ from bench.sessions.marks import Marks, split_marked
 from bench.sessions.prompts import Part
 from bench.sessions.replaying.cold import Silences
 from bench.sessions.replaying.summarisers import Summarise
-from proxy.compaction import Compacted, Compactor, Planned, read_request
-from proxy.config.policies.policy import PolicyConfig
-from proxy.summaries.answers import accept_note
-from proxy.summaries.calls import NoSummaryError
-from proxy.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
-from proxy.summaries.sliding import SlidingWatch
-from proxy.summaries.summariser import MOST_PARTS
-from proxy.wire.answers.usage import Usage
-from proxy.wire.codec import Completion, Question, Request
-from rules.conversation import Conversation, count_leading
-from rules.pipeline.exceeded import LimitExceededError
-from rules.policy import Policy
-from rules.summary.asking.facts import list_sources, mark_unverified
-from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS, split_request, write_prompt
-from rules.summary.request import Summary, SummaryRequest, make_digest
-from rules.text.head_tail import truncate_text
-from rules.window.state import Cut
+from trimtab.proxy.compaction import Compacted, Compactor, Planned, read_request
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.summaries.answers import accept_note
+from trimtab.proxy.summaries.calls import NoSummaryError
+from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
+from trimtab.proxy.summaries.sliding import SlidingWatch
+from trimtab.proxy.summaries.summariser import MOST_PARTS
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import Completion, Question, Request
+from trimtab.rules.conversation import Conversation, count_leading
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.asking.facts import list_sources, mark_unverified
+from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS, split_request, write_prompt
+from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.window.state import Cut
 
 TURN_SECONDS = 6.0
 """Chosen: seconds of a model's turn, to measure the pause after a failed summary."""

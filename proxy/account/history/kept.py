@@ -14,16 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proxy.account.history import table, texts
-from proxy.account.history.table import FORM, Bounds, Erased, Row
-from proxy.account.history.texts import Packed
-from proxy.account.outcome import Outcome
-from proxy.store.sqlite_file import SqliteFile, SqliteThread, Work
-from proxy.store.store import StoreError
-from proxy.tasks import Tasks, see_through
+from trimtab.proxy.account.history import table, texts
+from trimtab.proxy.account.history.table import FORM, Bounds, Erased, Row
+from trimtab.proxy.account.history.texts import Packed
+from trimtab.proxy.account.outcome import Outcome
+from trimtab.proxy.store.sqlite_file import SqliteFile, SqliteThread, Work
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.tasks import Tasks, see_through
 
 if TYPE_CHECKING:
-    from proxy.account.history.shared import SharedLog
+    from trimtab.proxy.account.history.shared import SharedLog
 
 T = TypeVar("T")
 Waiting = tuple[Outcome, float | None] | Row

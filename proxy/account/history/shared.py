@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.account.history.table import MAX_EVENTS, Entry, Erased, Row
-from proxy.store.redis import PREFIX, RedisStore
-from proxy.store.store import StoreError
+from trimtab.proxy.account.history.table import MAX_EVENTS, Entry, Erased, Row
+from trimtab.proxy.store.redis import PREFIX, RedisStore
+from trimtab.proxy.store.store import StoreError
 
 KEY = f"{PREFIX}events"
 ENTRIES_AT_ONCE = 500

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from proxy.account.outcome import OutcomeText
-from rules.pipeline.changes import Change
+from trimtab.proxy.account.outcome import OutcomeText
+from trimtab.rules.pipeline.changes import Change
 
 ENTRY_BYTES = 1000
 """What an entry takes beside its packed text. Chosen: the row and the sentences, generously."""

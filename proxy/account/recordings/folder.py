@@ -19,7 +19,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.account.recordings.format import CALL_ENDING, ENDING, MAX_OPENED_BYTES, BadRecordingError, Recording, decode
+from trimtab.proxy.account.recordings.format import (
+    CALL_ENDING,
+    ENDING,
+    MAX_OPENED_BYTES,
+    BadRecordingError,
+    Recording,
+    decode,
+)
 
 LOCK = ".lock"
 """The name of the file that is locked, and that contains the log of changes."""

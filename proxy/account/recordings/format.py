@@ -13,20 +13,20 @@ from typing import Any
 
 import msgspec
 
-from proxy.account.outcome import Outcome, keep
-from proxy.account.statistics.books import MOST
-from proxy.catalogue.prices import Bill, PriceList, Tokens
-from proxy.config.schema import Config
-from proxy.http.headers import Headers
-from proxy.models.records import Facts
-from proxy.telemetry.ledger import UsedSummary
-from proxy.wire.codec import Request
-from rules.conversation import Decision
-from rules.conversation import Outcome as Applied
-from rules.pipeline.plan import Plan
-from rules.policy import Policy
-from rules.summary.request import Summary
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.outcome import Outcome, keep
+from trimtab.proxy.account.statistics.books import MOST
+from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.models.records import Facts
+from trimtab.proxy.telemetry.ledger import UsedSummary
+from trimtab.proxy.wire.codec import Request
+from trimtab.rules.conversation import Decision
+from trimtab.rules.conversation import Outcome as Applied
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.tokens.sections import Sections
 
 VERSION = 1
 """The version of the format. A reader refuses any other."""

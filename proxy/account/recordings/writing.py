@@ -18,10 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from proxy.account.outcome import ID_BYTES, Outcome, keep
-from proxy.account.recorder import Recorder, fail_open
-from proxy.account.recordings.folder import Folder
-from proxy.account.recordings.format import (
+from trimtab.proxy.account.outcome import ID_BYTES, Outcome, keep
+from trimtab.proxy.account.recorder import Recorder, fail_open
+from trimtab.proxy.account.recordings.folder import Folder
+from trimtab.proxy.account.recordings.format import (
     SUMMARY_ENDPOINT,
     CarriedOut,
     Counted,
@@ -34,16 +34,16 @@ from proxy.account.recordings.format import (
     encode,
     write_body,
 )
-from proxy.account.redact import Hidden, find_hidden, redact_body, redact_value
-from proxy.account.statistics.books import Books
-from proxy.catalogue.prices import price
-from proxy.config.schema import Config
-from proxy.config.sections.observability import RecordConfig
-from proxy.http.credentials import is_credential, plain
-from proxy.memory import KEPT_FACTOR, MAX_RECORDINGS_BYTES, bound_recordings
-from proxy.summaries.calls import SummaryCall
-from proxy.telemetry.metrics import Metrics
-from rules.pipeline.story import tell_story
+from trimtab.proxy.account.redact import Hidden, find_hidden, redact_body, redact_value
+from trimtab.proxy.account.statistics.books import Books
+from trimtab.proxy.catalogue.prices import price
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.sections.observability import RecordConfig
+from trimtab.proxy.http.credentials import is_credential, plain
+from trimtab.proxy.memory import KEPT_FACTOR, MAX_RECORDINGS_BYTES, bound_recordings
+from trimtab.proxy.summaries.calls import SummaryCall
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.rules.pipeline.story import tell_story
 
 MAX_WAITING = 1024
 """Recordings that wait to be written. Chosen: some seconds of a busy proxy."""

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 
-from proxy.account.history.kept import History
-from proxy.catalogue.prices import NANODOLLARS, Bill, Cost, PriceList, Tokens, price
-from proxy.store.store import StoreError
-from proxy.tasks import Tasks
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.account.history.kept import History
+from trimtab.proxy.catalogue.prices import NANODOLLARS, Bill, Cost, PriceList, Tokens, price
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.metrics import Metrics
 
 FLUSH_SECONDS = 5.0
 """Between two writes. Chosen: a killed process loses at most this much; the disk is written to rarely."""

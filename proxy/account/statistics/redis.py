@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from proxy.account.statistics.books import DAY_SECONDS, KEPT_DAYS, Batch, Place, Sums, go_back
-from proxy.store.redis import PREFIX, RedisStore
-from proxy.store.store import StoreError
+from trimtab.proxy.account.statistics.books import DAY_SECONDS, KEPT_DAYS, Batch, Place, Sums, go_back
+from trimtab.proxy.store.redis import PREFIX, RedisStore
+from trimtab.proxy.store.store import StoreError
 
 WRITER_SECONDS = 2 * DAY_SECONDS
 """How long the number of a writer's last batch is kept. Chosen: longer than a batch is ever tried again."""

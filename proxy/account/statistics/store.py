@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proxy.account.statistics.books import NAMES, Batch, MemoryStatistics, Place, StatisticsStore, Sums, go_back
-from proxy.config.schema import Config
-from proxy.store.opening import data_directory, require_store
-from proxy.store.sqlite_file import FileForm, SqliteFile, SqliteThread
-from proxy.store.store import StoreError
+from trimtab.proxy.account.statistics.books import NAMES, Batch, MemoryStatistics, Place, StatisticsStore, Sums, go_back
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.store.opening import data_directory, require_store
+from trimtab.proxy.store.sqlite_file import FileForm, SqliteFile, SqliteThread
+from trimtab.proxy.store.store import StoreError
 
 FILE_NAME = "statistics.sqlite3"
 APPLICATION_ID = 0x7472696E
@@ -95,6 +95,6 @@ def open_statistics(config: Config, log: Any) -> StatisticsStore:
     if file is not None:
         return SqliteStatistics(file, log=log)
     require_store(config)
-    from proxy.account.statistics.redis import RedisStatistics  # noqa: PLC0415  an optional package
+    from trimtab.proxy.account.statistics.redis import RedisStatistics  # noqa: PLC0415  an optional package
 
     return RedisStatistics(config.store)

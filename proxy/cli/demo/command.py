@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from proxy.cli.demo.session import MODEL, Session, make_session
-from proxy.cli.demo.upstream import Cost, PromptCache, Served, SimulatedUpstream
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
-from proxy.config.policies.policy import PolicyConfig
-from proxy.server.app import listen_at, run_proxy
-from proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.cli.demo.session import MODEL, Session, make_session
+from trimtab.proxy.cli.demo.upstream import Cost, PromptCache, Served, SimulatedUpstream
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.server.app import listen_at, run_proxy
+from trimtab.proxy.telemetry.logs import configure_log, get_log
 
 WINDOW_TOKENS = 32_000
 """Chosen: the whole session is more than three times as long, so that many requests need compaction."""

@@ -14,13 +14,13 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from proxy.cli.demo.session import MODEL, Session
-from proxy.compaction.caches import make_known
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Counting, UndecodableError
-from rules.conversation import CountTokens
-from rules.results.pairing import pair_tool_calls
-from rules.tokens.messages import MESSAGE_TOKENS
+from trimtab.proxy.cli.demo.session import MODEL, Session
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.results.pairing import pair_tool_calls
+from trimtab.rules.tokens.messages import MESSAGE_TOKENS
 
 PIECE_CHARS = 48
 """Characters of an answer in one event of a stream. Chosen: any size works."""

@@ -22,19 +22,19 @@ from urllib.parse import urlsplit
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.cli.healthcheck import read_page
-from proxy.config.load import find_unknown_variables
-from proxy.config.network.forward_proxies import SETTING
-from proxy.config.network.store_servers import has_several, read_servers
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.config.sections.clients import ClientConfig
-from proxy.config.values import split_address
-from proxy.http.client import UpstreamClient, read_bounded
-from proxy.http.errors import ProxyError
-from proxy.http.headers import Headers, write_key
-from proxy.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_list
-from proxy.server.workers.supervisor import count_cores, count_workers
-from proxy.store import FILE_NAME, SummaryStore, data_directory
+from trimtab.proxy.cli.healthcheck import read_page
+from trimtab.proxy.config.load import find_unknown_variables
+from trimtab.proxy.config.network.forward_proxies import SETTING
+from trimtab.proxy.config.network.store_servers import has_several, read_servers
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.config.sections.clients import ClientConfig
+from trimtab.proxy.config.values import split_address
+from trimtab.proxy.http.client import UpstreamClient, read_bounded
+from trimtab.proxy.http.errors import ProxyError
+from trimtab.proxy.http.headers import Headers, write_key
+from trimtab.proxy.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_list
+from trimtab.proxy.server.workers.supervisor import count_cores, count_workers
+from trimtab.proxy.store import FILE_NAME, SummaryStore, data_directory
 
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.catalogue.prices import PriceList, PriceSource, PriceTier, describe_catalogue
-from proxy.catalogue.providers import is_local
-from proxy.cli.doctor.checks import (
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource, PriceTier, describe_catalogue
+from trimtab.proxy.catalogue.providers import is_local
+from trimtab.proxy.cli.doctor.checks import (
     MAIN_UPSTREAM,
     Answer,
     Finding,
@@ -27,18 +27,18 @@ from proxy.cli.doctor.checks import (
     find_readable_keys,
     find_unknown_names,
 )
-from proxy.cli.options import mask
-from proxy.compaction.pool import HEURISTIC, Compactors
-from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.http.client import UpstreamClient
-from proxy.http.tenancy import Tenancy, Tenant
-from proxy.models.hypotheses import combine
-from proxy.models.model_policy import ModelView, name_model
-from proxy.models.records import ModelName, Record, Records, complete, list_learned, recall
-from proxy.store.opening import find_key_file, open_store
-from proxy.store.store import SummaryStore
-from rules.tokens.families import Family, find_family
+from trimtab.proxy.cli.options import mask
+from trimtab.proxy.compaction.pool import HEURISTIC, Compactors
+from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.tenancy import Tenancy, Tenant
+from trimtab.proxy.models.hypotheses import combine
+from trimtab.proxy.models.model_policy import ModelView, name_model
+from trimtab.proxy.models.records import ModelName, Record, Records, complete, list_learned, recall
+from trimtab.proxy.store.opening import find_key_file, open_store
+from trimtab.proxy.store.store import SummaryStore
+from trimtab.rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
 """How many models the report lists at most that only upstreams name. Chosen: a table that fits on a screen."""

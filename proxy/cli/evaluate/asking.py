@@ -14,16 +14,16 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.cli.evaluate.exam import drop_thinking
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import Body, UpstreamClient, read_bounded
-from proxy.http.errors import ProxyError
-from proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
-from proxy.http.unreachable import name_host
-from proxy.summaries.summariser import REASONING_SIGN
-from proxy.wire.codec import Completion, Question, Request, UndecodableError
-from proxy.wire.dialects import DEFAULT
-from rules.conversation import Conversation, CountTokens
+from trimtab.proxy.cli.evaluate.exam import drop_thinking
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import Body, UpstreamClient, read_bounded
+from trimtab.proxy.http.errors import ProxyError
+from trimtab.proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
+from trimtab.proxy.http.unreachable import name_host
+from trimtab.proxy.summaries.summariser import REASONING_SIGN
+from trimtab.proxy.wire.codec import Completion, Question, Request, UndecodableError
+from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.rules.conversation import Conversation, CountTokens
 
 BUSY_ATTEMPTS = 5
 """Chosen: without `Retry-After`, the pauses between them add up to 15 seconds."""

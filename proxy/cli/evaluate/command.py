@@ -18,21 +18,21 @@ import uvloop
 from rich.console import Console
 from rich.progress import Progress
 
-from proxy.cli.evaluate.asking import Asker, AskError, Calls, PatientClient, Tokens
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.protocol import Examiner
-from proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
-from proxy.cli.evaluate.report import Result, add_up, print_price, tell_tokens
-from proxy.cli.evaluate.setup import CacheError, Options, Setup, find_view, keep_questions, name_set, prepare
-from proxy.cli.options import WRONG_USE, StoppedError, prints_table, wrong_use
-from proxy.compaction import UndecodableError
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.summaries.calls import SummaryCall, SummaryCalls
-from proxy.telemetry.logs import configure_log, get_log
-from proxy.telemetry.metrics import Metrics
-from rules.pipeline.exceeded import LimitExceededError
+from trimtab.proxy.cli.evaluate.asking import Asker, AskError, Calls, PatientClient, Tokens
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.protocol import Examiner
+from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
+from trimtab.proxy.cli.evaluate.report import Result, add_up, print_price, tell_tokens
+from trimtab.proxy.cli.evaluate.setup import CacheError, Options, Setup, find_view, keep_questions, name_set, prepare
+from trimtab.proxy.cli.options import WRONG_USE, StoppedError, prints_table, wrong_use
+from trimtab.proxy.compaction import UndecodableError
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.summaries.calls import SummaryCall, SummaryCalls
+from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.rules.pipeline.exceeded import LimitExceededError
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as in shells."""

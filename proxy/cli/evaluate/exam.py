@@ -18,11 +18,11 @@ from math import ceil
 
 import msgspec
 
-from proxy.wire.json.decode import DECODE_ERRORS
-from rules.conversation import CountTokens, Message, Role, count_leading
-from rules.pipeline.plan import Plan
-from rules.text.head_tail import truncate_text
-from rules.window.prune import is_prunable
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.window.prune import is_prunable
 
 PROMPT_VERSION = "1"
 """Version of the prompt for questions. Questions of another version are not found in a cache."""

@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from proxy.cli.evaluate import exam
-from proxy.cli.evaluate.asking import Asker, AskError, FatalError, TooLongError
-from proxy.cli.evaluate.exam import ExamQuestion, Part
-from proxy.cli.evaluate.rehearsal import Arm
-from proxy.wire.codec import Request
+from trimtab.proxy.cli.evaluate import exam
+from trimtab.proxy.cli.evaluate.asking import Asker, AskError, FatalError, TooLongError
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part
+from trimtab.proxy.cli.evaluate.rehearsal import Arm
+from trimtab.proxy.wire.codec import Request
 
 T = TypeVar("T")
 

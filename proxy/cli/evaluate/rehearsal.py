@@ -17,19 +17,19 @@ from math import ceil
 
 import msgspec
 
-from proxy.compaction import Compacted, Compactor, Planned
-from proxy.http.client import UpstreamClient
-from proxy.summaries.calls import NoSummaryError, SummaryCalls
-from proxy.summaries.summariser import Inline, Summariser, Task, ask_model
-from proxy.wire.codec import Request, UndecodableError
-from proxy.wire.dialects import DEFAULT
-from proxy.wire.json.decode import DECODE_ERRORS, mend
-from rules.conversation import Conversation, CountTokens, Message, Role, count_leading, find_beside, starts_step
-from rules.policy import Policy
-from rules.results.pairing import pair_tool_calls
-from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
-from rules.summary.request import Summary, SummaryRequest, make_digest
-from rules.tokens.messages import finish_message
+from trimtab.proxy.compaction import Compacted, Compactor, Planned
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCalls
+from trimtab.proxy.summaries.summariser import Inline, Summariser, Task, ask_model
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, count_leading, find_beside, starts_step
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.pairing import pair_tool_calls
+from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
+from trimtab.rules.tokens.messages import finish_message
 
 _ANSWER_SHAPE = frozenset({"response_format", "tool_choice", "function_call", "stream", "stream_options"})
 """Members that prescribe the form of an answer. They are dropped: the questions need plain answers."""

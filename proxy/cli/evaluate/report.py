@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.catalogue.prices import PriceList, PriceSource
-from proxy.cli.evaluate.asking import Tokens
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.protocol import ArmResult
-from proxy.telemetry.logs import escape
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource
+from trimtab.proxy.cli.evaluate.asking import Tokens
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.protocol import ArmResult
+from trimtab.proxy.telemetry.logs import escape
 
 MILLION = 1_000_000
 """Source: prices in dollars are those of a million tokens."""

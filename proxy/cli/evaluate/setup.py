@@ -19,26 +19,26 @@ from pathlib import Path
 
 import msgspec
 
-from proxy.catalogue.prices import PriceList, find_price_list
-from proxy.cli.evaluate import exam
-from proxy.cli.evaluate.asking import Server, Tokens
-from proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
-from proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, Wanted, make_arm, rehearse
-from proxy.cli.evaluate.report import Item
-from proxy.compaction import Compactor
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.exchange.summary import find_question_tokens
-from proxy.http.client import UpstreamClient, target_url
-from proxy.http.headers import Headers, request_headers, write_key
-from proxy.models.discovery import discover
-from proxy.models.model_policy import ModelView, name_model
-from proxy.models.records import Facts, complete
-from proxy.summaries.calls import Payer
-from proxy.summaries.summariser import Summariser
-from proxy.wire.dialects import DEFAULT
-from proxy.wire.json.decode import DECODE_ERRORS
-from rules.summary.request import Summary
-from rules.tokens.families import find_family
+from trimtab.proxy.catalogue.prices import PriceList, find_price_list
+from trimtab.proxy.cli.evaluate import exam
+from trimtab.proxy.cli.evaluate.asking import Server, Tokens
+from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
+from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, Wanted, make_arm, rehearse
+from trimtab.proxy.cli.evaluate.report import Item
+from trimtab.proxy.compaction import Compactor
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.exchange.summary import find_question_tokens
+from trimtab.proxy.http.client import UpstreamClient, target_url
+from trimtab.proxy.http.headers import Headers, request_headers, write_key
+from trimtab.proxy.models.discovery import discover
+from trimtab.proxy.models.model_policy import ModelView, name_model
+from trimtab.proxy.models.records import Facts, complete
+from trimtab.proxy.summaries.calls import Payer
+from trimtab.proxy.summaries.summariser import Summariser
+from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.tokens.families import find_family
 
 PROMPT_TOKENS = 400
 """Tokens of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest in exam.py."""

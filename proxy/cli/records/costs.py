@@ -7,11 +7,11 @@ in whole blocks, for its lifetime. It misses nothing else, and nobody pushes any
 import itertools
 from dataclasses import dataclass, field, replace
 
-from proxy.account.previous_request import PreviousRequests, Sent
-from proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, count_cached
-from proxy.catalogue.prices import PriceList, Tokens
-from proxy.compaction.engine import Compaction
-from rules.conversation import Conversation, Role, count_leading, starts_step
+from trimtab.proxy.account.previous_request import PreviousRequests, Sent
+from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, count_cached
+from trimtab.proxy.catalogue.prices import PriceList, Tokens
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.rules.conversation import Conversation, Role, count_leading, starts_step
 
 TRIMTAB, NOTHING, SLIDING = STRATEGIES = ("trimtab", "nothing", "sliding")
 USD, INPUT_TOKENS = "usd", "input_tokens"

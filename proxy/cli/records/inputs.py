@@ -14,17 +14,17 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from proxy.account.prompt_cache import count_cached
-from proxy.account.recordings.format import Counted
-from proxy.catalogue.prices import Tokens
-from proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
-from proxy.lru import BytesLRU
-from proxy.telemetry.metrics import Metrics
-from proxy.wire.codec import UndecodableError
-from proxy.wire.dialects import guess_dialect, name_codec
-from proxy.wire.json.decode import DECODE_ERRORS
-from rules.conversation import Decision
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.prompt_cache import count_cached
+from trimtab.proxy.account.recordings.format import Counted
+from trimtab.proxy.catalogue.prices import Tokens
+from trimtab.proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.dialects import guess_dialect, name_codec
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.rules.conversation import Decision
+from trimtab.rules.tokens.sections import Sections
 
 NO_RULES = frozenset({"refused", "lesson_test", "cold_cache", "cache_refused"})
 """Entries of a ledger that no rule made: they say what happened between two plans."""

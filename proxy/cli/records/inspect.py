@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 import orjson
 
-from proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
-from proxy.account.recordings.format import BadRecordingError, Recording
-from proxy.account.redact import HIDDEN
-from proxy.cli.options import config_option, give_up, set_option, wrong_use
-from proxy.config.load import load_file
-from proxy.store.opening import data_directory
-from proxy.telemetry.logs import configure_log, escape
+from trimtab.proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
+from trimtab.proxy.account.recordings.format import BadRecordingError, Recording
+from trimtab.proxy.account.redact import HIDDEN
+from trimtab.proxy.cli.options import config_option, give_up, set_option, wrong_use
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.store.opening import data_directory
+from trimtab.proxy.telemetry.logs import configure_log, escape
 
 NOT_RECORDED = (
     "nothing is recorded in {folder}; start the proxy with `trimtab record`, or set record.dir in the configuration"
@@ -89,7 +89,7 @@ def find_folder(folder: Path | None, config_path: Path | None, settings: tuple[s
 
 
 def _list(folder: Path, limit: int, *, as_json: bool) -> None:
-    from proxy.cli.records.showing import describe_event, show_list  # noqa: PLC0415 - `serve` does not need it
+    from trimtab.proxy.cli.records.showing import describe_event, show_list  # noqa: PLC0415 - `serve` does not need it
 
     every = read_all(folder, _tell_broken, newest_first=True) if folder.is_dir() else iter(())
     events = [one.event for one in islice((one for one in every if one.call is None), limit)]
@@ -102,7 +102,7 @@ def _list(folder: Path, limit: int, *, as_json: bool) -> None:
 
 
 def _print(recording: Recording, *, with_diff: bool, as_json: bool) -> None:
-    from proxy.cli.records.showing import describe, find_changes, show  # noqa: PLC0415 - `serve` does not need it
+    from trimtab.proxy.cli.records.showing import describe, find_changes, show  # noqa: PLC0415 - `serve` does not need it
 
     configure_log("error")
     changed = find_changes(recording)

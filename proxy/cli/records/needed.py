@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from proxy.lru import BytesLRU
-from rules.conversation import Conversation, Message, Role
+from trimtab.proxy.lru import BytesLRU
+from trimtab.rules.conversation import Conversation, Message, Role
 
 LEAST_CHARS, MOST_CHARS = 5, 200
 """Of an identifier. Source: the same definition as below."""

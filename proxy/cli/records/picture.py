@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.cli.options import StoppedError
+from trimtab.proxy.cli.options import StoppedError
 
 MAX_POINTS = 2000  # chosen: more than the pixels of a picture's width
 _SIZE_INCHES = (10.0, 7.0)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from proxy.cli.options import WRONG_USE, dialect_option, give_up, prints_table, table_option, wrong_use
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.cli.options import WRONG_USE, dialect_option, give_up, prints_table, table_option, wrong_use
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.telemetry.logs import configure_log, get_log
 
 if TYPE_CHECKING:
-    from proxy.cli.records.run import Advance, Replay
+    from trimtab.proxy.cli.records.run import Advance, Replay
 
 RECORDINGS, LOG, BODIES = "recordings", "log", "bodies"
 INTERRUPTED = 130
@@ -110,7 +110,7 @@ def replay(path: Path, **given: Any) -> None:
         number = done[0].requests if done else 0
         give_up(f"stopped after {number} requests; nothing was changed", INTERRUPTED)
     if prints_table(as_table=options.as_table):
-        from proxy.cli.records.table import print_curve, print_report  # noqa: PLC0415 - `serve` does not need rich
+        from trimtab.proxy.cli.records.table import print_curve, print_report  # noqa: PLC0415 - `serve` does not need rich
 
         (print_curve if options.curve else print_report)(report)
     else:
@@ -122,7 +122,7 @@ def replay(path: Path, **given: Any) -> None:
 
 def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
     """Replay, and describe the result. `done` gets the replay as soon as it begins."""
-    from proxy.cli.records.report import describe, list_points  # noqa: PLC0415 - the same
+    from trimtab.proxy.cli.records.report import describe, list_points  # noqa: PLC0415 - the same
 
     kind = find_kind(path)
     with wrong_use():
@@ -130,7 +130,7 @@ def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
     done.append(replaying)
     _read(replaying, kind, path, options)
     if options.plot is not None:
-        from proxy.cli.records.picture import draw  # noqa: PLC0415 - an extra
+        from trimtab.proxy.cli.records.picture import draw  # noqa: PLC0415 - an extra
 
         with wrong_use():
             draw(replaying.series, options.plot)
@@ -139,7 +139,7 @@ def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
 
 def find_kind(path: Path) -> str:
     """What is at a path: recordings, a log, or bodies."""
-    from proxy.cli.records.inputs import is_log  # noqa: PLC0415 - `serve` does not need it
+    from trimtab.proxy.cli.records.inputs import is_log  # noqa: PLC0415 - `serve` does not need it
 
     if path.is_dir():
         return RECORDINGS
@@ -153,10 +153,10 @@ def find_kind(path: Path) -> str:
 
 def _prepare(kind: str, options: Options) -> "Replay":
     """The replay before its first request. Raises ConfigError."""
-    from proxy.cli.records.needed import Needed  # noqa: PLC0415 - `serve` does not need it
-    from proxy.cli.records.run import Replay  # noqa: PLC0415 - the same
-    from proxy.cli.records.sums import VariantSums  # noqa: PLC0415 - the same
-    from proxy.cli.records.variants import ConfiguredVariants  # noqa: PLC0415 - the same
+    from trimtab.proxy.cli.records.needed import Needed  # noqa: PLC0415 - `serve` does not need it
+    from trimtab.proxy.cli.records.run import Replay  # noqa: PLC0415 - the same
+    from trimtab.proxy.cli.records.sums import VariantSums  # noqa: PLC0415 - the same
+    from trimtab.proxy.cli.records.variants import ConfiguredVariants  # noqa: PLC0415 - the same
 
     if kind == LOG and (options.config_path is not None or options.settings or options.curve):
         message = "a log holds no messages, so another configuration cannot be replayed from it; record requests"
@@ -182,7 +182,7 @@ def _load_configs(kind: str, options: Options) -> dict[str, Config]:
 
 def _load_settings(options: Options) -> dict[str, Config]:
     """The configuration with each of the settings that are compared, by their names."""
-    from proxy.cli.records.report import list_settings  # noqa: PLC0415 - `serve` does not need it
+    from trimtab.proxy.cli.records.report import list_settings  # noqa: PLC0415 - `serve` does not need it
 
     config = load_file(options.config_path, options.settings, is_online=False)
     return {one.name: one.lay_over(config) for one in list_settings()}
@@ -190,7 +190,7 @@ def _load_settings(options: Options) -> dict[str, Config]:
 
 def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:
     if kind == RECORDINGS:
-        from proxy.account.recordings.folder import list_files  # noqa: PLC0415 - `serve` does not need it here
+        from trimtab.proxy.account.recordings.folder import list_files  # noqa: PLC0415 - `serve` does not need it here
 
         files = list_files(path)[-options.newest if options.newest else 0 :]
         with _show_progress("recordings", len(files)) as advance:

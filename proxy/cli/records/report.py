@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.cli.records.costs import INPUT_TOKENS, NOTHING, SLIDING, TRIMTAB
-from proxy.cli.records.run import Places, Replay
-from proxy.cli.records.sums import SUMMARIES, VariantSums
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config
-from rules.economy import Economy
+from trimtab.proxy.cli.records.costs import INPUT_TOKENS, NOTHING, SLIDING, TRIMTAB
+from trimtab.proxy.cli.records.run import Places, Replay
+from trimtab.proxy.cli.records.sums import SUMMARIES, VariantSums
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config
+from trimtab.rules.economy import Economy
 
 COMPARED = ("sent_tokens", "moved_cuts", "summaries", "sessions_refused", "prefix_kept")
 """Figures of a model that are compared between two variants. Costs are compared, too."""

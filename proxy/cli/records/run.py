@@ -10,15 +10,15 @@ from pathlib import Path
 
 from msgspec import structs
 
-from proxy.account.outcome import Outcome
-from proxy.account.recordings.folder import RecordingFile
-from proxy.account.recordings.format import BadRecordingError, Circumstances, Counted, Recording
-from proxy.catalogue.prices import find_listed
-from proxy.cli.records.costs import SLIDING, Paid, slide_window
-from proxy.cli.records.inputs import LogReader, Sessions, estimate_tokens, split_turns
-from proxy.cli.records.needed import Needed
-from proxy.cli.records.picture import Series
-from proxy.cli.records.sums import (
+from trimtab.proxy.account.outcome import Outcome
+from trimtab.proxy.account.recordings.folder import RecordingFile
+from trimtab.proxy.account.recordings.format import BadRecordingError, Circumstances, Counted, Recording
+from trimtab.proxy.catalogue.prices import find_listed
+from trimtab.proxy.cli.records.costs import SLIDING, Paid, slide_window
+from trimtab.proxy.cli.records.inputs import LogReader, Sessions, estimate_tokens, split_turns
+from trimtab.proxy.cli.records.needed import Needed
+from trimtab.proxy.cli.records.picture import Series
+from trimtab.proxy.cli.records.sums import (
     SUCCESS_STATUS,
     TOO_LONG,
     UNKNOWN,
@@ -28,7 +28,7 @@ from proxy.cli.records.sums import (
     VariantSums,
     read_summary_figures,
 )
-from proxy.cli.records.variants import (
+from trimtab.proxy.cli.records.variants import (
     ConfiguredVariants,
     ExpectedSummaries,
     PaidVariant,
@@ -37,10 +37,10 @@ from proxy.cli.records.variants import (
     read,
     remember,
 )
-from proxy.compaction.engine import Compaction
-from proxy.compaction.pool import Compactors
-from proxy.wire.codec import Request, UndecodableError
-from rules.conversation import Conversation, Decision
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.rules.conversation import Conversation, Decision
 
 REPLACED = "; a credential was replaced in the recorded body"
 MAX_PLACES = 20

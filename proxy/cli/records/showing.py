@@ -17,21 +17,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from proxy.account.outcome import Outcome
-from proxy.account.recordings.format import Recording
-from proxy.catalogue.prices import NANODOLLARS
-from proxy.cli.options import write_dollars
-from proxy.cli.records.run import find_difference
-from proxy.cli.records.variants import RecordedVariants
-from proxy.cli.tables import add_figures, make_console, safe
-from proxy.compaction.engine import Compaction
-from proxy.compaction.pool import Compactors
-from proxy.server.admin.dashboard.shapes import shape_event
-from proxy.telemetry.logs import escape, get_log
-from proxy.wire.codec import UndecodableError
-from rules.conversation import Decision
-from rules.pipeline.changes import Change, Fate
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.outcome import Outcome
+from trimtab.proxy.account.recordings.format import Recording
+from trimtab.proxy.catalogue.prices import NANODOLLARS
+from trimtab.proxy.cli.options import write_dollars
+from trimtab.proxy.cli.records.run import find_difference
+from trimtab.proxy.cli.records.variants import RecordedVariants
+from trimtab.proxy.cli.tables import add_figures, make_console, safe
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.server.admin.dashboard.shapes import shape_event
+from trimtab.proxy.telemetry.logs import escape, get_log
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.rules.conversation import Decision
+from trimtab.rules.pipeline.changes import Change, Fate
+from trimtab.rules.tokens.sections import Sections
 
 STYLES = {"-": "red", "+": "green", "@": "cyan"}
 """Colours of the lines of a diff, by their first character."""

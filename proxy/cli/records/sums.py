@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec import structs
 
-from proxy.account.outcome import Outcome
-from proxy.account.recordings.format import Counted, Recording
-from proxy.catalogue.prices import Tokens, to_dollars
-from proxy.cli.records.costs import NOTHING, STRATEGIES, TRIMTAB, Paid, PromptCaches
-from proxy.compaction.engine import Compaction
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.savings import Samples
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.outcome import Outcome
+from trimtab.proxy.account.recordings.format import Counted, Recording
+from trimtab.proxy.catalogue.prices import Tokens, to_dollars
+from trimtab.proxy.cli.records.costs import NOTHING, STRATEGIES, TRIMTAB, Paid, PromptCaches
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.savings import Samples
+from trimtab.rules.tokens.sections import Sections
 
 SUCCESS_STATUS = 200
 """Source: the metrics count an answer as such by this status."""

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.cli.options import write_dollars
-from proxy.cli.records.costs import STRATEGIES, USD
-from proxy.cli.records.report import has_unassigned, sum_cost
-from proxy.cli.tables import make_console, safe
-from proxy.telemetry.logs import escape
+from trimtab.proxy.cli.options import write_dollars
+from trimtab.proxy.cli.records.costs import STRATEGIES, USD
+from trimtab.proxy.cli.records.report import has_unassigned, sum_cost
+from trimtab.proxy.cli.tables import make_console, safe
+from trimtab.proxy.telemetry.logs import escape
 
 WIDE_CHARS = 160
 """Width if the output is no terminal. Chosen: no column of usual figures is broken."""

@@ -9,27 +9,27 @@ summary is taken to be there at the next request.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from proxy.account.recordings.format import Circumstances, Recording
-from proxy.catalogue.lifetimes import find_lifetime_seconds
-from proxy.cli.records.costs import Paid
-from proxy.cli.records.sums import SummaryFigures
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.engine import Compaction, Text, Variant, compact
-from proxy.compaction.pool import Compactors
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config, UpstreamConfig
-from proxy.lru import BytesLRU
-from proxy.models.model_policy import ModelView, name_model
-from proxy.models.records import Facts
-from proxy.telemetry.metrics import OTHER
-from proxy.wire.codec import Request, Unsent
-from proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
-from proxy.wire.dialects import guess_dialect, name_codec
-from rules.pipeline.plan import Plan
-from rules.policy import Policy
-from rules.summary.asking.prompts import PROMPT_TOKENS
-from rules.summary.request import Summary, SummaryRequest
-from rules.window.state import ColdCut
+from trimtab.proxy.account.recordings.format import Circumstances, Recording
+from trimtab.proxy.catalogue.lifetimes import find_lifetime_seconds
+from trimtab.proxy.cli.records.costs import Paid
+from trimtab.proxy.cli.records.sums import SummaryFigures
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.models.model_policy import ModelView, name_model
+from trimtab.proxy.models.records import Facts
+from trimtab.proxy.telemetry.metrics import OTHER
+from trimtab.proxy.wire.codec import Request, Unsent
+from trimtab.proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
+from trimtab.proxy.wire.dialects import guess_dialect, name_codec
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS
+from trimtab.rules.summary.request import Summary, SummaryRequest
+from trimtab.rules.window.state import ColdCut
 
 MAX_TEXTS_BYTES = 64 * 1024 * 1024
 """Of recorded summaries that are remembered. Chosen: some ten thousand."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from proxy.cli.options import list_exports
-from proxy.config.schema import Config
-from proxy.server.reload import (
+from trimtab.proxy.cli.options import list_exports
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.reload import (
     tell_proxies,
     warn_of_bare_credentials,
     warn_of_kept_text,
@@ -21,10 +21,10 @@ from proxy.server.reload import (
     warn_of_recording,
     warn_of_unknown_variables,
 )
-from proxy.tasks import Tasks
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.savings import Savings
-from proxy.telemetry.terminal import LiveLine
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.savings import Savings
+from trimtab.proxy.telemetry.terminal import LiveLine
 
 PAUSE_SECONDS = 1.0
 """Between two states of the live line. Chosen: a person reads no faster."""

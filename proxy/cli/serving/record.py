@@ -9,10 +9,10 @@ from typing import Any
 import click
 import orjson
 
-from proxy.cli.records.inspect import usual_folder
-from proxy.cli.serving.serve import serve
-from proxy.config.document import ConfigError
-from proxy.config.load import load_file
+from trimtab.proxy.cli.records.inspect import usual_folder
+from trimtab.proxy.cli.serving.serve import serve
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_file
 
 
 def _run(folder: Path | None, keep: int | None, max_bytes: int | None, **given: Any) -> None:

@@ -14,21 +14,21 @@ from typing import Any
 import click
 import uvloop
 
-from proxy.cli.options import config_option, give_up, log_format_option, log_level_option, set_option, wrong_use
-from proxy.cli.serving.greeting import Screen, warn_of_risks
-from proxy.cli.serving.supervise import Start, WorkerLog, start_workers
-from proxy.compaction.offload import SWITCH_SECONDS
-from proxy.config.load import load_file
-from proxy.config.schema import Config
-from proxy.exchange.services import Lifecycle
-from proxy.server.app import Proxy, run_proxy
-from proxy.server.garbage import collect_when_idle
-from proxy.server.reload import reload_when_told
-from proxy.server.workers.supervisor import END_AT_ONCE, count_workers
-from proxy.server.workers.worker import LEAVING, READY
-from proxy.tasks import Tasks
-from proxy.telemetry.logs import configure_log, get_log
-from proxy.telemetry.terminal import LiveLine, can_rewrite, shows_text
+from trimtab.proxy.cli.options import config_option, give_up, log_format_option, log_level_option, set_option, wrong_use
+from trimtab.proxy.cli.serving.greeting import Screen, warn_of_risks
+from trimtab.proxy.cli.serving.supervise import Start, WorkerLog, start_workers
+from trimtab.proxy.compaction.offload import SWITCH_SECONDS
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.services import Lifecycle
+from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.garbage import collect_when_idle
+from trimtab.proxy.server.reload import reload_when_told
+from trimtab.proxy.server.workers.supervisor import END_AT_ONCE, count_workers
+from trimtab.proxy.server.workers.worker import LEAVING, READY
+from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.telemetry.terminal import LiveLine, can_rewrite, shows_text
 
 
 @click.command()

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from proxy.cli.serving.greeting import Screen, warn_of_risks
-from proxy.compaction.pool import CACHES_BYTES, Compactors
-from proxy.config.document import ConfigError
-from proxy.config.schema import Config
-from proxy.memory import bound_caches
-from proxy.server.reload import keep_fixed
-from proxy.server.workers.supervisor import Program, Supervisor
-from proxy.server.workers.worker import Ground, Worker
-from proxy.telemetry.logs import LEVELS
-from proxy.telemetry.shared import Reloads
+from trimtab.proxy.cli.serving.greeting import Screen, warn_of_risks
+from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.memory import bound_caches
+from trimtab.proxy.server.reload import keep_fixed
+from trimtab.proxy.server.workers.supervisor import Program, Supervisor
+from trimtab.proxy.server.workers.worker import Ground, Worker
+from trimtab.proxy.telemetry.logs import LEVELS
+from trimtab.proxy.telemetry.shared import Reloads
 
 Load = Callable[[], Config]
 

@@ -22,15 +22,15 @@ import click
 import orjson
 import uvloop
 
-from proxy.cli.options import config_option, give_up, set_option, wrong_use
-from proxy.compaction.pool import CACHES_BYTES, Compactors
-from proxy.config.load import load_file
-from proxy.config.network.urls import OPENAI_HOST, read_host
-from proxy.config.schema import Config
-from proxy.memory import bound_caches
-from proxy.server.app import Proxy, run_proxy
-from proxy.telemetry.logs import configure_log, get_log
-from proxy.telemetry.savings import Savings, count
+from trimtab.proxy.cli.options import config_option, give_up, set_option, wrong_use
+from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.memory import bound_caches
+from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.telemetry.savings import Savings, count
 
 FIXED = ("listen=127.0.0.1:0", "metrics_listen=null", "workers=1")
 """Settings of every wrapped proxy: a free port of this machine, and one process."""

@@ -13,9 +13,9 @@ from itertools import accumulate, pairwise
 
 import tiktoken
 
-from proxy.compaction.tokenizers.patterns import PUBLISHED, join_pattern
-from proxy.lru import BytesLRU
-from rules.conversation import CountTokens
+from trimtab.proxy.compaction.tokenizers.patterns import PUBLISHED, join_pattern
+from trimtab.proxy.lru import BytesLRU
+from trimtab.rules.conversation import CountTokens
 
 PIECE_CHARS = 32_768
 """Longer texts are counted in pieces. Chosen: a whitespace run of 999,999 characters makes tiktoken 0.14 panic, and
@@ -91,7 +91,7 @@ def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding
     is_published: use the published pattern, which gives the same tokens in more time; for comparison.
     """
     try:
-        packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{name}.xz").read_bytes()
+        packed = resources.files(__package__).joinpath("vocabulary", f"{name}.xz").read_bytes()
     except OSError as error:
         raise VocabularyError(str(error)) from error
     pattern = "|".join(PUBLISHED[name]) if is_published else join_pattern(name)

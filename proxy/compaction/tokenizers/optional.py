@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from rules.conversation import CountTokens
+from trimtab.rules.conversation import CountTokens
 
 SELF_TEST: tuple[tuple[str, dict[str, int]], ...] = (
     ("", {"o200k_base": 0, "cl100k_base": 0}),

@@ -6,12 +6,12 @@ Law: a check is skipped if one of its own keys is wrong by itself; all other che
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.config.assembly.validation import show
-from proxy.config.document import Path, Problem, is_within, name_path
-from proxy.config.network.forward_proxies import is_loopback
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
-from proxy.config.values import covers, split_address
+from trimtab.proxy.config.assembly.validation import show
+from trimtab.proxy.config.document import Path, Problem, is_within, name_path
+from trimtab.proxy.config.network.forward_proxies import is_loopback
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
+from trimtab.proxy.config.values import covers, split_address
 
 WHOLE = 1.0
 """The share that is the whole room."""

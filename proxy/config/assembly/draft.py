@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy.config.assembly.checks import find_conflicts
-from proxy.config.assembly.environment import Variable, read_variables
-from proxy.config.assembly.validation import validate
-from proxy.config.document import ConfigError, Document, Path, Place, Problem, has_half_characters
-from proxy.config.schema import Config
+from trimtab.proxy.config.assembly.checks import find_conflicts
+from trimtab.proxy.config.assembly.environment import Variable, read_variables
+from trimtab.proxy.config.assembly.validation import validate
+from trimtab.proxy.config.document import ConfigError, Document, Path, Place, Problem, has_half_characters
+from trimtab.proxy.config.schema import Config
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """A variable of the environment in a text, with its default if it has one."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, cast
 
-from proxy.config.document import Path, Problem, has_half_characters, name_path
-from proxy.config.schema import Config
-from proxy.config.words import Slot, list_keys
+from trimtab.proxy.config.document import Path, Problem, has_half_characters, name_path
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.words import Slot, list_keys
 
 PREFIX = "TRIMTAB_"
 SEPARATOR = "__"

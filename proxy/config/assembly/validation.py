@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Problem, is_within
-from proxy.config.words import LACKING, Slot, list_keys
+from trimtab.proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Problem, is_within
+from trimtab.proxy.config.words import LACKING, Slot, list_keys
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from proxy.config.policies.sections import (
+from trimtab.proxy.config.policies.sections import (
     ControlConfig,
     MemoryConfig,
     SectionsConfig,
@@ -20,9 +20,9 @@ from proxy.config.policies.sections import (
     WindowConfig,
     allow_a_switch,
 )
-from proxy.config.values import AutoShare, AutoWater, ContextWindow, NameGlob
-from rules.economy import Budgets, Economy, find_budgets
-from rules.policy import (
+from trimtab.proxy.config.values import AutoShare, AutoWater, ContextWindow, NameGlob
+from trimtab.rules.economy import Budgets, Economy, find_budgets
+from trimtab.rules.policy import (
     DEFAULT_WINDOW,
     INSTRUCTION_FILES,
     THRESHOLD_LOW,
@@ -32,7 +32,7 @@ from rules.policy import (
     PreserveSystem,
     Prices,
 )
-from rules.treatment import Budget, Truncation
+from trimtab.rules.treatment import Budget, Truncation
 
 CutRule = Literal["auto", "at_threshold", "when_it_pays"]
 DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW

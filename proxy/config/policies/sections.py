@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from proxy.config.values import (
+from trimtab.proxy.config.values import (
     MIN_CONTEXT_WINDOW,
     AutoTokens,
     Exclude,
@@ -22,9 +22,9 @@ from proxy.config.values import (
     refused,
     require,
 )
-from proxy.config.words import Wanted
-from rules.policy import MEMORY_TAGS, SectionShares, SummaryRole
-from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.proxy.config.words import Wanted
+from trimtab.rules.policy import MEMORY_TAGS, SectionShares, SummaryRole
+from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 class Section(BaseModel):

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError
 
-from proxy.config.policies.sections import Section
-from proxy.config.values import OptionalName, OwnKey, refused, require
-from proxy.config.words import LACKING, Wanted
+from trimtab.proxy.config.policies.sections import Section
+from trimtab.proxy.config.values import OptionalName, OwnKey, refused, require
+from trimtab.proxy.config.words import LACKING, Wanted
 
 MAX_NAME_CHARS = 30
 """Longest name of a client. Chosen: people, teams and services have shorter names, and random keys are longer: 128 bits

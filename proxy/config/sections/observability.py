@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from proxy.config.policies.sections import Section
-from proxy.config.values import Url
-from proxy.config.words import Wanted
+from trimtab.proxy.config.policies.sections import Section
+from trimtab.proxy.config.values import Url
+from trimtab.proxy.config.words import Wanted
 
 HeaderName = Annotated[
     str,

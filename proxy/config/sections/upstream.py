@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from proxy.config.network.certificates import check_key, find_trust_fault, make_context
-from proxy.config.network.forward_proxies import Route, find_route, is_loopback
-from proxy.config.network.urls import OPENAI_HOST, Provider, find_provider, list_passwords, read_host
-from proxy.config.policies.sections import AutoPrices, Section
-from proxy.config.values import (
+from trimtab.proxy.config.network.certificates import check_key, find_trust_fault, make_context
+from trimtab.proxy.config.network.forward_proxies import Route, find_route, is_loopback
+from trimtab.proxy.config.network.urls import OPENAI_HOST, Provider, find_provider, list_passwords, read_host
+from trimtab.proxy.config.policies.sections import AutoPrices, Section
+from trimtab.proxy.config.values import (
     AuthoritiesFile,
     CertificateFile,
     OptionalKey,
@@ -23,7 +23,7 @@ from proxy.config.values import (
     RootedPath,
     Url,
 )
-from proxy.config.words import Wanted
+from trimtab.proxy.config.words import Wanted
 
 CacheSeconds = Annotated[
     Literal["auto"] | Annotated[float, Field(ge=0)], Wanted("auto, or a number of seconds, 0 or more")

@@ -4,7 +4,7 @@ Law: nobody gets a response to another request, and nobody waits for a response 
 package and server/connections.py use private parts of aiohttp.
 """
 
-from proxy.http.aiohttp_fixes.client import (
+from trimtab.proxy.http.aiohttp_fixes.client import (
     Connector,
     Request,
     SendSettings,
@@ -13,7 +13,7 @@ from proxy.http.aiohttp_fixes.client import (
     follow,
     send_plainly,
 )
-from proxy.http.aiohttp_fixes.server import (
+from trimtab.proxy.http.aiohttp_fixes.server import (
     OwnRequest,
     PlainResponse,
     keep_header_bytes,

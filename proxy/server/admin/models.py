@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from proxy.exchange.services import Services
-from proxy.models.model_policy import ModelView
-from proxy.models.records import Known, ModelName
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.models.records import Known, ModelName
 
 MAX_SHOWN = 500  # chosen: bounds the page; the rest is counted as `unlisted`
 

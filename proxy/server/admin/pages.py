@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from proxy.config.schema import Config
-from proxy.exchange.services import Services
-from proxy.http.errors import NoSuchPageError, ProxyError
-from proxy.http.headers import Headers
-from proxy.server.access import admit_admin, admit_eraser
-from proxy.server.admin.dashboard.api import answer_api
-from proxy.server.admin.dashboard.files import SAFE, UNSTORED, answer_file, find_file
-from proxy.server.admin.models import write_models
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import DEFAULT
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.errors import NoSuchPageError, ProxyError
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.server.access import admit_admin, admit_eraser
+from trimtab.proxy.server.admin.dashboard.api import answer_api
+from trimtab.proxy.server.admin.dashboard.files import SAFE, UNSTORED, answer_file, find_file
+from trimtab.proxy.server.admin.models import write_models
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import DEFAULT
 
 ROOT = "/trimtab"
 API = f"{ROOT}/api/"

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.exchange.services import Services
-from proxy.http.aiohttp_fixes import PlainResponse
-from proxy.http.errors import OverloadedError
-from proxy.http.relay import Reply
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.aiohttp_fixes import PlainResponse
+from trimtab.proxy.http.errors import OverloadedError
+from trimtab.proxy.http.relay import Reply
 
 MAX_PAGES = 128
 """Pages that are made or sent at once. Chosen: a page takes milliseconds; more readers than that are no people."""

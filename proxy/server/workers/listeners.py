@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from proxy.config.values import site_url, split_address
+from trimtab.proxy.config.values import site_url, split_address
 
 IS_SPREAD = sys.platform.startswith("linux")
 """Whether the kernel spreads connections among sockets with SO_REUSEPORT. macOS gives all of them to the last socket.

@@ -18,8 +18,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from proxy.config.schema import MIN_MEMORY_BYTES, Config
-from proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config
+from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """A container's quota and period, in microseconds. Source: Linux, Control Group v2, cpu.max."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from proxy.config.document import ConfigError
-from proxy.config.schema import Config
-from proxy.server.workers.listeners import Listeners
-from proxy.summaries.sealing import KEY_BYTES
-from proxy.telemetry.shared import SharedMetrics
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.workers.listeners import Listeners
+from trimtab.proxy.summaries.sealing import KEY_BYTES
+from trimtab.proxy.telemetry.shared import SharedMetrics
 
 READY = b"r"
 """The worker takes requests."""

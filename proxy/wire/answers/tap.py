@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
-from proxy.wire.answers.sse import EventReader
-from proxy.wire.answers.usage import Usage
-from proxy.wire.answers.usage_scan import UsageScan
-from rules.conversation import CountTokens
+from trimtab.proxy.wire.answers.sse import EventReader
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.answers.usage_scan import UsageScan
+from trimtab.rules.conversation import CountTokens
 
 MAX_HELD_BYTES = 256 * 1024
 """Text that is kept of one response, roughly. Chosen: enough for a sample, and bounds the memory of each stream."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 
 MAX_TOKENS = 10**9
 """A larger number is not a count of tokens. Chosen: above every context window."""

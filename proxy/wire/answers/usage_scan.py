@@ -7,7 +7,7 @@ linear in the length, whatever it contains, in steps that C takes; what is held 
 import re
 from itertools import accumulate, islice
 
-from proxy.wire.json.spans import end_value
+from trimtab.proxy.wire.json.spans import end_value
 
 STRIDE_BYTES = 64 * 1024
 """Bytes that are searched at once. Chosen: at most 5 ms for the worst of them."""

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.answers.sse import FirstEvent, write_event
-from proxy.wire.answers.tap import Piece, Tap
-from proxy.wire.answers.usage import Usage, read_timings, read_usage
-from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from proxy.wire.json.decode import DECODE_ERRORS
-from proxy.wire.overflow.classify import Overflow, read_overflow
-from proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.answers.sse import FirstEvent, write_event
+from trimtab.proxy.wire.answers.tap import Piece, Tap
+from trimtab.proxy.wire.answers.usage import Usage, read_timings, read_usage
+from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.overflow.wordings import Kind
 
 EXCEEDED = "model_context_window_exceeded"
 """Zhipu's `finish_reason` when the context window is full. If the completion is empty, the prompt was too long."""

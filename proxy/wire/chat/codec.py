@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import orjson
 
-from proxy.wire.chat import answer, cost, question, request
-from proxy.wire.codec import Request
-from proxy.wire.dialect import Dialect
+from trimtab.proxy.wire.chat import answer, cost, question, request
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.dialect import Dialect
 
 
 class ChatCodec(Dialect):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.schemas import (
+from trimtab.proxy.wire.content.schemas import (
     as_counted,
     as_list,
     decode_or_none,
@@ -17,11 +17,11 @@ from proxy.wire.content.schemas import (
     read_format,
     write_compact,
 )
-from proxy.wire.json.decode import DECODE_ERRORS, decode_any
-from rules.conversation import CountTokens, Message
-from rules.tokens.families import Costs
-from rules.tokens.messages import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, count_message
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
+from trimtab.rules.conversation import CountTokens, Message
+from trimtab.rules.tokens.families import Costs
+from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, count_message
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
 """Members of assistant messages, outside `content`, whose texts upstreams put into the prompt."""

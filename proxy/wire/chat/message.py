@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_wire_message
-from proxy.wire.codec import UndecodableError
-from proxy.wire.content.cache_help import CACHE_MARKERS
-from proxy.wire.content.parts import (
+from trimtab.proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_wire_message
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
+from trimtab.proxy.wire.content.parts import (
     begins,
     read_content,
     read_media,
@@ -21,11 +21,11 @@ from proxy.wire.content.parts import (
     write_canonical,
     write_content,
 )
-from proxy.wire.content.server_tools import find_referenced, find_served
-from proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
-from rules.conversation import CountTokens, Message, Role, ToolCall
-from rules.prefix import digest_message
-from rules.tokens.families import Costs
+from trimtab.proxy.wire.content.server_tools import find_referenced, find_served
+from trimtab.proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
+from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
+from trimtab.rules.prefix import digest_message
+from trimtab.rules.tokens.families import Costs
 
 _ROLES = {
     "system": Role.SYSTEM,

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.answers.sse import read_events
-from proxy.wire.answers.usage import Usage, read_usage
-from proxy.wire.chat.message import encode_message
-from proxy.wire.chat.request import drop_thinking, is_bound, mark_messages
-from proxy.wire.codec import Completion, Question, Request, UndecodableError
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member
-from proxy.wire.parameters import write_parameters
-from rules.conversation import Conversation, Message, Role
+from trimtab.proxy.wire.answers.sse import read_events
+from trimtab.proxy.wire.answers.usage import Usage, read_usage
+from trimtab.proxy.wire.chat.message import encode_message
+from trimtab.proxy.wire.chat.request import drop_thinking, is_bound, mark_messages
+from trimtab.proxy.wire.codec import Completion, Question, Request, UndecodableError
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.parameters import write_parameters
+from trimtab.rules.conversation import Conversation, Message, Role
 
 _RENDERED = frozenset(
     {

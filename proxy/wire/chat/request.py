@@ -15,19 +15,19 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Adapted, Codec, Counting, Request
-from proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls
-from proxy.wire.content.schemas import decode_or_none
-from proxy.wire.content.tool_lists import ToolList, find_used
-from proxy.wire.dialect import find_array, help_with_markers, write_transcript
-from proxy.wire.json.decode import read_members
-from proxy.wire.routing import binds_thinking
-from proxy.wire.transcript.beginnings import Begun
-from proxy.wire.transcript.body import Form, find_elements, split_body
-from proxy.wire.transcript.elements import Placed
-from rules.conversation import Conversation, Decision, Message, Role
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.chat.message import decode_message, encode_message
+from trimtab.proxy.wire.codec import Adapted, Codec, Counting, Request
+from trimtab.proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls
+from trimtab.proxy.wire.content.schemas import decode_or_none
+from trimtab.proxy.wire.content.tool_lists import ToolList, find_used
+from trimtab.proxy.wire.dialect import find_array, help_with_markers, write_transcript
+from trimtab.proxy.wire.json.decode import read_members
+from trimtab.proxy.wire.routing import binds_thinking
+from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.body import Form, find_elements, split_body
+from trimtab.proxy.wire.transcript.elements import Placed
+from trimtab.rules.conversation import Conversation, Decision, Message, Role
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
 WITHOUT_TOKENS = frozenset(

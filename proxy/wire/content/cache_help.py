@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from proxy.wire.json.decode import decode_items, decode_member, read_members
-from rules.conversation import Message, Origin, Role
-from rules.text.markers import INTRODUCTION
+from trimtab.proxy.wire.json.decode import decode_items, decode_member, read_members
+from trimtab.rules.conversation import Message, Origin, Role
+from trimtab.rules.text.markers import INTRODUCTION
 
 CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
 """Members of a message or a part that ask for a prompt cache up to this position: Anthropic's and OpenAI's.

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from proxy.wire.content.schemas import decode_or_none, write_compact
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member
-from rules.conversation import CountTokens
-from rules.text.markers import mark_image
-from rules.tokens.families import Costs
-from rules.tokens.media import MAX_GUESS_TOKENS, UNSEEN_IMAGE, Piece, Size, guess_file, read_size
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.text.markers import mark_image
+from trimtab.rules.tokens.families import Costs
+from trimtab.rules.tokens.media import MAX_GUESS_TOKENS, UNSEEN_IMAGE, Piece, Size, guess_file, read_size
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 HEAD_CHARS = 64
 """Base64 characters of an image that are read first for its size. Chosen: enough for PNG, GIF and WebP."""

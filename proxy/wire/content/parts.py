@@ -10,12 +10,12 @@ from collections.abc import Set as AbstractSet
 import msgspec
 import orjson
 
-from proxy.wire.content.cache_help import find_markers, find_markers_within, mark, unmark
-from proxy.wire.content.media import count_part, write_line
-from proxy.wire.content.schemas import decode_or_none
-from proxy.wire.json.decode import decode_any, decode_items, decode_member, decode_members, read_id
-from rules.conversation import CountTokens, Media, Message
-from rules.tokens.families import Costs
+from trimtab.proxy.wire.content.cache_help import find_markers, find_markers_within, mark, unmark
+from trimtab.proxy.wire.content.media import count_part, write_line
+from trimtab.proxy.wire.content.schemas import decode_or_none
+from trimtab.proxy.wire.json.decode import decode_any, decode_items, decode_member, decode_members, read_id
+from trimtab.rules.conversation import CountTokens, Media, Message
+from trimtab.rules.tokens.families import Costs
 
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 """Types of parts that hold a text in their member `text`."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member
-from proxy.wire.json.spans import has_more_parts
-from rules.conversation import ToolCall
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.json.spans import has_more_parts
+from trimtab.rules.conversation import ToolCall
 
 MAX_COMPACTED_CHARS = 1024 * 1024
 """Longer arguments of a call are counted as written. Chosen: removing white space takes three times their memory."""

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.schemas import decode_or_none
-from proxy.wire.json.decode import read_id
-from rules.conversation import NOT_SERVED, Served
+from trimtab.proxy.wire.content.schemas import decode_or_none
+from trimtab.proxy.wire.json.decode import read_id
+from trimtab.rules.conversation import NOT_SERVED, Served
 
 _CALL_ENDING, _RESULT_ENDING = "_tool_use", "_tool_result"
 _MARK = re.compile(rb'_tool_(?:use|result)"|"caller"')

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from proxy.wire.content.cache_help import find_markers
-from proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_member, decode_members
-from proxy.wire.json.spans import Edit, Span, find_cuts, find_member, find_members, match_array, splice
-from rules.conversation import Message, Role
+from trimtab.proxy.wire.content.cache_help import find_markers
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_member, decode_members
+from trimtab.proxy.wire.json.spans import Edit, Span, find_cuts, find_member, find_members, match_array, splice
+from trimtab.rules.conversation import Message, Role
 
 NAMED_BYTES = 4096
 """A part of a message up to this size is searched for names of tools. Chosen: a part that refers to a tool is far

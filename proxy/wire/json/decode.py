@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.spans import STRIDE_BYTES, STRING, find_tokens, holds
+from trimtab.proxy.wire.json.spans import STRIDE_BYTES, STRING, find_tokens, holds
 
 _ESCAPED_REPLACEMENT = rb"\ufffd"
 _OTHERS = re.compile(

@@ -16,16 +16,16 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.codec import Adapted, Request
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
-from proxy.wire.json.spans import Span, find_member
-from proxy.wire.messages.blocks import split_blocks
-from proxy.wire.messages.cost import THINKING
-from proxy.wire.messages.request import FORM, encode_request, find_system_edit, read_request
-from proxy.wire.routing import binds_thinking
-from proxy.wire.transcript.body import Edit, find_elements, replace_outside
-from rules.conversation import Conversation, Decision
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.codec import Adapted, Request
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
+from trimtab.proxy.wire.json.spans import Span, find_member
+from trimtab.proxy.wire.messages.blocks import split_blocks
+from trimtab.proxy.wire.messages.cost import THINKING
+from trimtab.proxy.wire.messages.request import FORM, encode_request, find_system_edit, read_request
+from trimtab.proxy.wire.routing import binds_thinking
+from trimtab.proxy.wire.transcript.body import Edit, find_elements, replace_outside
+from trimtab.rules.conversation import Conversation, Decision
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 HEADER, BETA = "anthropic-beta", "thinking-binding-controls-2026-08-01"
 _KEY = b'"thinking"'

@@ -11,8 +11,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from proxy.wire.content.parts import begins
-from proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member, decode_members, mend, read_members
+from trimtab.proxy.wire.content.parts import begins
+from trimtab.proxy.wire.json.decode import (
+    DECODE_ERRORS,
+    decode_items,
+    decode_member,
+    decode_members,
+    mend,
+    read_members,
+)
 
 RESULT, CALL = "tool_result", "tool_use"
 MARKER = "cache_control"

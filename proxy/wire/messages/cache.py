@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from proxy.wire.content.cache_help import MAX_MARKERS
-from proxy.wire.json.decode import DECODE_ERRORS, read_members, try_decode
-from proxy.wire.messages.blocks import KEY, split_parts
-from rules.conversation import Conversation
+from trimtab.proxy.wire.content.cache_help import MAX_MARKERS
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, read_members, try_decode
+from trimtab.proxy.wire.messages.blocks import KEY, split_parts
+from trimtab.rules.conversation import Conversation
 
 DEFAULT = b'{"type":"ephemeral"}'
 _MARKER = re.compile(rb'"cache_control"[ \t\r\n]{0,64}+:[ \t\r\n]{0,64}+(\{[^{}]{0,256}\})')

@@ -1,7 +1,7 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
 
-from proxy.wire.dialect import Dialect
-from proxy.wire.messages import answer, binding, cost, message, question, request, system
+from trimtab.proxy.wire.dialect import Dialect
+from trimtab.proxy.wire.messages import answer, binding, cost, message, question, request, system
 
 
 class MessagesCodec(Dialect):

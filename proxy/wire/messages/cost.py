@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.media import PartCost, count_part, guess_data, take_payloads
-from proxy.wire.content.schemas import (
+from trimtab.proxy.wire.content.media import PartCost, count_part, guess_data, take_payloads
+from trimtab.proxy.wire.content.schemas import (
     as_counted,
     as_list,
     decode_or_none,
@@ -25,11 +25,11 @@ from proxy.wire.content.schemas import (
     read_format,
     write_compact,
 )
-from proxy.wire.json.decode import DECODE_ERRORS, decode_any
-from rules.conversation import CountTokens, Message
-from rules.tokens.families import Costs
-from rules.tokens.messages import NO_CHOICE, Surroundings, count_message
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
+from trimtab.rules.conversation import CountTokens, Message
+from trimtab.rules.tokens.families import Costs
+from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings, count_message
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SEALED_CHARS_PER_TOKEN = 6

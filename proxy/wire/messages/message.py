@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import msgspec
 
-from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.content.cache_help import CACHE_MARKERS
-from proxy.wire.content.media import write_line
-from proxy.wire.content.parts import begins, read_content, read_text, write_canonical
-from proxy.wire.content.server_tools import find_referenced, find_served
-from proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
-from proxy.wire.messages.blocks import CALL, RESULT, Block, Part, split_blocks, split_parts, strip_markers
-from proxy.wire.messages.cost import THINKING, count_block, count_said
-from rules.conversation import NOT_SERVED, Media, Message, Role, ToolCall
-from rules.prefix import digest_message
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
+from trimtab.proxy.wire.content.media import write_line
+from trimtab.proxy.wire.content.parts import begins, read_content, read_text, write_canonical
+from trimtab.proxy.wire.content.server_tools import find_referenced, find_served
+from trimtab.proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
+from trimtab.proxy.wire.messages.blocks import CALL, RESULT, Block, Part, split_blocks, split_parts, strip_markers
+from trimtab.proxy.wire.messages.cost import THINKING, count_block, count_said
+from trimtab.rules.conversation import NOT_SERVED, Media, Message, Role, ToolCall
+from trimtab.rules.prefix import digest_message
 
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _COUNTED = frozenset({"role", "content"})

@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.answers.sse import read_events
-from proxy.wire.answers.usage import Usage, read_usage
-from proxy.wire.codec import Completion, Question, Request, UndecodableError
-from proxy.wire.dialect import take_off_outside
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member
-from proxy.wire.messages.binding import allow_drops, drop_thinking, is_bound, is_off
-from proxy.wire.messages.cache import mark_end
-from proxy.wire.messages.request import find_markers, place_marker, write_system
-from proxy.wire.messages.write import shares_element, write_element
-from proxy.wire.parameters import bound_limit, write_parameters
-from proxy.wire.transcript.body import read_outside
-from proxy.wire.transcript.elements import Placed
-from rules.conversation import Conversation, Message, Role
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.answers.sse import read_events
+from trimtab.proxy.wire.answers.usage import Usage, read_usage
+from trimtab.proxy.wire.codec import Completion, Question, Request, UndecodableError
+from trimtab.proxy.wire.dialect import take_off_outside
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.messages.binding import allow_drops, drop_thinking, is_bound, is_off
+from trimtab.proxy.wire.messages.cache import mark_end
+from trimtab.proxy.wire.messages.request import find_markers, place_marker, write_system
+from trimtab.proxy.wire.messages.write import shares_element, write_element
+from trimtab.proxy.wire.parameters import bound_limit, write_parameters
+from trimtab.proxy.wire.transcript.body import read_outside
+from trimtab.proxy.wire.transcript.elements import Placed
+from trimtab.rules.conversation import Conversation, Message, Role
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 _TAKEN_OVER = frozenset(
     {

@@ -12,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.codec import Codec, Counting, Request
-from proxy.wire.content.cache_help import Helped, find_summary
-from proxy.wire.content.tool_lists import ToolList
-from proxy.wire.dialect import find_array, find_edit, take_off_outside, write_outside, write_transcript
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
-from proxy.wire.json.spans import Span
-from proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, mark_end
-from proxy.wire.messages.message import decode_system
-from proxy.wire.messages.write import shares_element, write_element
-from proxy.wire.transcript.beginnings import Begun
-from proxy.wire.transcript.body import Edit, Form, read_outside, replace_outside, split_body
-from proxy.wire.transcript.decoding import discount_compacted
-from rules.conversation import Conversation, Message, Shape
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.codec import Codec, Counting, Request
+from trimtab.proxy.wire.content.cache_help import Helped, find_summary
+from trimtab.proxy.wire.content.tool_lists import ToolList
+from trimtab.proxy.wire.dialect import find_array, find_edit, take_off_outside, write_outside, write_transcript
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
+from trimtab.proxy.wire.json.spans import Span
+from trimtab.proxy.wire.messages.cache import Markers, drop_taken_in, find_client_markers, mark_end
+from trimtab.proxy.wire.messages.message import decode_system
+from trimtab.proxy.wire.messages.write import shares_element, write_element
+from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.body import Edit, Form, read_outside, replace_outside, split_body
+from trimtab.proxy.wire.transcript.decoding import discount_compacted
+from trimtab.rules.conversation import Conversation, Message, Shape
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(has_system_messages=False, joins_systems=True, seals_reasoning=True)

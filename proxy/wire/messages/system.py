@@ -13,10 +13,10 @@ MadAppGang/claudish#167 remove the line as well.
 
 import re
 
-from proxy.wire.codec import Request, Unsent
-from proxy.wire.json.decode import DECODE_ERRORS, decode_items
-from proxy.wire.json.spans import Span, find_array, find_member
-from rules.conversation import Decision
+from trimtab.proxy.wire.codec import Request, Unsent
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items
+from trimtab.proxy.wire.json.spans import Span, find_array, find_member
+from trimtab.rules.conversation import Decision
 
 _HEADER = rb"x-anthropic-billing-header:"
 _LINE = re.compile(rb'"' + _HEADER + rb'(?: {0,9}[\w.-]{1,64}=[^"\\;\s]{0,256};){1,32}+ {0,9}(?:\\r)?(?:\\n)?')

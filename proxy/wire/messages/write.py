@@ -11,12 +11,12 @@ from dataclasses import replace
 import msgspec
 import orjson
 
-from proxy.wire.content.cache_help import find_markers, mark
-from proxy.wire.content.parts import read_text, rename, replace_texts, write_answered, write_content
-from proxy.wire.json.decode import decode_items, read_members
-from proxy.wire.messages.blocks import RESULT, read_content, split_parts
-from proxy.wire.transcript.elements import Placed
-from rules.conversation import Message, Origin, Role
+from trimtab.proxy.wire.content.cache_help import find_markers, mark
+from trimtab.proxy.wire.content.parts import read_text, rename, replace_texts, write_answered, write_content
+from trimtab.proxy.wire.json.decode import decode_items, read_members
+from trimtab.proxy.wire.messages.blocks import RESULT, read_content, split_parts
+from trimtab.proxy.wire.transcript.elements import Placed
+from trimtab.rules.conversation import Message, Origin, Role
 
 _USER_SIDE = frozenset({Role.USER, Role.TOOL})
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proxy.wire.json.decode import try_decode
-from proxy.wire.overflow.numbers import MAX_NUMBER, read_numbers
-from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, RATE, Kind
+from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.overflow.numbers import MAX_NUMBER, read_numbers
+from trimtab.proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, RATE, Kind
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Statuses of overflow errors. Source: the responses of about twenty servers. llama.cpp sends 500 if its context window

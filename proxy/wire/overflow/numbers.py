@@ -6,7 +6,7 @@ Law: no I/O, never raises, linear in the length of the text.
 import re
 from typing import NamedTuple
 
-from proxy.wire.overflow.wordings import FIGURES, MEANINGS, NUMBER
+from trimtab.proxy.wire.overflow.wordings import FIGURES, MEANINGS, NUMBER
 
 MAX_NUMBER = 10**12
 """A larger number is ignored. Chosen: above every limit in tokens or bytes; a timestamp in milliseconds is larger."""

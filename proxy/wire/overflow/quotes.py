@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from enum import IntEnum
 from urllib.parse import unquote
 
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.overflow.numbers import read_number
-from proxy.wire.overflow.wordings import MEANINGS, NUMBER, Kind
+from trimtab.proxy.wire.overflow.classify import Overflow
+from trimtab.proxy.wire.overflow.numbers import read_number
+from trimtab.proxy.wire.overflow.wordings import MEANINGS, NUMBER, Kind
 
 WORD_CHARS = 12
 """Letters and digits before a number that are compared. Chosen: enough to tell a server's text from a client's."""

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.answers.sse import FirstEvent, write_event
-from proxy.wire.answers.tap import Piece, Tap
-from proxy.wire.answers.usage import Usage, read_usage
-from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from proxy.wire.json.decode import DECODE_ERRORS, try_decode
-from proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.answers.sse import FirstEvent, write_event
+from trimtab.proxy.wire.answers.tap import Piece, Tap
+from trimtab.proxy.wire.answers.usage import Usage, read_usage
+from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
+from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
 
 _NULL = msgspec.Raw(b"null")
 _DELTAS = {

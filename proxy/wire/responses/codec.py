@@ -1,7 +1,7 @@
 """The dialect of OpenAI's Responses API: POST /v1/responses."""
 
-from proxy.wire.dialect import Dialect
-from proxy.wire.responses import answer, cost, message, question, request, units
+from trimtab.proxy.wire.dialect import Dialect
+from trimtab.proxy.wire.responses import answer, cost, message, question, request, units
 
 
 class ResponsesCodec(Dialect):

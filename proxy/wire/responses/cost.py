@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.cache_help import CACHE_MARKERS
-from proxy.wire.content.schemas import as_list, has_too_many_parts, read_format, write_compact
-from proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_members
-from rules.tokens.messages import NO_CHOICE, Surroundings
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
+from trimtab.proxy.wire.content.schemas import as_list, has_too_many_parts, read_format, write_compact
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_members
+from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 SEALED_FRAME_BYTES = 650
 """Bytes of encrypted reasoning that are not text: its header, its signature, its padding. Source: Codex."""

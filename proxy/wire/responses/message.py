@@ -10,21 +10,21 @@ from dataclasses import replace
 import msgspec
 import orjson
 
-from proxy.wire.codec import Counting
-from proxy.wire.content.media import count_json
-from proxy.wire.content.parts import read_content, read_media, replace_texts, write_canonical, write_content
-from proxy.wire.content.schemas import as_counted, decode_or_none
-from proxy.wire.json.decode import decode_items, decode_members, mend, read_members
-from proxy.wire.responses.cost import has_uncounted
-from proxy.wire.responses.results import (
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.content.media import count_json
+from trimtab.proxy.wire.content.parts import read_content, read_media, replace_texts, write_canonical, write_content
+from trimtab.proxy.wire.content.schemas import as_counted, decode_or_none
+from trimtab.proxy.wire.json.decode import decode_items, decode_members, mend, read_members
+from trimtab.proxy.wire.responses.cost import has_uncounted
+from trimtab.proxy.wire.responses.results import (
     read_answered_id,
     read_call_id,
     read_output,
     write_missing_result,
     write_result,
 )
-from proxy.wire.responses.said import LOCAL_TYPES, Said
-from proxy.wire.responses.units import (
+from trimtab.proxy.wire.responses.said import LOCAL_TYPES, Said
+from trimtab.proxy.wire.responses.units import (
     COMPACTIONS,
     REFERENCE,
     RESULT_TYPES,
@@ -34,9 +34,9 @@ from proxy.wire.responses.units import (
     read_type,
     tell_kind,
 )
-from rules.conversation import Media, Message, Role
-from rules.prefix import digest_message
-from rules.tokens.messages import count_message
+from trimtab.rules.conversation import Media, Message, Role
+from trimtab.rules.prefix import digest_message
+from trimtab.rules.tokens.messages import count_message
 
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER}
 _CONTROLS = frozenset({"additional_tools", "configuration_update"})

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.answers.sse import read_events
-from proxy.wire.answers.usage import Usage, read_usage
-from proxy.wire.codec import Completion, Question, Request, UndecodableError
-from proxy.wire.dialect import take_off_outside
-from proxy.wire.json.decode import DECODE_ERRORS, decode_member, decode_members
-from proxy.wire.parameters import write_parameters
-from proxy.wire.responses.request import mark_messages, write_instructions, write_items
-from proxy.wire.responses.units import RESULT_TYPES
-from rules.conversation import Conversation, Message, Role
+from trimtab.proxy.wire.answers.sse import read_events
+from trimtab.proxy.wire.answers.usage import Usage, read_usage
+from trimtab.proxy.wire.codec import Completion, Question, Request, UndecodableError
+from trimtab.proxy.wire.dialect import take_off_outside
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member, decode_members
+from trimtab.proxy.wire.parameters import write_parameters
+from trimtab.proxy.wire.responses.request import mark_messages, write_instructions, write_items
+from trimtab.proxy.wire.responses.units import RESULT_TYPES
+from trimtab.rules.conversation import Conversation, Message, Role
 
 _RENDERED = frozenset(
     {

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.codec import Codec, Request, UndecodableError, Unsent
-from proxy.wire.content.cache_help import Client, Helped, add_breakpoint
-from proxy.wire.content.tool_lists import ToolList
-from proxy.wire.dialect import (
+from trimtab.proxy.wire.codec import Codec, Request, UndecodableError, Unsent
+from trimtab.proxy.wire.content.cache_help import Client, Helped, add_breakpoint
+from trimtab.proxy.wire.content.tool_lists import ToolList
+from trimtab.proxy.wire.dialect import (
     SHAPE,
     find_array,
     find_edit,
@@ -22,15 +22,15 @@ from proxy.wire.dialect import (
     write_outside,
     write_transcript,
 )
-from proxy.wire.json.decode import decode_members, read_members
-from proxy.wire.json.spans import Span, cut, find_member, holds
-from proxy.wire.responses.message import encode_message, find_call_types
-from proxy.wire.responses.units import REFERENCE, read_head
-from proxy.wire.transcript.beginnings import Begun
-from proxy.wire.transcript.body import Form, find_elements, replace_outside, split_body
-from proxy.wire.transcript.decoding import discount_compacted
-from proxy.wire.transcript.elements import Placed
-from rules.conversation import Conversation, Decision, Message, Role, Shape
+from trimtab.proxy.wire.json.decode import decode_members, read_members
+from trimtab.proxy.wire.json.spans import Span, cut, find_member, holds
+from trimtab.proxy.wire.responses.message import encode_message, find_call_types
+from trimtab.proxy.wire.responses.units import REFERENCE, read_head
+from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.body import Form, find_elements, replace_outside, split_body
+from trimtab.proxy.wire.transcript.decoding import discount_compacted
+from trimtab.proxy.wire.transcript.elements import Placed
+from trimtab.rules.conversation import Conversation, Decision, Message, Role, Shape
 
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from proxy.wire.content.parts import (
+from trimtab.proxy.wire.content.parts import (
     begins,
     read_content,
     read_media,
@@ -18,11 +18,11 @@ from proxy.wire.content.parts import (
     write_canonical,
     write_content,
 )
-from proxy.wire.content.schemas import decode_or_none, write_compact
-from proxy.wire.json.decode import decode_items, read_id, read_members, write_id
-from proxy.wire.responses.units import RESULT_TYPES
-from rules.conversation import CountTokens, Media, Message, ToolCall
-from rules.tokens.families import Costs
+from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
+from trimtab.proxy.wire.json.decode import decode_items, read_id, read_members, write_id
+from trimtab.proxy.wire.responses.units import RESULT_TYPES
+from trimtab.rules.conversation import CountTokens, Media, Message, ToolCall
+from trimtab.rules.tokens.families import Costs
 
 _APPROVAL, _COMPUTER, _PATCH = "mcp_approval_response", "computer_call_output", "apply_patch_call_output"
 _SHELL, _LOCAL_SHELL = "shell_call_output", "local_shell_call_output"

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.media import PartCost, count_json, count_part
-from proxy.wire.content.parts import read_content, read_media, write_canonical
-from proxy.wire.content.schemas import decode_or_none, write_compact
-from proxy.wire.content.server_tools import find_declared
-from proxy.wire.responses.cost import count_sealed, has_uncounted
-from proxy.wire.responses.results import read_call, read_output
-from proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, ServedItems, read_type, tell_kind
-from rules.conversation import CountTokens, Media, Message, Role, ToolCall
-from rules.tokens.families import Costs
-from rules.tokens.tool_schemas import as_schema
+from trimtab.proxy.wire.content.media import PartCost, count_json, count_part
+from trimtab.proxy.wire.content.parts import read_content, read_media, write_canonical
+from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
+from trimtab.proxy.wire.content.server_tools import find_declared
+from trimtab.proxy.wire.responses.cost import count_sealed, has_uncounted
+from trimtab.proxy.wire.responses.results import read_call, read_output
+from trimtab.proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, ServedItems, read_type, tell_kind
+from trimtab.rules.conversation import CountTokens, Media, Message, Role, ToolCall
+from trimtab.rules.tokens.families import Costs
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 LOCAL_TYPES = frozenset({"ghost_snapshot"})
 """Types of items that clients keep for themselves. No server reads them. Source: Codex."""

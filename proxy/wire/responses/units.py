@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.content.schemas import decode_or_none
-from proxy.wire.content.server_tools import find_callers
-from proxy.wire.json.decode import DECODE_ERRORS, mend, read_id
-from rules.conversation import NOT_SERVED, Served
+from trimtab.proxy.wire.content.schemas import decode_or_none
+from trimtab.proxy.wire.content.server_tools import find_callers
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend, read_id
+from trimtab.rules.conversation import NOT_SERVED, Served
 
 REFERENCE = "item_reference"
 """Type of an item that stands for one that the server has stored. Clients refer to what the model said."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from proxy.wire.json.spans import Array, Span
-from proxy.wire.transcript.elements import Written
-from rules.conversation import Message, Origin
+from trimtab.proxy.wire.json.spans import Array, Span
+from trimtab.proxy.wire.transcript.elements import Written
+from trimtab.rules.conversation import Message, Origin
 
 MIN_BYTES = 16 * 1024
 """A shorter body is always read whole. Chosen: that takes about 20 microseconds."""

@@ -12,10 +12,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from proxy.wire.json.decode import DECODE_ERRORS, decode_members, mend
-from proxy.wire.json.spans import Array, Span, count_parts, find_array, has_more_parts, match_array
-from proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, Begun
-from rules.results.work import Allowance
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, mend
+from trimtab.proxy.wire.json.spans import Array, Span, count_parts, find_array, has_more_parts, match_array
+from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, Begun
+from trimtab.rules.results.work import Allowance
 
 MAX_PARTS = 600_000
 """Maximum number of strings and commas between values in a request that is decoded. Chosen: far above real requests.

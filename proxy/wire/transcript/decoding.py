@@ -29,8 +29,8 @@ from operator import attrgetter
 from sys import getsizeof
 from typing import NamedTuple, Protocol, TypeVar
 
-from proxy.wire.transcript.beginnings import Beginning, Decoded
-from rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded
+from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
 
 OBJECT_BYTES = 150
 """Memory of a message, a text, a part or a call, in bytes, in addition to its characters. An estimate."""

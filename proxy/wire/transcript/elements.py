@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from proxy.wire.json.spans import Array
-from rules.conversation import Conversation, Message, Origin
+from trimtab.proxy.wire.json.spans import Array
+from trimtab.rules.conversation import Conversation, Message, Origin
 
 Placed = tuple[Message, Origin | None]
 """A message and its origin in the request; None if a rule made the message."""

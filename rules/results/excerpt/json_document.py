@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from rules.conversation import CountTokens
-from rules.results.excerpt.json_records import Document, News, Record, cut_string, read_news
-from rules.results.excerpt.json_spans import (
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.results.excerpt.json_records import Document, News, Record, cut_string, read_news
+from trimtab.rules.results.excerpt.json_spans import (
     NotJsonError,
     Part,
     Parts,
@@ -23,7 +23,7 @@ from rules.results.excerpt.json_spans import (
     split_string,
     unbreak,
 )
-from rules.text.markers import (
+from trimtab.rules.text.markers import (
     mark_characters,
     mark_member_records,
     mark_members,

@@ -15,9 +15,9 @@ from itertools import pairwise
 from math import log
 from typing import Any
 
-from rules.results.excerpt.json_spans import Part, Parts, Signs, Thinning, split_parts, unbreak
-from rules.text.head_tail import floor_boundary
-from rules.text.markers import mark_characters, mark_items
+from trimtab.rules.results.excerpt.json_spans import Part, Parts, Signs, Thinning, split_parts, unbreak
+from trimtab.rules.text.head_tail import floor_boundary
+from trimtab.rules.text.markers import mark_characters, mark_items
 
 # The weights are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep.
 MAX_DEPTH = 5  # levels of a record that are read

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rules.conversation import ToolCall
-from rules.results.excerpt.scores import (
+from trimtab.rules.conversation import ToolCall
+from trimtab.rules.results.excerpt.scores import (
     is_commits,
     is_listing,
     is_matches,
@@ -24,8 +24,8 @@ from rules.results.excerpt.scores import (
     score_prose,
     score_source,
 )
-from rules.results.excerpt.select import Shares
-from rules.results.excerpt.signals import STARTS, holds_word, read_signal
+from trimtab.rules.results.excerpt.select import Shares
+from trimtab.rules.results.excerpt.signals import STARTS, holds_word, read_signal
 
 TERM_SCORE = 9.0  # chosen: between the scores of loud lines and of errors (scores/signals.py)
 NEAR_LINES, NEAR_SHARE = range(-1, 9), 0.75

@@ -8,18 +8,18 @@ marker says how much is missing, unless the marker would cost more tokens than t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rules.conversation import CountTokens, Message, Telling, ToolCall
-from rules.results.calls import Place
-from rules.results.edit import Editor, Result
-from rules.results.excerpt.json_document import ShortenString, excerpt_json
-from rules.results.excerpt.kinds import SOURCE, Kind, add_terms, find_terms, tell_kind
-from rules.results.excerpt.scores import read_numbers
-from rules.results.excerpt.select import Guide, Selection, Units, split_units
-from rules.results.excerpt.windows import Scan, is_large, split_large, tell_large_kind
-from rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
-from rules.text.markers import READ_PART
-from rules.text.payloads import hide_payloads
-from rules.treatment import Budget, Truncation
+from trimtab.rules.conversation import CountTokens, Message, Telling, ToolCall
+from trimtab.rules.results.calls import Place
+from trimtab.rules.results.edit import Editor, Result
+from trimtab.rules.results.excerpt.json_document import ShortenString, excerpt_json
+from trimtab.rules.results.excerpt.kinds import SOURCE, Kind, add_terms, find_terms, tell_kind
+from trimtab.rules.results.excerpt.scores import read_numbers
+from trimtab.rules.results.excerpt.select import Guide, Selection, Units, split_units
+from trimtab.rules.results.excerpt.windows import Scan, is_large, split_large, tell_large_kind
+from trimtab.rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
+from trimtab.rules.text.markers import READ_PART
+from trimtab.rules.text.payloads import hide_payloads
+from trimtab.rules.treatment import Budget, Truncation
 
 LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
 """A line that costs more than this share of the budget, and more than 24 tokens, is cut into pieces. Chosen: one line

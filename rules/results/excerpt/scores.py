@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 
-from rules.results.excerpt.signals import ALL_STEMS, MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
+from trimtab.rules.results.excerpt.signals import ALL_STEMS, MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
 
 # Chosen: a line that names a file before the changed lines, and these before the headers of hunks.
 FILE_SCORE, HUNK_SCORE, CHANGE_SCORE, SUBJECT_SCORE, COMMIT_SCORE = 4.8, 1.5, 2.4, 6.0, 1.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from heapq import nlargest
 from itertools import accumulate
 
-from rules.text.head_tail import Measure, cut_lines, floor_boundary
-from rules.text.markers import READ_LINES, READ_PART, mark_gap, mark_next_gap
+from trimtab.rules.text.head_tail import Measure, cut_lines, floor_boundary
+from trimtab.rules.text.markers import READ_LINES, READ_PART, mark_gap, mark_next_gap
 
 MAX_BLANK = 200  # empty lines that make one unit; chosen: bounds the units of a text of empty lines
 _BREAKS = (" ", ",", ";", ">", "}")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from rules.results.excerpt.kinds import Kind, add_terms, tell_kind
-from rules.results.excerpt.select import Units, split_units
-from rules.text.head_tail import floor_boundary
+from trimtab.rules.results.excerpt.kinds import Kind, add_terms, tell_kind
+from trimtab.rules.results.excerpt.select import Units, split_units
+from trimtab.rules.text.head_tail import floor_boundary
 
 LARGE_CHARS, LARGE_LINES = 1024 * 1024, 20_000
 """A longer text, or one with more lines, is read window by window. Chosen: tests/attack/test_memory.py measures what

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rules.conversation import Message, Role, ToolCall
-from rules.summary.quoting import quote_line
-from rules.text.markers import strip_markers
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.summary.quoting import quote_line
+from trimtab.rules.text.markers import strip_markers
 
 MIN_NAME_CHARS = 5
 MAX_NAME_CHARS = 200

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rules.conversation import Message, Role, ToolCall
-from rules.results.calls import OpenCalls, tells_failure, was_refused
-from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads
-from rules.summary.quoting import quote_line
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
+from trimtab.rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads
+from trimtab.rules.summary.quoting import quote_line
 
 _HEREDOC = re.compile(
     r"(?<!<)<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)(?P<rest>[^\n]*)\n"

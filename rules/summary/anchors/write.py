@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from rules.conversation import CountTokens, Message, Role, count_leading
-from rules.summary.anchors.names import (
+from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
+from trimtab.rules.summary.anchors.names import (
     READ_CHARS,
     Kind,
     Mentions,
@@ -23,14 +23,14 @@ from rules.summary.anchors.names import (
     rank_names,
     read_mentions,
 )
-from rules.summary.anchors.running import find_running
-from rules.summary.carried.instruction_files import find_instruction_files, write_instruction_files
-from rules.summary.carried.list_calls import leave_out_lists
-from rules.summary.carried.task_list import find_task_list, write_task_list
-from rules.summary.digest.steps import find_open_errors, find_steps
-from rules.summary.quoting import break_markers
-from rules.text.markers import ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
-from rules.window.state import Cut
+from trimtab.rules.summary.anchors.running import find_running
+from trimtab.rules.summary.carried.instruction_files import find_instruction_files, write_instruction_files
+from trimtab.rules.summary.carried.list_calls import leave_out_lists
+from trimtab.rules.summary.carried.task_list import find_task_list, write_task_list
+from trimtab.rules.summary.digest.steps import find_open_errors, find_steps
+from trimtab.rules.summary.quoting import break_markers
+from trimtab.rules.text.markers import ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.window.state import Cut
 
 MIN_TOKENS = 80
 """With a smaller budget there is no index. Chosen: it would hold little more than its frame."""

@@ -11,9 +11,9 @@ right, and a reader who sees the mark can check.
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from rules.conversation import Message
-from rules.summary.request import SummaryRequest
-from rules.text.markers import UNVERIFIED
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.request import SummaryRequest
+from trimtab.rules.text.markers import UNVERIFIED
 
 MOST_SEARCHES = 2000
 """Maximum number of searches for one note; names after that get no mark. Chosen: 8,000 tokens have 300 names."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from rules.conversation import CountTokens, Message, Role
-from rules.summary.digest.write import write_digest
-from rules.summary.handoff import NOTE_PARTS
-from rules.summary.request import SummaryRequest
-from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
+from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.summary.digest.write import write_digest
+from trimtab.rules.summary.handoff import NOTE_PARTS
+from trimtab.rules.summary.request import SummaryRequest
+from trimtab.rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
 
 ITEM_TOKENS = 2000
 """Maximum number of tokens of one text or tool call in a prompt; longer ones keep head and tail. Chosen: one long

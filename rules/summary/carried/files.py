@@ -13,9 +13,9 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from rules.results.calls import MAX_ARGUMENTS_CHARS, says_failure
-from rules.summary.carried.items import Answered, decode, normalise, read_arguments, split_name
-from rules.text.markers import START, tells_omission
+from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, says_failure
+from trimtab.rules.summary.carried.items import Answered, decode, normalise, read_arguments, split_name
+from trimtab.rules.text.markers import START, tells_omission
 
 PATH_CHARS = 4096
 """A longer text is not a path. Chosen: the value of PATH_MAX on Linux."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from rules.conversation import CountTokens, Message
-from rules.summary.carried.files import (
+from trimtab.rules.conversation import CountTokens, Message
+from trimtab.rules.summary.carried.files import (
     PATH_CHARS,
     FileAct,
     FileEvent,
@@ -20,9 +20,9 @@ from rules.summary.carried.files import (
     is_same_path,
     take_name,
 )
-from rules.summary.carried.items import newest_steps
-from rules.summary.quoting import break_markers, fit, frame, quote_line
-from rules.text.markers import FILE_SUFFIX
+from trimtab.rules.summary.carried.items import newest_steps
+from trimtab.rules.summary.quoting import break_markers, fit, frame, quote_line
+from trimtab.rules.text.markers import FILE_SUFFIX
 
 MOST_FILES = 32
 """Maximum number of files carried, those that were read last. Chosen."""

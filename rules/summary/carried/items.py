@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rules.conversation import Message, Role, ToolCall
-from rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, tells_failure
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, tells_failure
 
 NAME_CHARS = 128
 """Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""

@@ -10,8 +10,8 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from rules.conversation import Message
-from rules.summary.carried.items import (
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.carried.items import (
     MOST_ITEMS,
     NAME_CHARS,
     Answered,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from rules.conversation import CountTokens, Message, Role
-from rules.results.calls import MAX_ARGUMENTS_CHARS
-from rules.summary.carried.files import FileAct, FileEvent, find_file_events, follow_events, take_name
-from rules.summary.carried.items import (
+from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS
+from trimtab.rules.summary.carried.files import FileAct, FileEvent, find_file_events, follow_events, take_name
+from trimtab.rules.summary.carried.items import (
     Answered,
     Item,
     Rank,
@@ -23,10 +23,10 @@ from rules.summary.carried.items import (
     read_prose,
     strip_line_numbers,
 )
-from rules.summary.carried.list_calls import ListCall, apply_changes, read_list_call
-from rules.summary.quoting import break_markers, fit, frame, quote_line
-from rules.text.head_tail import truncate_text
-from rules.text.markers import TASK_LIST_TITLE
+from trimtab.rules.summary.carried.list_calls import ListCall, apply_changes, read_list_call
+from trimtab.rules.summary.quoting import break_markers, fit, frame, quote_line
+from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.markers import TASK_LIST_TITLE
 
 SOURCE_CHARS = 120
 """Maximum number of characters shown of a tool's name or a path. Chosen."""

@@ -18,9 +18,9 @@ from enum import Enum
 from math import sqrt
 from typing import NamedTuple
 
-from rules.conversation import Message, Role
-from rules.summary.handoff import GOES_ON
-from rules.summary.quoting import quote_line
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.summary.handoff import GOES_ON
+from trimtab.rules.summary.quoting import quote_line
 
 _TOKEN = re.compile(
     r"[^\s,;!?()\[\]{}<>\"`“”„«»|\u2026\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]+"

@@ -14,9 +14,9 @@ from enum import StrEnum
 
 import msgspec
 
-from rules.conversation import Message, Role, ToolCall
-from rules.results.calls import OpenCalls, tells_failure, was_refused
-from rules.summary.quoting import quote_line
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
+from trimtab.rules.summary.quoting import quote_line
 
 ARGUMENTS_CHARS = 4000
 """Characters read of a call's arguments. Chosen: bounds the work."""

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.conversation import CountTokens, Message, Role
-from rules.summary.carried.list_calls import leave_out_lists
-from rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CHARS, Said, find_statements, rank
-from rules.summary.digest.steps import find_open_errors, find_steps
-from rules.summary.quoting import Rows, quote_line, write_lists
+from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.summary.carried.list_calls import leave_out_lists
+from trimtab.rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CHARS, Said, find_statements, rank
+from trimtab.rules.summary.digest.steps import find_open_errors, find_steps
+from trimtab.rules.summary.quoting import Rows, quote_line, write_lists
 
 USERS_SHARE, ASSISTANTS_SHARE = 0.40, 0.30
 FILES_SHARE, CALLS_SHARE, ERRORS_SHARE = 0.12, 0.08, 0.10

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from monitoring.panels import ROWS, Panel
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.metrics import Metrics
 
 COLUMNS = 24
 """The width of a dashboard. Source: Grafana's dashboard JSON model."""

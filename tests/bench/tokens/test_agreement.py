@@ -5,8 +5,8 @@ from support.model_learning import ListLog
 
 from bench.tokens import agreement
 from bench.tokens.agreement import KINDS, Engine, find_disagreements, make_texts
-from proxy.compaction.tokenizers.exact import VOCABULARIES, load_encoding
-from proxy.compaction.tokenizers.optional import find_engine
+from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, load_encoding
+from trimtab.proxy.compaction.tokenizers.optional import find_engine
 
 TEXTS = 30 * len(KINDS)
 pytestmark = pytest.mark.filterwarnings(

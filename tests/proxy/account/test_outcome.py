@@ -9,9 +9,9 @@ from support.client import SMALL, post
 from support.events import read_events
 from support.sessions import make_session
 
-from proxy.account.outcome import FIGURES, Cut, Outcome, OutcomeText, Window, keep, write_attributes, write_line
-from proxy.telemetry.ledger import Entry
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.account.outcome import FIGURES, Cut, Outcome, OutcomeText, Window, keep, write_attributes, write_line
+from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.telemetry.metrics import Metrics
 
 
 async def test_requests_of_one_session_have_its_name_and_those_of_another_do_not(client, start_proxy):

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, result, session, system, user
 
-from proxy.account import previous_request
-from proxy.account.previous_request import MAX_NEW_MESSAGES, PreviousRequests, Seen, Sent
-from proxy.account.prompt_cache import Cache, Prefix
-from rules.conversation import Message
-from rules.prefix import hash_prefixes
+from trimtab.proxy.account import previous_request
+from trimtab.proxy.account.previous_request import MAX_NEW_MESSAGES, PreviousRequests, Seen, Sent
+from trimtab.proxy.account.prompt_cache import Cache, Prefix
+from trimtab.rules.conversation import Message
+from trimtab.rules.prefix import hash_prefixes
 
 
 def observe(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account.prompt_cache import Cache, Case, add_removed, count_cached, imagine, watch_cache
-from proxy.catalogue.prices import Tokens
+from trimtab.proxy.account.prompt_cache import Cache, Case, add_removed, count_cached, imagine, watch_cache
+from trimtab.proxy.catalogue.prices import Tokens
 
 counts = st.integers(1, 300_000)
 shares = st.floats(0, 1)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account.outcome import Answered
-from proxy.account.prompt_cache import BLOCK_TOKENS, MIN_CACHED_TOKENS, Cause, Prefix, find_cause
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.account.prompt_cache import BLOCK_TOKENS, MIN_CACHED_TOKENS, Cause, Prefix, find_cause
 
 LIFETIME_SECONDS = 300.0
 GROWN = Prefix(

@@ -8,12 +8,12 @@ from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 from support.journeys import DECISIONS
 
-from proxy.account.outcome import Outcome
-from proxy.account.recorder import MAX_TOLD_PATHS, Phases, Recorder, fail_open
-from proxy.telemetry.ledger import Ledger
-from proxy.telemetry.metrics import Metrics
-from proxy.wire.codec import UndecodableError
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.outcome import Outcome
+from trimtab.proxy.account.recorder import MAX_TOLD_PATHS, Phases, Recorder, fail_open
+from trimtab.proxy.telemetry.ledger import Ledger
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.rules.tokens.sections import Sections
 
 
 class _Log:

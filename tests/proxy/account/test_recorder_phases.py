@@ -1,6 +1,6 @@
 """The phases of a request's work."""
 
-from proxy.account.recorder import Phases
+from trimtab.proxy.account.recorder import Phases
 
 
 def test_a_phase_within_another_has_no_time_of_its_own() -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.account.redact import Hidden, read_own, redact, redact_body, redact_text
-from proxy.config.load import load_config
-from proxy.config.policies.policy import Same
+from trimtab.proxy.account.redact import Hidden, read_own, redact, redact_body, redact_text
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.policy import Same
 
 KEY = "sk-PLANTED/key+0123"
 

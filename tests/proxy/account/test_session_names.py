@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account.session_names import MAX_ALIKE, MAX_BYTES, MAX_MESSAGES, NAME_CHARS, SessionNames, Transcript
-from rules.conversation import Message, Role
+from trimtab.proxy.account.session_names import MAX_ALIKE, MAX_BYTES, MAX_MESSAGES, NAME_CHARS, SessionNames, Transcript
+from trimtab.rules.conversation import Message, Role
 
 BASE = "0123456789abcdef"
 

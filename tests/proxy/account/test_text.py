@@ -7,11 +7,11 @@ import pytest
 from support.client import CHAT, SMALL, post
 from support.sessions import make_session
 
-from proxy.account import text as text_module
-from proxy.account.history.table import find_request
-from proxy.account.history.texts import find_text, unpack_text
-from proxy.account.text import MAX_MESSAGE_CHARS, clean, crop
-from rules.pipeline.changes import Change, Fate
+from trimtab.proxy.account import text as text_module
+from trimtab.proxy.account.history.table import find_request
+from trimtab.proxy.account.history.texts import find_text, unpack_text
+from trimtab.proxy.account.text import MAX_MESSAGE_CHARS, clean, crop
+from trimtab.rules.pipeline.changes import Change, Fate
 
 PLANTED = "PLANTED-TEXT"
 KEY = "sk-planted-0123456789abcdef"

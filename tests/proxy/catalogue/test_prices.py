@@ -18,7 +18,7 @@ from genai_prices.types import (
     TimeOfDateConstraint,
 )
 
-from proxy.catalogue.prices import (
+from trimtab.proxy.catalogue.prices import (
     DEFAULT,
     LOCAL,
     LOCAL_OUTPUT,
@@ -31,9 +31,9 @@ from proxy.catalogue.prices import (
     find_newest_check,
     find_price_list,
 )
-from proxy.catalogue.providers import load_providers
-from proxy.config.load import load_config
-from rules.policy import Prices
+from trimtab.proxy.catalogue.providers import load_providers
+from trimtab.proxy.config.load import load_config
+from trimtab.rules.policy import Prices
 
 OPENAI = "https://api.openai.com/v1"
 GATEWAY = "https://gateway.example.com/v1"

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.catalogue.prices import PriceList, PriceSource, PriceTier, Tokens, price
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource, PriceTier, Tokens, price
 
 counts = st.integers(0, 10**6)
 dollars = st.floats(0, 200)

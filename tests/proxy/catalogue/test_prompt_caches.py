@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.catalogue.prompt_caches import ROWS, find_additions
+from trimtab.proxy.catalogue.prompt_caches import ROWS, find_additions
 
 KEY, BREAKPOINT, CONTROL = "cache_key", "cache_breakpoint", "cache_control"
 OPENAI, OPENROUTER = "https://api.openai.com/v1", "https://openrouter.ai/api/v1"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from proxy.catalogue.providers import find_host, is_local
+from trimtab.proxy.catalogue.providers import find_host, is_local
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -66,7 +66,7 @@ LOCAL = "http://127.0.0.1:8000/v1"
 def test_the_catalogue_is_loaded_only_where_it_serves(base_urls: tuple[str, ...], *, loads: bool) -> None:
     """It is not loaded if all upstreams are local, nor if all windows are configured."""
     code = (
-        "import sys; from proxy.catalogue import providers as c\n"
+        "import sys; from trimtab.proxy.catalogue import providers as c\n"
         f"c.load_catalogue({base_urls!r}); c.is_ready({LOCAL!r})\n"
         "print('genai_prices' in sys.modules, c.is_ready('https://example.com'))"
     )

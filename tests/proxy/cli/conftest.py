@@ -7,4 +7,4 @@ import tiktoken
 @pytest.fixture
 def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session's vocabulary for every run in this process."""
-    monkeypatch.setattr("proxy.compaction.pool.load_encoding", lambda _: encoding)
+    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", lambda _: encoding)

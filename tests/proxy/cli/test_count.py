@@ -8,8 +8,8 @@ import tiktoken
 from click.testing import CliRunner, Result
 from support.sessions import make_session
 
-from proxy.cli.main import main
-from proxy.compaction.tokenizers.exact import VocabularyError, load_encoding
+from trimtab.proxy.cli.main import main
+from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, load_encoding
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
@@ -21,7 +21,8 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session's vocabulary for every run in this process."""
     monkeypatch.setattr(
-        "proxy.compaction.pool.load_encoding", lambda name: encoding if name == "o200k_base" else load_encoding(name)
+        "trimtab.proxy.compaction.pool.load_encoding",
+        lambda name: encoding if name == "o200k_base" else load_encoding(name),
     )
 
 
@@ -136,7 +137,7 @@ def test_what_counted_is_named(
     body = orjson.dumps({**HELLO, "messages": [{"role": "user", "content": "我喜欢猫。 internationalisation" * 50}]})
     arguments = ("--model", model, *settings)
     expected = orjson.loads(_count(*arguments, "--set", f"defaults.count={named}", input_bytes=body).stdout)
-    monkeypatch.setattr("proxy.compaction.pool.load_encoding", load)
+    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", load)
     counted = orjson.loads(_count(*arguments, input_bytes=body).stdout)
     table = _count("--table", *arguments, input_bytes=body).stdout
 

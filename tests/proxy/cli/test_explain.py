@@ -14,12 +14,12 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import read_rows, recorded_files
 
-from proxy.cli import explain
-from proxy.compaction.compactor import Compactor
-from proxy.wire.dialects import read_request
-from rules.conversation import Outcome
-from rules.pipeline.story import tell_story
-from rules.policy import Policy
+from trimtab.proxy.cli import explain
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.wire.dialects import read_request
+from trimtab.rules.conversation import Outcome
+from trimtab.rules.pipeline.story import tell_story
+from trimtab.rules.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 

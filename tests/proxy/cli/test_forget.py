@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from support.command_line import run_trimtab
 
-from proxy.cli.forget import forget_model, list_names
-from proxy.cli.options import StoppedError
-from proxy.config.load import load_config
-from proxy.models.records import ModelName, Record, Records
-from proxy.store import open_store
+from trimtab.proxy.cli.forget import forget_model, list_names
+from trimtab.proxy.cli.options import StoppedError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.models.records import ModelName, Record, Records
+from trimtab.proxy.store import open_store
 
 URL = "http://127.0.0.1:9/v1"
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from upstreams.raw import run_raw_upstream
 
-from proxy.cli.healthcheck import DRAINING, PATH, READY, UnwellError, ask_readiness, healthcheck
+from trimtab.proxy.cli.healthcheck import DRAINING, PATH, READY, UnwellError, ask_readiness, healthcheck
 
 
 def answer(body: bytes, status: bytes = b"200 OK") -> bytes:

@@ -10,7 +10,7 @@ from click.testing import Result
 from support.command_line import run_trimtab
 from upstreams.recording import FakeUpstream
 
-from proxy.config.load import load_file
+from trimtab.proxy.config.load import load_file
 
 KEY = "sk-PLANTED-KEY"
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -48,7 +48,7 @@ async def test_without_a_terminal_options_and_defaults_answer(upstream: FakeUpst
 
 async def test_on_a_terminal_it_asks(upstream: FakeUpstream, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty answer is the default that is shown."""
-    monkeypatch.setattr("proxy.cli.init._has_terminal", lambda: True)
+    monkeypatch.setattr("trimtab.proxy.cli.init._has_terminal", lambda: True)
     upstream.models = orjson.dumps({"data": [{"id": "m"}]})
     result = await init(answers=[upstream.url, "MY_KEY", "y", "frugal", ""], MY_KEY=KEY, OPENAI_BASE_URL="http://else")
 

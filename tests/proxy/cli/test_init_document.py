@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from proxy.catalogue.prices import LOCAL
-from proxy.cli.init import Choices, write_document
-from proxy.cli.probe import FoundModel
-from proxy.config.load import load_config
+from trimtab.proxy.catalogue.prices import LOCAL
+from trimtab.proxy.cli.init import Choices, write_document
+from trimtab.proxy.cli.probe import FoundModel
+from trimtab.proxy.config.load import load_config
 
 ENVIRONMENT = {"OPENAI_API_KEY": "k", "ALICE_KEY": "a", "ADMIN_TOKEN": "t", "MY_KEY": "PLANTED"}
 CHOICES = [

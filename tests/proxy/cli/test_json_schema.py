@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from proxy.cli.json_schema import DIALECT, make_schema
-from proxy.config.document import ConfigError, Document
-from proxy.config.load import load_config
+from trimtab.proxy.cli.json_schema import DIALECT, make_schema
+from trimtab.proxy.config.document import ConfigError, Document
+from trimtab.proxy.config.load import load_config
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "config.example.yaml").read_text()

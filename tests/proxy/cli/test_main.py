@@ -9,7 +9,7 @@ import orjson
 import pytest
 from support.command_line import ODD_BODY, run_trimtab
 
-from proxy.cli.json_schema import make_schema
+from trimtab.proxy.cli.json_schema import make_schema
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
@@ -20,7 +20,7 @@ PAYS = "cut: when_it_pays: once what a cut saves is worth its price (balanced)"
 
 def test_python_m_proxy_is_the_program() -> None:
     """The module starts the same command under its own name."""
-    done = subprocess.run([sys.executable, "-m", "proxy", "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "trimtab", "--version"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, f"trimtab, version {version('trimtab')}\n", "")
 

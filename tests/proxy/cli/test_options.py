@@ -6,9 +6,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.cli.options import WRONG_USE, Requests, for_each_request, write_dollars, wrong_use
-from proxy.config.document import ConfigError
-from rules.pipeline.exceeded import LimitExceededError
+from trimtab.proxy.cli.options import WRONG_USE, Requests, for_each_request, write_dollars, wrong_use
+from trimtab.proxy.config.document import ConfigError
+from trimtab.rules.pipeline.exceeded import LimitExceededError
 
 GOOD = b'{"model":"m","messages":[]}'
 TOO_LONG = LimitExceededError(9, 9, 5, window=6, decisions=())

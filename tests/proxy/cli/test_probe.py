@@ -4,10 +4,10 @@ import orjson
 import pytest
 from upstreams.recording import FakeUpstream
 
-from proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
-from proxy.cli.doctor.checks import Finding
-from proxy.cli.probe import FoundModel, Probe, name_server, probe
-from proxy.config.schema import UpstreamConfig
+from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
+from trimtab.proxy.cli.doctor.checks import Finding
+from trimtab.proxy.cli.probe import FoundModel, Probe, name_server, probe
+from trimtab.proxy.config.schema import UpstreamConfig
 
 
 async def test_models_windows_and_the_kind_of_server_are_found(upstream: FakeUpstream) -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from proxy.account.statistics.books import Place, Sums
-from proxy.cli.options import StoppedError
-from proxy.cli.stats import describe, gather, read_statistics
-from proxy.config.load import load_config
+from trimtab.proxy.account.statistics.books import Place, Sums
+from trimtab.proxy.cli.options import StoppedError
+from trimtab.proxy.cli.stats import describe, gather, read_statistics
+from trimtab.proxy.config.load import load_config
 
 ROWS = {
     Place("2026-11-22", "a", "ann"): Sums(requests=1, fresh_nanodollars=5 * 10**9, without_nanodollars=4 * 10**9),

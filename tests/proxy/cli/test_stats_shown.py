@@ -4,8 +4,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from proxy.account.statistics.books import Place, Sums
-from proxy.cli.stats import gather, print_table
+from trimtab.proxy.account.statistics.books import Place, Sums
+from trimtab.proxy.cli.stats import gather, print_table
 
 LOSS = Sums(
     requests=3,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.cli.stats import find_first_day
+from trimtab.proxy.cli.stats import find_first_day
 
 TODAY = "2026-11-23"
 

@@ -1,6 +1,6 @@
 """What is shown in tables."""
 
-from proxy.cli.tables import safe
+from trimtab.proxy.cli.tables import safe
 
 
 def test_a_text_cannot_control_the_terminal() -> None:

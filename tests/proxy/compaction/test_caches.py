@@ -6,13 +6,13 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.compaction import caches as sizes
-from proxy.compaction.caches import Caches
-from proxy.compaction.compactor import Compacted, Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from rules.policy import Policy
-from rules.treatment import Budget
+from trimtab.proxy.compaction import caches as sizes
+from trimtab.proxy.compaction.caches import Caches
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.rules.policy import Policy
+from trimtab.rules.treatment import Budget
 
 BOUND = 256 * 1024
 POLICY = Policy(result_budget=Budget(300))

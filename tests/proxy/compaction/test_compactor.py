@@ -17,26 +17,26 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect, list_texts
 from support.policies import POLICY
 
-from proxy.compaction.caches import Caches, make_known
-from proxy.compaction.compactor import Compacted, Compactor, RefusedError, describe_excess, refuse, write_cost
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.config.load import load_config
-from proxy.config.policies.policy import PolicyConfig
-from proxy.telemetry.ledger import Entry
-from proxy.wire.chat.answer import write_error
-from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText, Unsent
-from proxy.wire.content.cache_help import CacheHelp
-from proxy.wire.overflow.classify import read_overflow
-from proxy.wire.transcript.beginnings import Beginning, Beginnings
-from rules.conversation import Conversation, Decision
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError, Remainder
-from rules.pipeline.make_plan import plan
-from rules.policy import MEMORY_TAGS, OnExceeded, Prices
-from rules.summary.request import Summary
-from rules.tokens.sections import count_sections, find_marks
-from rules.treatment import Budget
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from trimtab.proxy.compaction.caches import Caches, make_known
+from trimtab.proxy.compaction.compactor import Compacted, Compactor, RefusedError, describe_excess, refuse, write_cost
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.wire.chat.answer import write_error
+from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText, Unsent
+from trimtab.proxy.wire.content.cache_help import CacheHelp
+from trimtab.proxy.wire.overflow.classify import read_overflow
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings
+from trimtab.rules.conversation import Conversation, Decision
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Prices
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.tokens.sections import count_sections, find_marks
+from trimtab.rules.treatment import Budget
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
 TAKEN = Decision("nonce", "10 bytes", 0, 0, 1, 0)
 LONG = "".join(f"line {number}: nothing of note\n" for number in range(2000))
@@ -309,7 +309,7 @@ def test_what_was_compacted_before_changes_nothing_but_the_time(dialect: Dialect
     kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
     beginnings, knowing = Beginnings(kept, 10**9), Compactor(count_by_heuristic)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+        patch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
         for body in _replay_changes(changes, dialect):
             on = _go_on(knowing, beginnings, body, settings, dialect)
             new = _compact(Compactor(count_by_heuristic), body, settings, dialect=dialect)

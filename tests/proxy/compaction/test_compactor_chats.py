@@ -4,9 +4,9 @@ import orjson
 import pytest
 from support.chats import LANGUAGES, count_facts, make_chat
 
-from proxy.compaction import load_compactor, read_request
-from proxy.config.policies.policy import PolicyConfig
-from rules.policy import Prices
+from trimtab.proxy.compaction import load_compactor, read_request
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.rules.policy import Prices
 
 TURNS = 150
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import orjson
 from support.sessions import make_session
 
-from proxy.compaction.engine import Compaction, Text, Variant, compact
-from proxy.compaction.pool import Compactors
-from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Unsent
-from proxy.wire.content.cache_help import CacheHelp
-from rules.policy import OnExceeded, Policy
-from rules.summary.request import Summary
+from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Unsent
+from trimtab.proxy.wire.content.cache_help import CacheHelp
+from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.summary.request import Summary
 
 POLICY = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.fair_queue import FairQueue
+from trimtab.proxy.compaction.fair_queue import FairQueue
 
 LANES = "abcd"
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "begin", "end", "remove"]), st.sampled_from(LANES)), max_size=80)

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from proxy.compaction.offload import INLINE_BYTES, RULES, TIERS, BusyError, Lane, Tier, Workers, weigh_known
-from rules.results.work import LargeWorkError
+from trimtab.proxy.compaction.offload import INLINE_BYTES, RULES, TIERS, BusyError, Lane, Tier, Workers, weigh_known
+from trimtab.rules.results.work import LargeWorkError
 
 SMALL_BYTES, MEDIUM_BYTES, LARGE_BYTES = INLINE_BYTES + 1, TIERS[0].most_bytes or 0, 100 * 1024 * 1024
 LONG_SECONDS = 60.0

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.model_learning import ListLog
 
-from proxy.compaction import pool as module
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.pool import Compactors
-from proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic, load_encoding
-from proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.compaction import pool as module
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic, load_encoding
+from trimtab.proxy.config.policies.policy import PolicyConfig
 
 AUTO = PolicyConfig()
 

@@ -6,8 +6,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from proxy.compaction import Compactor, UndecodableError, VocabularyError, load_compactor, read_messages, read_request
-from rules import Policy
+from trimtab.proxy.compaction import (
+    Compactor,
+    UndecodableError,
+    VocabularyError,
+    load_compactor,
+    read_messages,
+    read_request,
+)
+from trimtab.rules import Policy
 
 CALL = {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 MESSAGES = [

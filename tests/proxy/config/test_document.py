@@ -3,8 +3,8 @@
 import pytest
 from support.config import find_problems
 
-from proxy.config.document import Document, name_path
-from proxy.config.load import load_config
+from trimtab.proxy.config.document import Document, name_path
+from trimtab.proxy.config.load import load_config
 
 STARRED = "a key or value that begins with * needs quotes, unless it is the alias of an anchor above it"
 UNREADABLE = "a value is not the date or number that it looks like, or does not fit its tag"

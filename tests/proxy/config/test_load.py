@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.load import find_unknown_variables, load_config, load_file
-from proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import find_unknown_variables, load_config, load_file
+from trimtab.proxy.config.schema import Config, UpstreamConfig
 
 
 def _load(text: str = "", *settings: str, **environment: str) -> Config:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from proxy.config.document import ConfigError, Document, name_path
-from proxy.config.load import load_config
-from proxy.config.policies.policy import ModelConfig, PolicyConfig
-from proxy.config.policies.sections import SummaryConfig, ToolConfig
-from proxy.config.schema import (
+from trimtab.proxy.config.document import ConfigError, Document, name_path
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig
+from trimtab.proxy.config.policies.sections import SummaryConfig, ToolConfig
+from trimtab.proxy.config.schema import (
     MAX_MODEL_CHARS,
     MIN_MEMORY_BYTES,
     CompactionConfig,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.config.values import covers, own_host, site_url, split_address
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.values import covers, own_host, site_url, split_address
 
 
 @pytest.mark.parametrize(

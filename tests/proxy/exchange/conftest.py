@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 from support.journeys import MakeStages, Stages, run_stages
 
-from proxy.compaction.pool import Compactors
+from trimtab.proxy.compaction.pool import Compactors
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from support.client import post
 from support.journeys import MakeStages, make_reply
 
-from proxy.compaction.offload import BusyError
-from proxy.exchange.admission import in_bounds, working
-from proxy.http.errors import OverloadedError
-from proxy.http.request_body import ReceivedBody
+from trimtab.proxy.compaction.offload import BusyError
+from trimtab.proxy.exchange.admission import in_bounds, working
+from trimtab.proxy.http.errors import OverloadedError
+from trimtab.proxy.http.request_body import ReceivedBody
 
 
 def _write(text: str, **members: Any) -> bytes:

@@ -7,15 +7,15 @@ import pytest
 from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_session
 from upstreams.recording import completion
 
-from proxy.account.outcome import Answered
-from proxy.exchange.answer import count_answer, observe
-from proxy.exchange.attempt import Attempt, Passed
-from proxy.models.calibration import URGENT_SAMPLES
-from proxy.models.records import Known
-from proxy.wire.answers.tap import Tap
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import CODECS
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.exchange.answer import count_answer, observe
+from trimtab.proxy.exchange.attempt import Attempt, Passed
+from trimtab.proxy.models.calibration import URGENT_SAMPLES
+from trimtab.proxy.models.records import Known
+from trimtab.proxy.wire.answers.tap import Tap
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import CODECS
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}

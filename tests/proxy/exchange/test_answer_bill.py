@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from support.journeys import MakeStages, read_session
 
-from proxy.account.outcome import Answered
-from proxy.catalogue.prices import Tokens
-from proxy.exchange.answer import Observed, draw_bill, observe
-from proxy.exchange.attempt import Passed
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.catalogue.prices import Tokens
+from trimtab.proxy.exchange.answer import Observed, draw_bill, observe
+from trimtab.proxy.exchange.attempt import Passed
 
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
 PRUNES = "defaults.overflow_strategy=prune"

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 from upstreams.recording import event
 
-from proxy.exchange.answer import MAX_BYTES, MAX_NAME_BYTES, ModelTap, find_model
+from trimtab.proxy.exchange.answer import MAX_BYTES, MAX_NAME_BYTES, ModelTap, find_model
 
 
 @pytest.mark.parametrize(

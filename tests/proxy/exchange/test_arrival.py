@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.journeys import TENANCY
 
-from proxy.config.schema import UpstreamConfig
-from proxy.exchange.arrival import (
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.exchange.arrival import (
     MAX_CHARS,
     MAX_KEPT_BYTES,
     MAX_READ_CHARS,
@@ -25,10 +25,10 @@ from proxy.exchange.arrival import (
     tell_path,
     tell_upstream,
 )
-from proxy.http.credentials import find_shown
-from proxy.http.headers import request_headers
-from proxy.http.tenancy import Tenancy
-from proxy.wire.chat.codec import CHAT
+from trimtab.proxy.http.credentials import find_shown
+from trimtab.proxy.http.headers import request_headers
+from trimtab.proxy.http.tenancy import Tenancy
+from trimtab.proxy.wire.chat.codec import CHAT
 
 KEY = "sk-PLANTED-KEY"
 HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trimtab-key", "planted_planted")]

@@ -3,7 +3,7 @@
 import pytest
 from support.journeys import MakeStages, Stages, read, read_session
 
-from proxy.exchange.attempt import Attempt, Passed, Prepared, Refused
+from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared, Refused
 
 LONG = [{"role": "user", "content": "word " * 9000}]
 

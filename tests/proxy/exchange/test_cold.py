@@ -9,8 +9,8 @@ from support.builders import assistant, transcripts
 from support.client import SMALL
 from support.journeys import MakeStages, Stages, make_reply, read_session
 
-from proxy.exchange.attempt import Call
-from proxy.exchange.cold import (
+from trimtab.proxy.exchange.attempt import Call
+from trimtab.proxy.exchange.cold import (
     COLD_CACHE,
     find_lifetime,
     find_previous,
@@ -19,10 +19,10 @@ from proxy.exchange.cold import (
     recall_earlier,
     uses_cache,
 )
-from proxy.store.memory import MemoryStore
-from proxy.summaries.cold_cuts import ColdCuts
-from proxy.wire.chat.codec import CHAT
-from rules.conversation import Role
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.rules.conversation import Role
 
 
 @given(transcripts())

@@ -5,11 +5,11 @@ from dataclasses import replace
 from support.client import SMALL
 from support.journeys import MakeStages, read_session
 
-from proxy.account.outcome import Answered
-from proxy.exchange.attempt import Passed
-from proxy.exchange.cold import remember
-from proxy.store.memory import MemoryStore
-from proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.exchange.attempt import Passed
+from trimtab.proxy.exchange.cold import remember
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.summaries.cold_cuts import ColdCuts
 
 OPENAI = "https://api.openai.com/v1"
 

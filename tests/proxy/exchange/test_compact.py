@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from support.journeys import MakeStages, Stages, arrive, make_reply, read, read_session
 
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.attempt import Passed, Prepared
-from proxy.exchange.compact import compact, surely_stays
-from proxy.models.hypotheses import FIRST_TEST
-from proxy.models.lessons import Lesson
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Request
-from rules.policy import Policy
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.exchange.attempt import Passed, Prepared
+from trimtab.proxy.exchange.compact import compact, surely_stays
+from trimtab.proxy.models.hypotheses import FIRST_TEST
+from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Request
+from trimtab.rules.policy import Policy
 
 PRUNES = ("defaults.overflow_strategy=prune",)
 PLANTED = "planted secret text"

@@ -4,7 +4,7 @@ import pytest
 from support.client import SMALL
 from support.journeys import MakeStages, read_session
 
-from proxy.exchange.compact import refuse_or_pass
+from trimtab.proxy.exchange.compact import refuse_or_pass
 
 
 @pytest.mark.parametrize(("steps", "passes"), [(1, True), (60, False)])

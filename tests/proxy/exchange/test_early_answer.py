@@ -13,8 +13,8 @@ from support.client import SMALL, post
 from support.sessions import make_session
 from upstreams.recording import completion, hold_summaries, write_note
 
-from proxy.exchange.early_answer import COMMENT, Patience, _read_short
-from proxy.server.app import Proxy
+from trimtab.proxy.exchange.early_answer import COMMENT, Patience, _read_short
+from trimtab.proxy.server.app import Proxy
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 BODY = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1], "stream": True}

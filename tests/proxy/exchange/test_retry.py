@@ -14,13 +14,13 @@ from support.journeys import MakeStages, Stages, make_reply, read, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
-from proxy.compaction.tokenizers.exact import load_encoding
-from proxy.exchange.early_answer import Opening
-from proxy.exchange.retry import learn_from_retry, recover
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.overflow.wordings import Kind
-from rules.tokens.families import O200K
+from trimtab.proxy.compaction.tokenizers.exact import load_encoding
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.retry import learn_from_retry, recover
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.overflow.classify import Overflow
+from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.rules.tokens.families import O200K
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "overflow_errors.jsonl"
 END = {"role": "assistant", "content": "It is mended."}

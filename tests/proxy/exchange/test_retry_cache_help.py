@@ -21,10 +21,10 @@ from support.journeys import MakeStages, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, answer_plainly
 
-from proxy.exchange.compact import help_cache
-from proxy.server.app import Proxy
-from proxy.wire.content.cache_help import CacheHelp
-from rules.text.markers import INTRODUCTION
+from trimtab.proxy.exchange.compact import help_cache
+from trimtab.proxy.server.app import Proxy
+from trimtab.proxy.wire.content.cache_help import CacheHelp
+from trimtab.rules.text.markers import INTRODUCTION
 
 CUT = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 50

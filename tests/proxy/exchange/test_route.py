@@ -11,20 +11,20 @@ from multidict import CIMultiDict
 from support.builders import IMAGE, assistant, conversation, result, system, user
 from support.journeys import TENANCY, MakeStages, arrive, read_session
 
-from proxy.config.load import load_config
-from proxy.config.policies.sections import MODES
-from proxy.config.schema import Config
-from proxy.exchange.arrival import MAX_UPSTREAMS, read_head
-from proxy.exchange.attempt import is_counted, is_text_only
-from proxy.exchange.compact import settle
-from proxy.exchange.route import Route, choose_route, find_credentials_for
-from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import read_request
-from proxy.wire.messages.codec import MESSAGES
-from rules.conversation import Message
-from rules.window.prune import drop_images
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.sections import MODES
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.arrival import MAX_UPSTREAMS, read_head
+from trimtab.proxy.exchange.attempt import is_counted, is_text_only
+from trimtab.proxy.exchange.compact import settle
+from trimtab.proxy.exchange.route import Route, choose_route, find_credentials_for
+from trimtab.proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import read_request
+from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.rules.conversation import Message
+from trimtab.rules.window.prune import drop_images
 
 PROFILES = "profiles: {tiny: {max_tool_result_tokens: 100}, other: {}}"
 

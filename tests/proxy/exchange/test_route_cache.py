@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 from support.journeys import MakeStages, arrive, read_session
 
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.attempt import KEY_CHARS, add_key
-from proxy.exchange.route import THINKING, choose_route, find_help
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Request
-from proxy.wire.content.cache_help import NO_HELP, CacheHelp
-from proxy.wire.messages.codec import COUNT_TOKENS
-from rules.conversation import Conversation, Message, Role
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.attempt import KEY_CHARS, add_key
+from trimtab.proxy.exchange.route import THINKING, choose_route, find_help
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp
+from trimtab.proxy.wire.messages.codec import COUNT_TOKENS
+from trimtab.rules.conversation import Conversation, Message, Role
 
 OPENAI = "upstream.base_url=https://api.openai.com/v1"
 KEYED = CacheHelp(frozenset({"cache_key"}))

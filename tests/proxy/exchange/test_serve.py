@@ -10,7 +10,7 @@ from support.client import CHAT, SMALL, post
 from support.sessions import make_session, read_rows, recorded_files, requests_of
 from upstreams.recording import run_upstream
 
-from rules.text.markers import NO_RESULT
+from trimtab.rules.text.markers import NO_RESULT
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])

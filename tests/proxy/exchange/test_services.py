@@ -6,8 +6,8 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.exchange.services import Lifecycle
-from proxy.http.relay import Reply
+from trimtab.proxy.exchange.services import Lifecycle
+from trimtab.proxy.http.relay import Reply
 
 
 def _make_reply() -> Reply:

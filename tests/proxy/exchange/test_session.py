@@ -8,9 +8,9 @@ from support.client import SMALL, post, settle
 from support.events import read_events
 from support.journeys import arrive
 
-from proxy.account.history.table import list_sessions
-from proxy.exchange.session import CLASS, COMPACTION, tells_compaction
-from proxy.server.app import Proxy
+from trimtab.proxy.account.history.table import list_sessions
+from trimtab.proxy.exchange.session import CLASS, COMPACTION, tells_compaction
+from trimtab.proxy.server.app import Proxy
 
 SESSION, AGENT = "x-claude-code-session-id", "x-claude-code-agent-id"
 HELLO = [{"role": "user", "content": "hello"}]

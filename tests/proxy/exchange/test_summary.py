@@ -12,16 +12,16 @@ from support.journeys import NOTE, MakeStages, Stages, make_reply, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion, hold_summaries
 
-from proxy.account.recorder import Phases
-from proxy.compaction.compactor import Planned
-from proxy.exchange.attempt import Call, Chosen
-from proxy.exchange.early_answer import Patience
-from proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
-from proxy.models.lessons import Lesson
-from proxy.summaries.sliding import SUMMARIES
-from rules.conversation import Conversation
-from rules.policy import Prices
-from rules.summary.request import Summary
+from trimtab.proxy.account.recorder import Phases
+from trimtab.proxy.compaction.compactor import Planned
+from trimtab.proxy.exchange.attempt import Call, Chosen
+from trimtab.proxy.exchange.early_answer import Patience
+from trimtab.proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
+from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.summaries.sliding import SUMMARIES
+from trimtab.rules.conversation import Conversation
+from trimtab.rules.policy import Prices
+from trimtab.rules.summary.request import Summary
 
 STEPS = 70
 CHEAP = ("prices.cached_input=0", "prices.cache_write=0", "prices.output=0")
@@ -274,7 +274,7 @@ async def test_a_cut_at_a_threshold_is_put_off_if_its_text_takes_long(
 ) -> None:
     """The call goes on, and a later request that fits uses its text."""
     stages = await make_stages(*SETTINGS, *AT_THRESHOLD)
-    monkeypatch.setattr("proxy.exchange.summary.THRESHOLD_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("trimtab.proxy.exchange.summary.THRESHOLD_WAIT_SECONDS", 0.0)
     steps = 20
     while (choice := await choose(stages, steps)).planned.plan.request is None:
         steps += 1
@@ -291,7 +291,7 @@ async def test_a_stream_is_not_begun_for_a_cut_at_a_threshold(
     """The wait ends when the first comment would be due. The client still gets the status of the upstream."""
     made = await make_stages(*SETTINGS, *AT_THRESHOLD)
     stages = replace(made, services=replace(made.services, patience=Patience(0.01, 0.01)))
-    monkeypatch.setattr("proxy.exchange.summary.THRESHOLD_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("trimtab.proxy.exchange.summary.THRESHOLD_WAIT_SECONDS", 0.05)
     steps = 20
     while True:
         call = await stages.prepare(read_session(steps, stream=True))

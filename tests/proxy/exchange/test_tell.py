@@ -8,7 +8,7 @@ from support.events import read_events
 from support.journeys import MakeStages, read_session
 from support.sessions import make_session
 
-from proxy.exchange.tell import _price_cache
+from trimtab.proxy.exchange.tell import _price_cache
 
 
 async def test_each_request_is_told_once(client, start_proxy, log):

@@ -5,14 +5,14 @@ from unittest.mock import Mock
 
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
-from proxy.compaction.compactor import Compacted, Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared
-from proxy.exchange.tell import write_headers
-from proxy.telemetry.ledger import Ledger, UsedSummary
-from rules.conversation import Conversation
-from rules.policy import Policy
-from rules.tokens.sections import Sections
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared
+from trimtab.proxy.exchange.tell import write_headers
+from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
+from trimtab.rules.conversation import Conversation
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.sections import Sections
 
 BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
 SECTIONS_TOLD = (

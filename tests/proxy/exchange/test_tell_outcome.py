@@ -8,24 +8,24 @@ import pytest
 from msgspec import structs
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
-from proxy.account.outcome import Answered, Outcome
-from proxy.account.recorder import Recorder
-from proxy.compaction.compactor import Compacted, Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.answer import Learned
-from proxy.exchange.attempt import Chosen, Passed, Prepared
-from proxy.exchange.early_answer import Opening
-from proxy.exchange.tell import Finished, make_outcome
-from proxy.http.errors import ContextExceededError, ProxyError, UpstreamUnreachableError
-from proxy.http.relay import Reply
-from proxy.telemetry.ledger import Ledger
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.pace import Pace
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.overflow.wordings import Kind
-from rules.conversation import Conversation
-from rules.policy import Policy
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.outcome import Answered, Outcome
+from trimtab.proxy.account.recorder import Recorder
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.exchange.answer import Learned
+from trimtab.proxy.exchange.attempt import Chosen, Passed, Prepared
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.tell import Finished, make_outcome
+from trimtab.proxy.http.errors import ContextExceededError, ProxyError, UpstreamUnreachableError
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.telemetry.ledger import Ledger
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.pace import Pace
+from trimtab.proxy.wire.overflow.classify import Overflow
+from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.rules.conversation import Conversation
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.sections import Sections
 
 BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
 COMPACTED = Compacted(

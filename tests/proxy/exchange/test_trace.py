@@ -6,12 +6,12 @@ from typing import Any
 from multidict import CIMultiDict
 from support.journeys import arrive
 
-from proxy.config.load import load_config
-from proxy.exchange.early_answer import Opening
-from proxy.exchange.route import choose_route
-from proxy.exchange.trace import NO_TRACE, begin_trace
-from proxy.telemetry.spans import NO_SPAN, Span, Spans, find_current
-from proxy.wire.chat.codec import CHAT
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.route import choose_route
+from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
+from trimtab.proxy.telemetry.spans import NO_SPAN, Span, Spans, find_current
+from trimtab.proxy.wire.chat.codec import CHAT
 
 
 @dataclass

@@ -8,9 +8,9 @@ import pytest
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import PIECE_BYTES, UpstreamClient, read_bounded, target_url
-from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import PIECE_BYTES, UpstreamClient, read_bounded, target_url
+from trimtab.proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")

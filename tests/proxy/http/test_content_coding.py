@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.http import content_coding
-from proxy.http.content_coding import (
+from trimtab.proxy.http import content_coding
+from trimtab.proxy.http.content_coding import (
     MAX_MEMBERS,
     STEP_BYTES,
     Decoded,

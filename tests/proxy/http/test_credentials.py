@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.http.credentials import (
+from trimtab.proxy.http.credentials import (
     ACCOUNT_NAMES,
     GUESSABLE_NAMES,
     IDENTITY_NAMES,

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from proxy.http.errors import (
+from trimtab.proxy.http.errors import (
     ContextExceededError,
     OverloadedError,
     ProxyError,
@@ -12,7 +12,7 @@ from proxy.http.errors import (
     UpstreamTimeoutError,
     UpstreamUnreachableError,
 )
-from proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.chat.codec import CHAT
 
 
 @pytest.mark.parametrize(

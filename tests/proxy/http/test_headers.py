@@ -6,8 +6,8 @@ from email.utils import format_datetime
 import pytest
 from multidict import CIMultiDict
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.headers import (
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.headers import (
     MAX_SHOWN,
     MAX_TOLD_ENTRIES,
     answer_headers,
@@ -20,9 +20,9 @@ from proxy.http.headers import (
     write_key,
     write_ledger_headers,
 )
-from proxy.telemetry.ledger import Ledger, UsedSummary
-from rules.conversation import Decision
-from rules.tokens.sections import Sections
+from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
+from trimtab.rules.conversation import Decision
+from trimtab.rules.tokens.sections import Sections
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")

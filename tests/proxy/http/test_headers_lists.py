@@ -2,7 +2,7 @@
 
 from multidict import CIMultiDict
 
-from proxy.http.headers import add_to_lists
+from trimtab.proxy.http.headers import add_to_lists
 
 
 def test_a_value_is_added_to_the_clients_own_once() -> None:

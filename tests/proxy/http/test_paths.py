@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.http.paths import is_allowed
+from trimtab.proxy.http.paths import is_allowed
 
 PIECES = [
     "/",

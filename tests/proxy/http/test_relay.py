@@ -12,8 +12,8 @@ from support.client import CHAT, ask_raw, post
 from support.model_learning import Clock
 from upstreams.recording import FakeUpstream, break_off, event, stream
 
-from proxy.http.aiohttp_fixes.server import PlainResponse
-from proxy.http.relay import Reply
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
+from trimtab.proxy.http.relay import Reply
 
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
@@ -60,7 +60,7 @@ REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"%b"}}]}
 async def test_the_first_token_is_the_first_text(first, client, upstream, start_proxy, monkeypatch):
     """Reasoning counts as text; comments and a role do not. The rate is that of the text after the first."""
     clock = Clock()
-    monkeypatch.setattr("proxy.http.relay.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("trimtab.proxy.http.relay.time", SimpleNamespace(monotonic=clock))
     started = time.monotonic()
     chunks = [(b": ping\n\n" + ROLE, 0), (b": ping\n\n", 1000), (first, 5000), (event("t" * 400), 5010)]
     chunks += [(b": ping\n\n", 9000)]
@@ -256,7 +256,7 @@ async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, 
     upstream.answer = answer
     proxy = await start_proxy()
     _, direct = await post(client, upstream.url + "/chat/completions", CHAT | {"stream": True})
-    monkeypatch.setattr("proxy.wire.answers.tap.Tap." + method, fail)
+    monkeypatch.setattr("trimtab.proxy.wire.answers.tap.Tap." + method, fail)
     for _ in range(2):
         response, through = await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
         assert (response.status, through) == (200, direct)

@@ -16,7 +16,7 @@ from support.dialects.spoken.all_dialects import each_dialect
 from support.sessions import make_session
 from upstreams.recording import completion, write_note
 
-from proxy.exchange.early_answer import COMMENT, Patience
+from trimtab.proxy.exchange.early_answer import COMMENT, Patience
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.load import load_config
-from proxy.http.credentials import find_shown
-from proxy.http.tenancy import Tenancy
-from proxy.server.access import admit_client
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.http.credentials import find_shown
+from trimtab.proxy.http.tenancy import Tenancy
+from trimtab.proxy.server.access import admit_client
 
 KEY = b"k" * 32
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)

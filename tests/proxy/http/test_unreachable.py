@@ -9,10 +9,10 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.aiohttp_fixes import TunnelError, TunnelTimeoutError
-from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.http.unreachable import describe_refusal, explain, name_host
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.aiohttp_fixes import TunnelError, TunnelTimeoutError
+from trimtab.proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from trimtab.proxy.http.unreachable import describe_refusal, explain, name_host
 
 UP = URL("https://up.test/v1/models")
 DIRECT = UpstreamConfig(base_url="https://up.test/v1", connect_timeout_seconds=3, read_timeout_seconds=7)

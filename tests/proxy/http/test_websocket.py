@@ -13,8 +13,8 @@ from aiohttp import web
 from upstreams.raw import RawRequest, RawUpstream, run_raw_upstream
 from yarl import URL
 
-from proxy.http import websocket
-from proxy.server.app import Proxy
+from trimtab.proxy.http import websocket
+from trimtab.proxy.server.app import Proxy
 
 
 async def test_websocket_passes_both_ways(upstream, start_proxy):

@@ -10,10 +10,10 @@ from support.client import post
 from support.sessions import make_session
 from upstreams.recording import completion, event
 
-from proxy.config.policies.policy import PolicyConfig
-from proxy.models.calibration import ERROR_WEIGHT, WARM_UP_SAMPLES, Calibration, Report
-from proxy.wire.chat.codec import CHAT
-from rules.policy import Policy
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.models.calibration import ERROR_WEIGHT, WARM_UP_SAMPLES, Calibration, Report
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.rules.policy import Policy
 
 PATH = "/v1/chat/completions"
 LIMIT = 7000

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from upstreams.recording import FakeUpstream, Handler
 from yarl import URL
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient
-from proxy.models import discovery
-from proxy.models.discovery import (
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.models import discovery
+from trimtab.proxy.models.discovery import (
     MAX_ALIASES,
     MAX_MODELS,
     MAX_WINDOW_TOKENS,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from support.model_learning import NAME, Clock
 
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient
-from proxy.models.discovery import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told, Windows
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.models.discovery import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told, Windows
 
 UPSTREAM = UpstreamConfig(base_url=NAME.base_url)
 NOTHING = Windows({}, None)
@@ -33,7 +33,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Windows]:
     async def discover(*_: object) -> Windows:
         return answers.pop(0) if answers else NOTHING
 
-    monkeypatch.setattr("proxy.models.discovery.discover", discover)
+    monkeypatch.setattr("trimtab.proxy.models.discovery.discover", discover)
     return answers
 
 

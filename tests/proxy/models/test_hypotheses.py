@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.models.hypotheses import (
+from trimtab.proxy.models.hypotheses import (
     FIRST_TEST,
     FIRST_TEST_OF_NUMBERS,
     MAX_FAILURES,
@@ -18,7 +18,7 @@ from proxy.models.hypotheses import (
     is_test_due,
     retract,
 )
-from proxy.models.records import MAX_CLAIMS, Claim, Facts, Record, recall
+from trimtab.proxy.models.records import MAX_CLAIMS, Claim, Facts, Record, recall
 
 LEARNED = Record(1.0, learned_tokens=8192, refuted=(128_000,), refused_tokens=12_000, window_source="second attempt")
 NOW = 5.0

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from support.model_learning import NAME, NOW, Clock, Process, Start, run_processes
 
-from proxy.models.calibration import WARM_UP_SAMPLES
-from proxy.models.hypotheses import FIRST_TEST
-from proxy.models.keeping import REFRESH_SECONDS
-from proxy.models.lessons import Lesson
-from proxy.models.records import Record, Records
-from proxy.store.memory import MemoryStore
+from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
+from trimtab.proxy.models.hypotheses import FIRST_TEST
+from trimtab.proxy.models.keeping import REFRESH_SECONDS
+from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.models.records import Record, Records
+from trimtab.proxy.store.memory import MemoryStore
 
 MINE, OTHER = replace(NAME, tenant="mine", key_id="one"), replace(NAME, tenant="other", key_id="two")
 LESSON = Lesson(window_tokens=8192, ratio=1.5)

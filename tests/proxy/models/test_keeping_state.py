@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.models.calibration import Calibration
-from proxy.models.keeping import Model
-from proxy.models.lessons import Lesson
-from proxy.models.records import ModelName, Record
+from trimtab.proxy.models.calibration import Calibration
+from trimtab.proxy.models.keeping import Model
+from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.models.records import ModelName, Record
 
 LESSON = Lesson(window_tokens=8192, ratio=1.5)
 BELIEVED_TOKENS = 128_000

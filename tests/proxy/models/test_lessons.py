@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.models.lessons import MAX_WINDOW_TOKENS, MIN_LIMIT_TOKENS, Lesson, Sent, draw_lesson, find_changes
-from proxy.models.records import Record
-from proxy.wire.overflow.classify import Overflow
-from proxy.wire.overflow.wordings import Kind
-from rules.policy import Policy
+from trimtab.proxy.models.lessons import MAX_WINDOW_TOKENS, MIN_LIMIT_TOKENS, Lesson, Sent, draw_lesson, find_changes
+from trimtab.proxy.models.records import Record
+from trimtab.proxy.wire.overflow.classify import Overflow
+from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.rules.policy import Policy
 
 POLICY = Policy()
 SENT = Sent(100_000)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.catalogue.prices import find_price_list
-from proxy.config.load import load_config
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config
-from proxy.models.model_policy import ModelView, name_model
-from proxy.models.records import Facts
+from trimtab.proxy.catalogue.prices import find_price_list
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.models.model_policy import ModelView, name_model
+from trimtab.proxy.models.records import Facts
 
 WINDOWS = st.none() | st.integers(1024, 200_000)
 

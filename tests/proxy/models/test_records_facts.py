@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.models.records import Facts, ModelName, Record, complete, recall
+from trimtab.proxy.models.records import Facts, ModelName, Record, complete, recall
 
 LEARNED = Facts(1.0, learned_tokens=8192, added_tokens=500, refuted=(32_000, 128_000))
 
@@ -41,9 +41,9 @@ def test_a_record_tells_everything_but_the_catalogue() -> None:
 
 def test_the_catalogue_is_asked_for_a_window_that_nobody_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
     name = ModelName("https://api.example.com/v1", "m", "auto")
-    monkeypatch.setattr("proxy.models.records.find_window", lambda *_: 30_000)
+    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda *_: 30_000)
     assert complete(name, Facts(1.0)) == Facts(1.0, 30_000, from_catalogue=True)
     assert complete(name, Facts(1.0, 8192)) == Facts(1.0, 8192)
 
-    monkeypatch.setattr("proxy.models.records.find_window", lambda *_: None)
+    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda *_: None)
     assert complete(name, Facts(1.0)) == Facts(1.0)

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from support.model_learning import NAME, TOKENS, Clock, Start, report, run_processes
 
-from proxy.models.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
-from proxy.models.records import Facts
-from proxy.models.service import MAX_NAME_CHARS
-from proxy.store.memory import MemoryStore
+from trimtab.proxy.models.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
+from trimtab.proxy.models.records import Facts
+from trimtab.proxy.models.service import MAX_NAME_CHARS
+from trimtab.proxy.store.memory import MemoryStore
 
 
 @pytest.fixture

@@ -13,19 +13,19 @@ from support.client import post
 from support.model_learning import NAME, TOKENS, Clock, ListLog, Start, report, run_processes
 from upstreams.recording import completion
 
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import UpstreamConfig
-from proxy.models.calibration import WARM_UP_SAMPLES
-from proxy.models.discovery import Windows, _Upstream
-from proxy.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REFRESH_SECONDS
-from proxy.models.records import Facts
-from proxy.models.service import MAX_NAME_CHARS
-from proxy.store import SummaryStore
-from proxy.store.layered import LayeredStore
-from proxy.store.memory import MemoryStore
-from proxy.store.store import StoreError
-from proxy.wire.chat import codec as chat
-from rules.policy import Policy
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
+from trimtab.proxy.models.discovery import Windows, _Upstream
+from trimtab.proxy.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REFRESH_SECONDS
+from trimtab.proxy.models.records import Facts
+from trimtab.proxy.models.service import MAX_NAME_CHARS
+from trimtab.proxy.store import SummaryStore
+from trimtab.proxy.store.layered import LayeredStore
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.wire.chat import codec as chat
+from trimtab.rules.policy import Policy
 
 CHAT = "/v1/chat/completions"
 KNOWN = MAX_MODELS_BYTES // MODEL_BYTES

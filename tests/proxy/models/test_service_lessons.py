@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from support.model_learning import LIMIT, NAME, Clock, Process, Start, run_processes
 
-from proxy.models.calibration import Report
-from proxy.models.lessons import Lesson
-from proxy.models.records import Records
-from proxy.store.memory import MemoryStore
+from trimtab.proxy.models.calibration import Report
+from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.models.records import Records
+from trimtab.proxy.store.memory import MemoryStore
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.model_learning import NAME, TOKENS, Clock, Start, report, run_processes
 
-from proxy.models import records
-from proxy.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
-from proxy.models.keeping import REFRESH_SECONDS
-from proxy.models.records import MAX_RATIO, Facts
-from proxy.store.layered import LayeredStore
-from proxy.store.memory import MemoryStore
+from trimtab.proxy.models import records
+from trimtab.proxy.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
+from trimtab.proxy.models.keeping import REFRESH_SECONDS
+from trimtab.proxy.models.records import MAX_RATIO, Facts
+from trimtab.proxy.store.layered import LayeredStore
+from trimtab.proxy.store.memory import MemoryStore
 
 CORRUPT = (b"", b"{", b"\xff", b"[]", b'{"ratio":7}', b'{"ratio":null}', b'{"ratio":1,"window_tokens":8}')
 

@@ -10,12 +10,12 @@ from aiohttp import web
 from support.model_learning import NAME, NOW, Clock, Process, Start, run_processes
 from upstreams.recording import FakeUpstream
 
-from proxy.config.schema import UpstreamConfig
-from proxy.models.calibration import WARM_UP_SAMPLES
-from proxy.models.discovery import REDISCOVER_SECONDS
-from proxy.models.keeping import REFRESH_SECONDS
-from proxy.models.records import Facts, ModelName, Record, Records
-from proxy.store.memory import MemoryStore
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
+from trimtab.proxy.models.discovery import REDISCOVER_SECONDS
+from trimtab.proxy.models.keeping import REFRESH_SECONDS
+from trimtab.proxy.models.records import Facts, ModelName, Record, Records
+from trimtab.proxy.store.memory import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 MODEL = NAME.model

@@ -14,11 +14,11 @@ from support.client import CHAT, SMALL, ask_raw, post, settle
 from support.sessions import make_session, requests_of
 from yarl import URL
 
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from proxy.http.errors import SiteNotAllowedError, UnauthorizedError
-from proxy.server.access import admit_admin, admit_client, admit_site
-from proxy.server.app import run_proxy
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.http.errors import SiteNotAllowedError, UnauthorizedError
+from trimtab.proxy.server.access import admit_admin, admit_client, admit_site
+from trimtab.proxy.server.app import run_proxy
 
 KEYS = "client_keys=[key-one, key-two]"
 SHOWN = [

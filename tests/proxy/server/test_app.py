@@ -7,9 +7,9 @@ import pytest
 from aiohttp import web
 from upstreams.recording import Recorded, event
 
-from proxy.config.load import load_config
-from proxy.config.values import split_address
-from proxy.server.app import run_proxy
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.values import split_address
+from trimtab.proxy.server.app import run_proxy
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])

@@ -9,9 +9,9 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from support.client import wait_until
 
-from proxy.http.aiohttp_fixes import OwnRequest
-from proxy.server.app import listen_at
-from proxy.server.connections import Server
+from trimtab.proxy.http.aiohttp_fixes import OwnRequest
+from trimtab.proxy.server.app import listen_at
+from trimtab.proxy.server.connections import Server
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -143,7 +143,7 @@ async def test_behind_an_unreadable_request_nothing_is_read() -> None:
 @pytest.mark.parametrize("has_waited", [True, False])
 async def test_a_client_that_takes_nothing_is_disconnected(monkeypatch, *, has_waited: bool) -> None:
     """Whatever it was sent, also if only the rest of an answer is left, for which nobody waits."""
-    monkeypatch.setattr("proxy.server.connections.STALLED_SECONDS", 0.1)
+    monkeypatch.setattr("trimtab.proxy.server.connections.STALLED_SECONDS", 0.1)
     transports: list[asyncio.Transport] = []
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:

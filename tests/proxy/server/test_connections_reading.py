@@ -9,8 +9,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.http.aiohttp_fixes import OwnRequest
-from proxy.server.connections import MAX_STOPS, Server
+from trimtab.proxy.http.aiohttp_fixes import OwnRequest
+from trimtab.proxy.server.connections import MAX_STOPS, Server
 
 END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 Seen = tuple[str, bytes, tuple[str, ...]]

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from proxy.server.garbage import LEAST_SECONDS, MOST_SECONDS, NEVER, collect_when_idle, is_due
+from trimtab.proxy.server.garbage import LEAST_SECONDS, MOST_SECONDS, NEVER, collect_when_idle, is_due
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_python_makes_no_full_collection_of_its_own(full_collections: list
 async def test_a_pause_is_used(full_collections: list[int]) -> None:
     """A full collection runs on the loop while no request is served."""
     collected = asyncio.Event()
-    with mock.patch.multiple("proxy.server.garbage", LOOK_SECONDS=0.001, LEAST_SECONDS=0.0):
+    with mock.patch.multiple("trimtab.proxy.server.garbage", LOOK_SECONDS=0.001, LEAST_SECONDS=0.0):
         task = asyncio.ensure_future(collect_when_idle(lambda: True))
         await asyncio.sleep(0)
         full_collections.clear()

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upstreams.recording import run_upstream
 
-from proxy.server import models_list
-from proxy.server.models_list import UPSTREAM_MEMBER, Listed, merge_lists, read_list
+from trimtab.proxy.server import models_list
+from trimtab.proxy.server.models_list import UPSTREAM_MEMBER, Listed, merge_lists, read_list
 
 
 def _read(upstream: str, form: object) -> Listed:

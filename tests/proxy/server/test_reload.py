@@ -10,11 +10,11 @@ import pytest
 from support.client import CHAT, post
 from support.model_learning import ListLog
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from proxy.server.app import Proxy
-from proxy.server.reload import (
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.app import Proxy
+from trimtab.proxy.server.reload import (
     FIXED_KEYS,
     adopt,
     reload_when_told,

@@ -8,9 +8,9 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from support.journeys import run_stages
 
-from proxy.compaction.pool import Compactors
-from proxy.exchange.services import Services
-from proxy.server.router import Current
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.server.router import Current
 
 
 async def test_a_request_keeps_the_services_that_it_began_with(compactors: Compactors) -> None:

@@ -2,10 +2,10 @@
 
 import redis
 
-from proxy.store.redis import RedisStore
-from proxy.store.sqlite import SqliteStore
-from proxy.summaries.sealing import derive_id, seal
-from rules.summary.request import Summary
+from trimtab.proxy.store.redis import RedisStore
+from trimtab.proxy.store.sqlite import SqliteStore
+from trimtab.proxy.summaries.sealing import derive_id, seal
+from trimtab.rules.summary.request import Summary
 
 SENTENCE = "the planted sentence of the planted conversation"
 SECRET = b"Bearer sk-planted-credential"

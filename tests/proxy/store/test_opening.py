@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.schema import Config
-from proxy.store import open_store
-from proxy.store.opening import data_directory
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.store import open_store
+from trimtab.proxy.store.opening import data_directory
 
 
 @pytest.fixture
 def open_url(tmp_path, log, monkeypatch):
     """Open a store by its URL."""
-    monkeypatch.setattr("proxy.store.opening.data_directory", lambda: tmp_path / "data")
+    monkeypatch.setattr("trimtab.proxy.store.opening.data_directory", lambda: tmp_path / "data")
 
     def open_it(url: str, on_error=pytest.fail):
         return open_store(Config.model_construct(store=url), on_error, log)
@@ -90,7 +90,7 @@ def test_a_missing_package_is_named_with_what_installs_it(open_url, monkeypatch)
     """The package is an optional extra."""
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
     for name in ("redis", "redis_clients"):
-        monkeypatch.delitem(sys.modules, f"proxy.store.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"trimtab.proxy.store.{name}", raising=False)
 
     with pytest.raises(ConfigError, match=r"pip install 'trimtab\[redis\]'"):
         open_url("redis://127.0.0.1")

@@ -10,8 +10,8 @@ import pytest
 import redis
 from programs.redis_server import PROGRAM, run_redis
 
-from proxy.store import StoreError
-from proxy.store.redis import RedisStore
+from trimtab.proxy.store import StoreError
+from trimtab.proxy.store.redis import RedisStore
 
 TTL_SECONDS = 1000.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.store import StoreError
-from proxy.store.sqlite import SqliteStore
+from trimtab.proxy.store import StoreError
+from trimtab.proxy.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[4]
 
@@ -140,7 +140,7 @@ async def test_a_place_where_no_file_can_be_is_an_error_of_the_store(open_sqlite
 PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from proxy.store.sqlite import SqliteStore
+from trimtab.proxy.store.sqlite import SqliteStore
 
 async def main(path, name):
     store = SqliteStore(Path(path), ttl_seconds=1000, log=None)

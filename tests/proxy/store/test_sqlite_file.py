@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.store.sqlite import SqliteStore
-from proxy.store.sqlite_file import SqliteFile
-from proxy.store.store import StoreError
+from trimtab.proxy.store.sqlite import SqliteStore
+from trimtab.proxy.store.sqlite_file import SqliteFile
+from trimtab.proxy.store.store import StoreError
 
 SIZE_BYTES = 100_000
 

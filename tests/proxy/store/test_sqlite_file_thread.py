@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.store import sqlite_file
-from proxy.store.store import StoreError
+from trimtab.proxy.store import sqlite_file
+from trimtab.proxy.store.store import StoreError
 
 
 def _lock(path: Path) -> sqlite3.Connection:

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from proxy.store.store import StoreError, describe_fault
+from trimtab.proxy.store.store import StoreError, describe_fault
 
 
 @pytest.mark.parametrize(

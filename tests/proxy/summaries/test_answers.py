@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from support.odd_json import ODD, dump
 from upstreams.recording import write_note
 
-from proxy.summaries.answers import (
+from trimtab.proxy.summaries.answers import (
     MAX_ANSWER_BYTES,
     EmptyError,
     NoNoteError,
@@ -20,10 +20,10 @@ from proxy.summaries.answers import (
     read_answer,
     read_completion,
 )
-from proxy.summaries.calls import BusyError, NoSummaryError
-from proxy.wire.answers.usage import Usage
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Question
+from trimtab.proxy.summaries.calls import BusyError, NoSummaryError
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Question
 
 NOTE = write_note("All went well so far.")
 

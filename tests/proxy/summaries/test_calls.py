@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from support.model_learning import ListLog
 
-from proxy.http.errors import ProxyError, UpstreamUnreachableError
-from proxy.summaries.calls import NoSummaryError, SummaryCall, SummaryCalls
-from proxy.telemetry.metrics import Metrics
-from proxy.wire.answers.usage import Usage
+from trimtab.proxy.http.errors import ProxyError, UpstreamUnreachableError
+from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCall, SummaryCalls
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.wire.answers.usage import Usage
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.store.memory import MemoryStore
-from proxy.summaries.cold_cuts import MAX_CUTS, TOUCH_SECONDS, ColdCuts, Session
-from rules.window.state import ColdCut
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.summaries.cold_cuts import MAX_CUTS, TOUCH_SECONDS, ColdCuts, Session
+from trimtab.rules.window.state import ColdCut
 
 SESSION = Session("tenant", b"secret", "http://host/v1 m", bytes([1]) * 32)
 FIRST, SECOND = bytes([2]) * 32, bytes([3]) * 32

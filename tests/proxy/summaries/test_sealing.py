@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.summaries.sealing import KEY_BYTES, KeyFileError, derive_id, load_key, seal, unseal
-from rules.summary.request import PROMPT_VERSION, Summary
+from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, derive_id, load_key, seal, unseal
+from trimtab.rules.summary.request import PROMPT_VERSION, Summary
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 """Texts that may have lone surrogates."""

@@ -9,9 +9,9 @@ from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
-from proxy.config.policies.sections import SummaryConfig
-from proxy.summaries import service
-from proxy.summaries.summariser import Summariser
+from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.summaries import service
+from trimtab.proxy.summaries.summariser import Summariser
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 """A session that is a little too long for an inline question. One question contains its transcript."""

@@ -11,8 +11,8 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded
 
-from proxy.cli.doctor.checks import check_sessions
-from proxy.summaries.service import MAX_PAUSE_SECONDS
+from trimtab.proxy.cli.doctor.checks import check_sessions
+from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 LONG = {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]}

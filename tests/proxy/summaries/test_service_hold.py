@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from proxy.store import StoreError
-from proxy.store.memory import MemoryStore
-from proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS, hold
+from trimtab.proxy.store import StoreError
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS, hold
 
 
 class Time:

@@ -9,10 +9,10 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
-from proxy.store.memory import MemoryStore
-from proxy.summaries import sealing, service
-from proxy.summaries.service import LEASE_SECONDS
-from rules.summary.request import Summary
+from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.summaries import sealing, service
+from trimtab.proxy.summaries.service import LEASE_SECONDS
+from trimtab.rules.summary.request import Summary
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 BODY = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}

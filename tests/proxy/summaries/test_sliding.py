@@ -5,11 +5,11 @@ from support.builders import assistant, conversation, result, user
 from support.client import SMALL, post, settle
 from support.sessions import make_session
 
-from proxy.summaries.sliding import SUMMARIES, SlidingWatch
-from rules.conversation import Message
-from rules.pipeline.plan import Plan
-from rules.summary.request import SummaryRequest
-from rules.window.state import Window
+from trimtab.proxy.summaries.sliding import SUMMARIES, SlidingWatch
+from trimtab.rules.conversation import Message
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.summary.request import SummaryRequest
+from trimtab.rules.window.state import Window
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 

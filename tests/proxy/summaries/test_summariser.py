@@ -11,8 +11,8 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion, run_upstream, write_note
 
-from proxy.config.policies.policy import PolicyConfig
-from proxy.summaries.summariser import MOST_PARTS, has_time
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.summaries.summariser import MOST_PARTS, has_time
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 """A session that is a little too long for an inline question. One question contains its transcript."""

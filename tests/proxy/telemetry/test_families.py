@@ -9,7 +9,7 @@ from prometheus_client import Histogram as TheirHistogram
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
 from prometheus_client.registry import Collector
 
-from proxy.telemetry.families import Counter, Gauge, Histogram
+from trimtab.proxy.telemetry.families import Counter, Gauge, Histogram
 
 BUCKETS = (0.5, 1, 2.5)
 words = st.text(max_size=3)

@@ -1,7 +1,7 @@
 """The ledger of a request."""
 
-from proxy.telemetry.ledger import REFUSED, Entry, Ledger
-from rules.conversation import Decision
+from trimtab.proxy.telemetry.ledger import REFUSED, Entry, Ledger
+from trimtab.rules.conversation import Decision
 
 PRUNED = Decision("prune", "2 tool results before message 8", 900, 400, 2, 5)
 CUT = Decision("digest", "cut before message 8", 400, 100, 7, 1)

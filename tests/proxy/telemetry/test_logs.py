@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.telemetry.logs import LEVELS, _write_text, configure_log, get_log
+from trimtab.proxy.telemetry.logs import LEVELS, _write_text, configure_log, get_log
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import orjson
 import pytest
 
-from proxy.telemetry.logs import MAX_WAITING_BYTES, WAIT_SECONDS, WHOLE_BYTES, JsonLines
+from trimtab.proxy.telemetry.logs import MAX_WAITING_BYTES, WAIT_SECONDS, WHOLE_BYTES, JsonLines
 
 
 class _Told(io.BytesIO):
@@ -131,7 +131,7 @@ def test_a_process_that_ends_has_written_everything() -> None:
     """The law holds even if an error ends its loop before the wait is over."""
     program = (
         "import asyncio, sys\n"
-        "from proxy.telemetry.logs import configure_log, get_log\n"
+        "from trimtab.proxy.telemetry.logs import configure_log, get_log\n"
         "configure_log('info', 'json')\n"
         "async def main():\n"
         "    get_log().info('request', n=1)\n"

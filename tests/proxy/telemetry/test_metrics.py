@@ -13,9 +13,9 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.telemetry.families import Counter, Histogram
-from proxy.telemetry.metrics import MAX_MODEL_LABELS, OTHER, Metrics
-from rules.conversation import Decision
+from trimtab.proxy.telemetry.families import Counter, Histogram
+from trimtab.proxy.telemetry.metrics import MAX_MODEL_LABELS, OTHER, Metrics
+from trimtab.rules.conversation import Decision
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "metrics.md"

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from proxy.telemetry.metrics import MetricsPages
+from trimtab.proxy.telemetry.metrics import MetricsPages
 
 
 class Rendering:

@@ -13,8 +13,8 @@ from support.collector import Collector, run_collector, sending_soon
 from support.sessions import make_session, requests_of
 from upstreams.recording import break_off, error, event, hold_summaries
 
-from proxy.telemetry import otlp
-from proxy.telemetry.otlp import OtlpSpans
+from trimtab.proxy.telemetry import otlp
+from trimtab.proxy.telemetry.otlp import OtlpSpans
 
 CLIENT = 3
 """The kind of a span that is a client's. Source: opentelemetry/proto/trace/v1/trace.proto."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.savings import Savings
-from rules.conversation import Decision
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.savings import Savings
+from trimtab.rules.conversation import Decision
 
 
 def fill_metrics() -> Metrics:

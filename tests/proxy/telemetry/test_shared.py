@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.shared import FOLDER_PREFIX, MEMORY_FOLDER, Numbers, Roster, SharedMetrics
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.shared import FOLDER_PREFIX, MEMORY_FOLDER, Numbers, Roster, SharedMetrics
 
 WORKERS = 3
 
@@ -197,7 +197,7 @@ def test_where_memory_cannot_be_written_temporary_files_stand_in(tmp_path: Path,
 def test_a_run_that_was_killed_leaves_nothing_behind_for_long(tmp_path: Path) -> None:
     """The next run removes its folder, but no folder of a run whose processes live."""
     code = (
-        "import os, sys; from pathlib import Path; from proxy.telemetry.shared import SharedMetrics;"
+        "import os, sys; from pathlib import Path; from trimtab.proxy.telemetry.shared import SharedMetrics;"
         "SharedMetrics.open(1, (Path(sys.argv[1]),)); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.telemetry.spans import NO_SPAN, NO_SPANS, describe_server, find_current, set_current
+from trimtab.proxy.telemetry.spans import NO_SPAN, NO_SPANS, describe_server, find_current, set_current
 
 
 @pytest.mark.parametrize(

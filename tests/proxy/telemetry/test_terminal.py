@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from proxy.telemetry.terminal import can_rewrite, shows_text
+from trimtab.proxy.telemetry.terminal import can_rewrite, shows_text
 
 
 class _Stream(io.StringIO):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proxy.telemetry.terminal import CLEAR_LINE, LiveLine
+from trimtab.proxy.telemetry.terminal import CLEAR_LINE, LiveLine
 
 Line = Callable[[], LiveLine]
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.telemetry.spans import NO_SPANS
-from proxy.telemetry.tracing import open_spans
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.telemetry.spans import NO_SPANS
+from trimtab.proxy.telemetry.tracing import open_spans
 
 MODULES = "[name for name in sys.modules if name.partition('.')[0] in ('opentelemetry', 'requests')]"
 
@@ -18,9 +18,9 @@ def test_without_a_collector_no_library_is_loaded() -> None:
     """Whatever OpenTelemetry's own variables say."""
     program = f"""
 import sys
-from proxy.config.load import load_config
-from proxy.server.app import run_proxy
-from proxy.telemetry.tracing import open_spans
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.app import run_proxy
+from trimtab.proxy.telemetry.tracing import open_spans
 spans = open_spans(load_config(settings=[], environment={{}}), None)
 print(spans.is_on, {MODULES})
 """
@@ -36,7 +36,7 @@ def test_a_missing_package_is_told_with_what_to_install(missing, monkeypatch, lo
     """The error names the key and the extra."""
     config = load_config(settings=["tracing.otlp_endpoint=http://127.0.0.1:9"], environment={})
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "proxy.telemetry.otlp", raising=False)
+    monkeypatch.delitem(sys.modules, "trimtab.proxy.telemetry.otlp", raising=False)
     with pytest.raises(ConfigError, match=r"^tracing\.otlp_endpoint: .*pip install 'trimtab\[otel\]'$"):
         open_spans(config, log)
 

@@ -8,10 +8,10 @@ from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
 from support.dialects.spoken.dialect import Dialect
 from support.turns import TURNS
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting, Question, UndecodableError
-from proxy.wire.dialect import OUTSIDE, take_off_outside
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting, Question, UndecodableError
+from trimtab.proxy.wire.dialect import OUTSIDE, take_off_outside
 
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 QUESTION = Question("m", 500, 0.2)

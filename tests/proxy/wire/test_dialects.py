@@ -3,8 +3,8 @@
 import pytest
 from support.turns import TURNS
 
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.dialects import CODECS, by_ending, find_codec, find_dialect, is_bare
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.dialects import CODECS, by_ending, find_codec, find_dialect, is_bare
 
 CODECS_BY_ENDING = by_ending((*CODECS, TURNS))
 BEFORE = ("", "/v1", "/api/v1", "/openai/deployments/my.model", "/v1/projects/p/endpoints/openapi", "//v1")

@@ -12,11 +12,11 @@ from support.dialects.spoken.dialect import Dialect
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting, Request, UndecodableError
-from proxy.wire.transcript.beginnings import Begun
-from rules.conversation import Conversation, Role
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting, Request, UndecodableError
+from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.rules.conversation import Conversation, Role
 
 SHARED = [
     b'{"role":"user","content":"go on"}',
@@ -86,7 +86,7 @@ def see(request: Request, counting: Counting) -> tuple[Conversation, bytes] | No
 )
 def test_a_session_goes_on_as_if_each_body_came_alone(dialect, turns, monkeypatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
     codec = dialect.codec
 
     @given(turns, SEPARATORS, ENDS)

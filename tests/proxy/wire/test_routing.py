@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.wire.routing import (
+from trimtab.proxy.wire.routing import (
     FORM_BYTES,
     MAX_FIELDS,
     UNKNOWN,

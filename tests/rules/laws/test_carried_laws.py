@@ -22,14 +22,14 @@ from support.builders import (
 )
 from support.policies import by_economy, with_any_waters
 
-from rules.conversation import Message
-from rules.economy import Economy
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
-from rules.summary.request import Summary
-from rules.text.markers import NAMES_TITLE, SUMMARY_END
+from trimtab.rules.conversation import Message
+from trimtab.rules.economy import Economy
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import NAMES_TITLE, SUMMARY_END
 
 MANY = settings(max_examples=max(60, settings.default.max_examples // 2))
 """Each case runs the whole pipeline at each request of a session."""

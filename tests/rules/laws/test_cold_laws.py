@@ -12,11 +12,11 @@ from support.append_law import check_append_law, run
 from support.builders import KeptStates, conversation, count, session, valid_transcripts
 from support.policies import POLICY, with_any_waters
 
-from rules.conversation import Message
-from rules.pipeline.make_plan import plan
-from rules.policy import OverflowStrategy, Policy, Prices
-from rules.prefix import hash_prefixes
-from rules.window.state import ColdCut
+from trimtab.rules.conversation import Message
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import OverflowStrategy, Policy, Prices
+from trimtab.rules.prefix import hash_prefixes
+from trimtab.rules.window.state import ColdCut
 
 PRICED = replace(POLICY, prices=Prices(), overflow_strategy=OverflowStrategy.AUTO_COMPACT)
 POLICIES = with_any_waters(

@@ -20,15 +20,15 @@ from support.builders import (
 )
 from support.checker import expand, read_pointer
 
-from rules.conversation import Conversation, Message, Outcome, Role
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.summary.request import Summary
-from rules.text.markers import POINTER
-from rules.treatment import Budget
+from trimtab.rules.conversation import Conversation, Message, Outcome, Role
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import POINTER
+from trimtab.rules.treatment import Budget
 
 POLICY = Policy(
     context_window=2400,

@@ -23,12 +23,12 @@ from support.builders import (
 from support.open_step import find_open_step
 from support.policies import with_any_waters
 
-from rules.conversation import Message
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
-from rules.window.cut_decision import Fold
-from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
-from rules.window.state import Window
+from trimtab.rules.conversation import Message
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
+from trimtab.rules.window.state import Window
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 """All other laws depend on these: at least a hundred cases in every run, more in the thorough one."""

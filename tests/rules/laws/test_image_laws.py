@@ -24,16 +24,16 @@ from support.builders import (
 )
 from support.checker import check_transcript
 
-from rules.conversation import Media, Message, Outcome
-from rules.economy import Economy, find_budgets
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import OverflowStrategy, Policy, Prices
-from rules.summary.request import Summary
-from rules.window.cut_decision import Fold
-from rules.window.prune import ImageStop
-from rules.window.state import Window
+from trimtab.rules.conversation import Media, Message, Outcome
+from trimtab.rules.economy import Economy, find_budgets
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OverflowStrategy, Policy, Prices
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.prune import ImageStop
+from trimtab.rules.window.state import Window
 
 POLICY = Policy(
     context_window=3200,

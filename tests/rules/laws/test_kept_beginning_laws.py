@@ -21,12 +21,12 @@ from support.builders import (
 )
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Message, Outcome, Role, count_leading
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.policy import Policy
-from rules.prefix import hash_prefixes
-from rules.summary.request import Summary
+from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import Policy
+from trimtab.rules.prefix import hash_prefixes
+from trimtab.rules.summary.request import Summary
 
 MEMO = replace(assistant("What was said before, for the server alone."), keeps_before=True)
 SMALL = replace(POLICY, context_window=4000, completion_reserve=500)

@@ -35,16 +35,16 @@ from support.checker import check_pairing, check_transcript
 from support.policies import with_any_waters
 from support.results import tidy_tool_results, truncate_tool_results
 
-from rules.conversation import Conversation, Message, Outcome
-from rules.pipeline.exceeded import LimitExceededError
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.results.dedupe import dedupe_tool_results
-from rules.results.pairing import pair_tool_calls
-from rules.results.work import Work
-from rules.text.markers import NO_RESULT
-from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
-from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
-from rules.window.prune import prune_tool_results
+from trimtab.rules.conversation import Conversation, Message, Outcome
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.results.dedupe import dedupe_tool_results
+from trimtab.rules.results.pairing import pair_tool_calls
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.markers import NO_RESULT
+from trimtab.rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
+from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.rules.window.prune import prune_tool_results
 
 POLICY = replace(policies.POLICY, context_window=2400, protect_turns=1, prices=Prices())
 BY_TOOL = replace(

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, conversation, count, fill, measure, session, system, transcripts, user
 
-from rules.conversation import Message, Outcome
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import Policy, SectionShares
-from rules.summary.request import Summary
-from rules.window.cut_decision import Fold
-from rules.window.state import Window
+from trimtab.rules.conversation import Message, Outcome
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import Policy, SectionShares
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.state import Window
 
 POLICY = Policy(
     context_window=32_000,

@@ -21,12 +21,12 @@ from support.builders import (
 )
 from support.policies import POLICY
 
-from rules.conversation import Message, Outcome, Role
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import TRUNCATE_USERS, Plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.text.markers import START
+from trimtab.rules.conversation import Message, Outcome, Role
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import TRUNCATE_USERS, Plan
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.text.markers import START
 
 LIMIT = 64
 LIMITED = replace(POLICY, max_message_tokens=LIMIT, truncate_users=True)

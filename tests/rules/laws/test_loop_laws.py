@@ -21,16 +21,16 @@ from support.builders import (
 from support.checker import check_transcript
 from support.policies import POLICY
 
-from rules.conversation import Message, Outcome
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import OverflowStrategy, Policy
-from rules.summary.request import Summary
-from rules.treatment import Budget
-from rules.window.cut_decision import Fold
-from rules.window.kept import REMOVALS
-from rules.window.room import Marks
+from trimtab.rules.conversation import Message, Outcome
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.treatment import Budget
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.kept import REMOVALS
+from trimtab.rules.window.room import Marks
 
 LIMIT = POLICY.limit_tokens()
 

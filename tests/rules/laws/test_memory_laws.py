@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, conversation, count, fill, session, system, user
 
-from rules.conversation import Message, Outcome
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import OverflowStrategy, Policy, SectionShares
-from rules.summary.request import Summary
-from rules.text.client_summaries import find_memory
+from trimtab.rules.conversation import Message, Outcome
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OverflowStrategy, Policy, SectionShares
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.client_summaries import find_memory
 
 LIMIT = 7000
 POLICY = Policy(

@@ -7,12 +7,12 @@ from support.builders import assistant, call, conversation, count, fill, result,
 from support.checker import check_transcript
 from support.policies import POLICY
 
-from rules.conversation import Message
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.policy import SummaryRole
-from rules.summary.request import Summary
-from rules.text.markers import OPENING_TITLE
+from trimtab.rules.conversation import Message
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import SummaryRole
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import OPENING_TITLE
 
 TOLD = "This session is being continued from a previous conversation that ran out of context. The key is K-17."
 CODEX = (system(), user("# AGENTS.md: be careful."), user("Mend the build."), user(TOLD))

@@ -24,14 +24,14 @@ from support.builders import (
 )
 from support.policies import POLICY
 
-from rules.conversation import Message, Role
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
-from rules.results.work import Work
-from rules.text.markers import START
-from rules.treatment import Budget, Tidying
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.markers import START
+from trimtab.rules.treatment import Budget, Tidying
 
 WIDE = replace(POLICY, context_window=1_000_000, dedupe=True, tidying=Tidying(), result_budget=Budget(100))
 LIMIT = 64
@@ -40,7 +40,7 @@ LIMIT = 64
 @contextmanager
 def pinning(long_tokens: int = 40) -> Iterator[None]:
     """Within the block, shorter tool output than usual gets a pin."""
-    with mock.patch("rules.pipeline.pins.LONG_TOKENS", long_tokens):
+    with mock.patch("trimtab.rules.pipeline.pins.LONG_TOKENS", long_tokens):
         yield
 
 

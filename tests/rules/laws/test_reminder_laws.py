@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from support.builders import assistant, conversation, count, fill, fold, measure, read, system, user, valid_transcripts
 from support.policies import POLICY, with_any_waters
 
-from rules.conversation import Message, Role
-from rules.economy import Economy, find_budgets
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.policy import Policy, PreserveSystem
-from rules.summary.request import Summary, make_digest
-from rules.window.cut_decision import Fold
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.economy import Economy, find_budgets
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import Policy, PreserveSystem
+from trimtab.rules.summary.request import Summary, make_digest
+from trimtab.rules.window.cut_decision import Fold
 
 LIMIT = 2400
 FITTED = find_budgets(Economy.BALANCED, 8000)

@@ -13,9 +13,9 @@ import sys
 sys.path[:0] = ["tests"]
 from hashlib import sha256
 from support.builders import assistant, call, conversation, count, result, system, user
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.policy import OnExceeded, Policy
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import OnExceeded, Policy
 
 words = "alpha beta gamma delta error warning failed passed timeout module found result".split()
 log = "\\n".join(
@@ -53,11 +53,11 @@ import sys
 sys.path[:0] = ["tests"]
 from hashlib import sha256
 from support.builders import assistant, call, conversation, count, result, system, user, write_all
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.policy import OnExceeded, Policy
-from rules.text.markers import NAMES_TITLE, TASK_LIST_TITLE
-from rules.summary.request import Summary
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.text.markers import NAMES_TITLE, TASK_LIST_TITLE
+from trimtab.rules.summary.request import Summary
 
 todo = '{"todos": [{"content": "mend part %d", "status": "pending"}, {"content": "tell", "status": "completed"}]}'
 steps = [

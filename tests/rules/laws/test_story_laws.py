@@ -28,16 +28,16 @@ from support.builders import (
 )
 from support.policies import with_any_waters
 
-from rules.conversation import Conversation, Message, Outcome, Shape
-from rules.pipeline.apply import apply
-from rules.pipeline.changes import Fate
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.pipeline.story import Story, tell_story
-from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole
-from rules.summary.request import Summary
-from rules.treatment import Budget, Tidying
+from trimtab.rules.conversation import Conversation, Message, Outcome, Shape
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.changes import Fate
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.story import Story, tell_story
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.treatment import Budget, Tidying
 
 MODELS = Summary("The build was mended in part; the tests are still to be run.", by_model=True)
 SHAPES = (

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from support.builders import FREE, assistant, conversation, count, fill, system, user
 from support.tool_steps import step
 
-from rules.conversation import Message
-from rules.economy import Economy, find_budgets
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import Policy, Prices
-from rules.summary.request import Summary
-from rules.text.markers import TASK_LIST_TITLE
+from trimtab.rules.conversation import Message
+from trimtab.rules.economy import Economy, find_budgets
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import Policy, Prices
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import TASK_LIST_TITLE
 
 CUTS = 5
 NOTE = Summary("## State\nThe work went on as it was asked for, and what was decided stands.\n" * 3, by_model=True)

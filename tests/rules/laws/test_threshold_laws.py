@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from support.builders import assistant, fill, session, user
 from support.policies import by_economy
 
-from rules.conversation import Message, Role
-from rules.economy import Economy
-from rules.policy import Policy, Prices
-from rules.window.cut_decision import Fold
-from rules.window.economics import NOTE_SHARE
-from rules.window.prune import PLACEHOLDER_TOKENS
-from rules.window.room import Room
-from rules.window.state import CutKind, Window
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.economy import Economy
+from trimtab.rules.policy import Policy, Prices
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.economics import NOTE_SHARE
+from trimtab.rules.window.prune import PLACEHOLDER_TOKENS
+from trimtab.rules.window.room import Room
+from trimtab.rules.window.state import CutKind, Window
 
 LIMIT = 8000
 POLICY = Policy(

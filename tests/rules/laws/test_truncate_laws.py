@@ -15,14 +15,14 @@ from support.markers import check_markers
 from support.results import truncate_tool_results
 from support.sessions import DATA, needs_data
 
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
-from rules.conversation import CountTokens
-from rules.pipeline.make_plan import plan
-from rules.policy import Policy
-from rules.results.calls import says_failure
-from rules.results.work import Work
-from rules.text.head_tail import measure_bytes
-from rules.treatment import Budget, Truncation
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.calls import says_failure
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.head_tail import measure_bytes
+from trimtab.rules.treatment import Budget, Truncation
 
 TRUNCATIONS = pytest.mark.parametrize("truncation", Truncation)
 LINES = [

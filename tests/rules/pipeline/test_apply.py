@@ -6,14 +6,14 @@ import pytest
 from support.builders import KeptStates, assistant, conversation, count, fill, session, system, user
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Media, Outcome
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.policy import OnExceeded, Policy
-from rules.summary.request import Summary
-from rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
-from rules.window.room import bound_guesses
+from trimtab.rules.conversation import Conversation, Media, Outcome
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.window.room import bound_guesses
 
 
 def run(before: Conversation, policy: Policy = POLICY) -> Outcome:

@@ -17,9 +17,9 @@ from support.builders import (
 )
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Message, Origin, Role, Shape
-from rules.pipeline.apply import apply
-from rules.pipeline.changes import (
+from trimtab.rules.conversation import Conversation, Message, Origin, Role, Shape
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.changes import (
     OUTSIDE,
     Change,
     Fate,
@@ -29,11 +29,11 @@ from rules.pipeline.changes import (
     read_message,
     trace_changes,
 )
-from rules.pipeline.make_plan import plan
-from rules.policy import OnExceeded, Policy, PreserveSystem, SectionShares, SummaryRole
-from rules.text.markers import INTRODUCTION, KEPT_TITLE
-from rules.treatment import Budget, Tidying
-from rules.window.prune import drop_images
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import OnExceeded, Policy, PreserveSystem, SectionShares, SummaryRole
+from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE
+from trimtab.rules.treatment import Budget, Tidying
+from trimtab.rules.window.prune import drop_images
 
 WIDE = replace(POLICY, context_window=100_000)
 BLANK_JSON = (

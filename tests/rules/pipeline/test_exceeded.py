@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, conversation, count, fill, read, result, system, user
 from support.results import truncate_tool_results
 
-from rules.conversation import Conversation, Message, Outcome
-from rules.pipeline.exceeded import shorten_newest
-from rules.policy import Policy
-from rules.results.work import Allowance, LargeWorkError, Work
-from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
-from rules.window.room import Cap, least_tokens
+from trimtab.rules.conversation import Conversation, Message, Outcome
+from trimtab.rules.pipeline.exceeded import shorten_newest
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import Allowance, LargeWorkError, Work
+from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.rules.window.room import Cap, least_tokens
 
 POLICY = Policy(tidying=None)
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, fill, result, session, system, user
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Message, Role
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError, Remainder, find_remainder
-from rules.pipeline.make_plan import plan
-from rules.policy import MEMORY_TAGS, OnExceeded, OverflowStrategy, Policy
-from rules.tokens.sections import (
+from trimtab.rules.conversation import Conversation, Message, Role
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder, find_remainder
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.tokens.sections import (
     ASSISTANT,
     CURRENT,
     LEADING,

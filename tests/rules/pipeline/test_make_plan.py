@@ -26,20 +26,20 @@ from support.builders import (
 from support.open_step import find_open_step
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Message, Origin, Outcome
-from rules.pipeline import make_plan
-from rules.pipeline.apply import apply
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.results.work import Work
-from rules.summary.request import Summary
-from rules.text.markers import SUMMARY_END
-from rules.treatment import Budget
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
-from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
-from rules.window.state import CutKind
+from trimtab.rules.conversation import Conversation, Message, Origin, Outcome
+from trimtab.rules.pipeline import make_plan
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.results.work import Work
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import SUMMARY_END
+from trimtab.rules.treatment import Budget
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from trimtab.rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
+from trimtab.rules.window.state import CutKind
 
 SUMMARY = "The build was mended in part."
 CUTTING = [strategy for strategy in OverflowStrategy if strategy is not OverflowStrategy.ERROR]

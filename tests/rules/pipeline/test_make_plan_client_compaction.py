@@ -23,15 +23,15 @@ from support.builders import (
 )
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Message, Outcome, Role
-from rules.pipeline import make_plan
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import is_client_compaction, may_pass, plan
-from rules.pipeline.plan import Plan
-from rules.policy import OverflowStrategy, Policy, find_limits
-from rules.results.work import LargeWorkError, Work
-from rules.summary.request import Summary
-from rules.text.client_summaries import IN_SYSTEM, IN_USER
+from trimtab.rules.conversation import Conversation, Message, Outcome, Role
+from trimtab.rules.pipeline import make_plan
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import is_client_compaction, may_pass, plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OverflowStrategy, Policy, find_limits
+from trimtab.rules.results.work import LargeWorkError, Work
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.client_summaries import IN_SYSTEM, IN_USER
 
 ASK = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
 FIRST_CUT = 23

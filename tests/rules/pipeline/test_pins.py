@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, fill, function_result, result, shown, system, user
 from support.tool_steps import step
 
-from rules.conversation import Message
-from rules.pipeline.pins import GOAL_CHARS, LONG_TOKENS, Pin, Pins, find_goal, fit_pins, pin_results
-from rules.policy import Policy
-from rules.results.work import Allowance, LargeWorkError, Work
-from rules.text.markers import START
-from rules.window.room import Cap
+from trimtab.rules.conversation import Message
+from trimtab.rules.pipeline.pins import GOAL_CHARS, LONG_TOKENS, Pin, Pins, find_goal, fit_pins, pin_results
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import Allowance, LargeWorkError, Work
+from trimtab.rules.text.markers import START
+from trimtab.rules.window.room import Cap
 
 LONG = fill("out", LONG_TOKENS)
 CALLS = (call("a"), call("b"))

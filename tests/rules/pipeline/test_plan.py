@@ -28,14 +28,14 @@ from support.builders import (
 )
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Message
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan
-from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
-from rules.summary.request import Summary, request_summary
-from rules.window.prune import remove_images
-from rules.window.state import Window
+from trimtab.rules.conversation import Conversation, Message
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.summary.request import Summary, request_summary
+from trimtab.rules.window.prune import remove_images
+from trimtab.rules.window.state import Window
 
 SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
 DEAR = Prices(1, 0.001, 4)

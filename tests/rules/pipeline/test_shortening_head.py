@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from support.append_law import check_append_law
 from support.builders import assistant, conversation, count, fill, session, system, user
 
-from rules.conversation import Outcome
-from rules.pipeline.make_plan import plan
-from rules.pipeline.shortening import LEAST_SHARE, LEAST_TEXT_TOKENS, fit_head, share_evenly
-from rules.policy import OverflowStrategy, Policy, SectionShares
-from rules.results.work import Work
+from trimtab.rules.conversation import Outcome
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.shortening import LEAST_SHARE, LEAST_TEXT_TOKENS, fit_head, share_evenly
+from trimtab.rules.policy import OverflowStrategy, Policy, SectionShares
+from trimtab.rules.results.work import Work
 
 LIMIT = 7000
 POLICY = Policy(context_window=9332, completion_reserve=2332)

@@ -2,9 +2,9 @@
 
 from support.builders import assistant, conversation, count, fill, result, system, user
 
-from rules.pipeline.shortening import Memory
-from rules.policy import Policy
-from rules.results.work import Work
+from trimtab.rules.pipeline.shortening import Memory
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import Work
 
 POLICY = Policy()
 BLOCK = f"<relevant_context>{fill('memory', 50)}</relevant_context>"

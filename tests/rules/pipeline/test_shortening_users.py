@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from support.builders import assistant, conversation, count, fill, result, system, user
 
-from rules.pipeline.shortening import LongUsers
-from rules.policy import Policy
-from rules.results.work import Work
-from rules.text.markers import ASK_PART
+from trimtab.rules.pipeline.shortening import LongUsers
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.markers import ASK_PART
 
 POLICY = Policy(max_message_tokens=100, truncate_users=True)
 LONG = fill("pasted", 400)

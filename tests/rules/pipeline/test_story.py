@@ -7,13 +7,21 @@ import pytest
 from support.builders import KeptStates, assistant, call, conversation, count, fill, result, session, system, user
 from support.policies import POLICY
 
-from rules.conversation import Conversation, Decision, Outcome
-from rules.pipeline.apply import apply
-from rules.pipeline.changes import OUTSIDE, Fate
-from rules.pipeline.make_plan import plan
-from rules.pipeline.story import Sentence, say_list, say_number, say_places, say_tools, tell_decision, tell_story
-from rules.policy import Policy
-from rules.window.state import ColdCut
+from trimtab.rules.conversation import Conversation, Decision, Outcome
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.changes import OUTSIDE, Fate
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.story import (
+    Sentence,
+    say_list,
+    say_number,
+    say_places,
+    say_tools,
+    tell_decision,
+    tell_story,
+)
+from trimtab.rules.policy import Policy
+from trimtab.rules.window.state import ColdCut
 
 WIDE = replace(POLICY, context_window=100_000)
 

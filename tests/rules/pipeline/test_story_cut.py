@@ -7,12 +7,12 @@ import pytest
 from support.builders import conversation, count, session, system, user
 from support.policies import POLICY
 
-from rules.conversation import Message
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.story import Sentence, tell_story
-from rules.policy import Policy
-from rules.summary.request import Summary
+from trimtab.rules.conversation import Message
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.story import Sentence, tell_story
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.request import Summary
 
 SAID = user("Never touch the schema.")
 SESSION = (*session(20), SAID, *session(25)[2:])

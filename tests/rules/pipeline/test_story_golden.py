@@ -9,14 +9,14 @@ from support.golden import check_golden
 from support.policies import POLICY
 from support.told_sessions import told_sessions
 
-from rules.conversation import Message
-from rules.pipeline.apply import apply
-from rules.pipeline.changes import Fate
-from rules.pipeline.exceeded import LimitExceededError
-from rules.pipeline.make_plan import plan
-from rules.pipeline.story import tell_story
-from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.treatment import Budget, Tidying
+from trimtab.rules.conversation import Message
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.changes import Fate
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.story import tell_story
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.treatment import Budget, Tidying
 
 SESSIONS = {
     **{name: (system(), *told_sessions()[name][:24]) for name in ("agent", "commands", "desk", "talk")},

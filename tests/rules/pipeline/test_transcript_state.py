@@ -28,17 +28,17 @@ from support.builders import (
     valid_transcripts,
 )
 
-from rules.conversation import Message, Outcome, Role
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.pipeline.plan import Plan, StateKey
-from rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, name_state, take_state
-from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.results import edit
-from rules.results.dedupe import View
-from rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
-from rules.summary import request, splice
-from rules.treatment import Budget, ToolRule, Treatment
+from trimtab.rules.conversation import Message, Outcome, Role
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.plan import Plan, StateKey
+from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, name_state, take_state
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.results import edit
+from trimtab.rules.results.dedupe import View
+from trimtab.rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
+from trimtab.rules.summary import request, splice
+from trimtab.rules.treatment import Budget, ToolRule, Treatment
 
 POLICY = Policy(
     context_window=100_000,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.conversation import ToolCall
-from rules.results.calls import MAX_DEPTH, _find_strings, has_argument, reads_json_file
+from trimtab.rules.conversation import ToolCall
+from trimtab.rules.results.calls import MAX_DEPTH, _find_strings, has_argument, reads_json_file
 
 
 def call(name: str, **arguments: object) -> ToolCall:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.results.calls import EDGE_CHARS, says_failure
+from trimtab.rules.results.calls import EDGE_CHARS, says_failure
 
 FAILED = [
     "exit code: 1",

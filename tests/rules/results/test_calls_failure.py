@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.builders import result
 
-from rules.results.calls import SHORT_CHARS, tells_failure, was_refused
+from trimtab.rules.results.calls import SHORT_CHARS, tells_failure, was_refused
 
 REFUSED = [
     "Error: InputValidationError: TodoWrite failed due to the following issue",

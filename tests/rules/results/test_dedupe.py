@@ -26,9 +26,9 @@ from support.builders import (
 from support.checker import expand, read_pointer
 from support.steps import count_steps
 
-from rules.conversation import Message, Outcome, Role, ToolCall
-from rules.policy import Policy
-from rules.results.dedupe import (
+from trimtab.rules.conversation import Message, Outcome, Role, ToolCall
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.dedupe import (
     DIFF_CHARS,
     MAX_CHARS,
     MAX_DIFF_CHARS,
@@ -36,10 +36,10 @@ from rules.results.dedupe import (
     MIN_SAVED_SHARE,
     dedupe_tool_results,
 )
-from rules.results.similar import Sketch, sketch_text
-from rules.results.work import Allowance, LargeWorkError, Work
-from rules.text.markers import POINTER
-from rules.treatment import Budget, ToolRule, Treatment
+from trimtab.rules.results.similar import Sketch, sketch_text
+from trimtab.rules.results.work import Allowance, LargeWorkError, Work
+from trimtab.rules.text.markers import POINTER
+from trimtab.rules.treatment import Budget, ToolRule, Treatment
 
 TEXT = listing(1)
 CHANGED = listing(1, 7)

@@ -7,12 +7,12 @@ import pytest
 from support.builders import assistant, call, conversation, count, fill, result
 from support.results import edit_results, tidy_tool_results, truncate_tool_results
 
-from rules.conversation import CountTokens, Message, Outcome, Telling
-from rules.policy import Policy
-from rules.results.calls import Place
-from rules.results.edit import Editor, Result
-from rules.results.work import Allowance, LargeWorkError, Work
-from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.rules.conversation import CountTokens, Message, Outcome, Telling
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.calls import Place
+from trimtab.rules.results.edit import Editor, Result
+from trimtab.rules.results.work import Allowance, LargeWorkError, Work
+from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 POLICY = Policy(result_budget=Budget(300), truncation=Truncation.HEAD_TAIL)
 PLAIN = Treatment(Budget(300), Truncation.HEAD_TAIL)

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from support.builders import conversation, count, rereading, system, transcripts, user
 from support.results import edit_results
 
-from rules.conversation import Message, Role, ToolCall
-from rules.policy import Policy
-from rules.results.edit import Edits, weigh_message
-from rules.results.excerpt.rule import TRUNCATE
-from rules.results.tidy import TIDY
-from rules.results.work import Work
-from rules.treatment import Budget
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.edit import Edits, weigh_message
+from trimtab.rules.results.excerpt.rule import TRUNCATE
+from trimtab.rules.results.tidy import TIDY
+from trimtab.rules.results.work import Work
+from trimtab.rules.treatment import Budget
 
 POLICY = Policy(result_budget=Budget(60))
 EDITORS = (TIDY, TRUNCATE)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, call, conversation, count, fill, result, system, user
 
-from rules.conversation import Message, Outcome
-from rules.pipeline.make_plan import plan
-from rules.policy import Policy, PreserveSystem
-from rules.results.long_messages import LongMessages, may_shorten, shorten_message
-from rules.results.work import Work
+from trimtab.rules.conversation import Message, Outcome
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import Policy, PreserveSystem
+from trimtab.rules.results.long_messages import LongMessages, may_shorten, shorten_message
+from trimtab.rules.results.work import Work
 
 LIMIT = 100
 POLICY = Policy(max_message_tokens=LIMIT)

@@ -21,9 +21,9 @@ from support.builders import (
 )
 from support.checker import check_pairing
 
-from rules.conversation import Decision, Message, Origin, Role
-from rules.results.pairing import MAX_NAMED, Unpaired, describe_unpaired, find_unpaired, pair_tool_calls
-from rules.text.markers import NO_RESULT
+from trimtab.rules.conversation import Decision, Message, Origin, Role
+from trimtab.rules.results.pairing import MAX_NAMED, Unpaired, describe_unpaired, find_unpaired, pair_tool_calls
+from trimtab.rules.text.markers import NO_RESULT
 
 
 def pair(*messages: Message) -> tuple[Message, ...]:

@@ -7,12 +7,12 @@ from hypothesis import given
 from support.builders import assistant, call, conversation, count, result, transcripts, user
 from support.results import tidy_tool_results
 
-from rules.conversation import Message, Outcome, Role
-from rules.policy import Policy
-from rules.results.tidy import MIN_CHARS
-from rules.results.work import Work
-from rules.text.head_tail import measure_bytes
-from rules.treatment import Budget, Tidying, ToolRule, Treatment
+from trimtab.rules.conversation import Message, Outcome, Role
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.tidy import MIN_CHARS
+from trimtab.rules.results.work import Work
+from trimtab.rules.text.head_tail import measure_bytes
+from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment
 
 POLICY = Policy(result_budget=Budget(300))
 GREEN = "".join(f"\x1b[32mthis is line {number} of what came out\x1b[0m\n" for number in "abcdefgh")
@@ -91,7 +91,7 @@ def test_json_is_written_anew_if_it_then_fits_the_results_own_budget() -> None:
 def test_nobody_asks_whether_a_result_failed_if_its_budget_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is slow, so it is asked only about JSON that fits the budget of an error and not the usual one."""
     asked: list[str] = []
-    monkeypatch.setattr("rules.results.edit.says_failure", lambda text: asked.append(text) or True)
+    monkeypatch.setattr("trimtab.rules.results.edit.says_failure", lambda text: asked.append(text) or True)
     tokens = count(SPACED) * 3 // 4
     for max_tokens, expected in ((tokens, 0), (tokens * 2 // 3, 1), (tokens // 8, 0)):
         asked.clear()

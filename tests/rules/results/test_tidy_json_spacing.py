@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.tidy import MAX_DEPTH, MAX_JSON_CHARS, respace_json, shorten_json
+from trimtab.rules.results.tidy import MAX_DEPTH, MAX_JSON_CHARS, respace_json, shorten_json
 
 SCALARS = st.sampled_from(
     ["1", "-0", "1.0", "1e5", "1E+400", "0.1000000000000000055", "123456789012345678901234567890", "true", "null"]

@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.tidy import make_tables
-from rules.text.markers import TABLE
+from trimtab.rules.results.tidy import make_tables
+from trimtab.rules.text.markers import TABLE
 
 KEYS = st.sampled_from(["id", "name", "%s", "a b", "é", "columns", "rows", "\\n", "\\u0061"])
 CELLS = st.sampled_from(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.tidy import settle_progress, strip_escapes
+from trimtab.rules.results.tidy import settle_progress, strip_escapes
 
 # Output of tools, shortened.
 CARGO = "\x1b[1m\x1b[32m   Compiling\x1b[0m demo v0.1.0\n\x1b]8;;file:///target/doc\x1b\\\x1b[0mdocs\x1b]8;;\x1b\\\n"

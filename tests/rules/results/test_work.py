@@ -3,7 +3,7 @@
 import pytest
 from support.builders import count
 
-from rules.results.work import Allowance, LargeWorkError, Shortened, Work
+from trimtab.rules.results.work import Allowance, LargeWorkError, Shortened, Work
 
 
 @pytest.mark.parametrize(

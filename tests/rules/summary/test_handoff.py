@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.handoff import NOTE_PARTS, Flaw, read_answer
+from trimtab.rules.summary.handoff import NOTE_PARTS, Flaw, read_answer
 
 PLAIN = """\
 1. Progress and decisions: the user asked for a retry in `src/http/client.py`. It was added with a back-off of 0.5 s.

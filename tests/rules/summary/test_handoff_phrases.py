@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rules.summary.handoff import ASKS_BACK, GOES_ON, NAMES_NOTE, REFUSAL, REPORTS, count_said, split_sentences
+from trimtab.rules.summary.handoff import ASKS_BACK, GOES_ON, NAMES_NOTE, REFUSAL, REPORTS, count_said, split_sentences
 
 NOTE = "The user wants a retry in `src/client.py`; it has a back-off of 0.5 s."
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.summary.handoff import FENCE, GOES_ON, ends_in_call, has_any_call, has_call_syntax
+from trimtab.rules.summary.handoff import FENCE, GOES_ON, ends_in_call, has_any_call, has_call_syntax
 
 SYNTAX = [
     "<tool_call>", "<function=run>", "<invoke name", "<|python_tag|>", "<|channel|>commentary", "[TOOL_CALLS] [",

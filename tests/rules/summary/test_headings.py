@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.summary.headings import find_headings
+from trimtab.rules.summary.headings import find_headings
 
 
 def places(*lines: str) -> list[tuple[int, str]]:

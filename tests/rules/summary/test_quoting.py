@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.quoting import (
+from trimtab.rules.summary.quoting import (
     BROKEN_HEADING,
     BROKEN_MARKER,
     HEADINGS,
@@ -12,7 +12,7 @@ from rules.summary.quoting import (
     clean_note,
     quote_line,
 )
-from rules.text import markers
+from trimtab.rules.text import markers
 
 TITLE = "User messages from the removed part"
 DISGUISES = {

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.summary.quoting import LINE_CHARS, Rows, write_lists
-from rules.text.markers import QUOTE_END, QUOTE_START
+from trimtab.rules.summary.quoting import LINE_CHARS, Rows, write_lists
+from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 
 SAID = Rows("Requests", ("one", "two", "three"), 0.3, "requests", is_users=True)
 CALLS = Rows("Calls", tuple(f"run {number}" for number in range(9)), 0.2, "calls", 4)

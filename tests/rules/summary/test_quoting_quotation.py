@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.summary.quoting import FIT_ROUNDS, fit, quote
-from rules.text.markers import QUOTE_END, QUOTE_START
+from trimtab.rules.summary.quoting import FIT_ROUNDS, fit, quote
+from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 
 TEXTS = st.lists(st.sampled_from([QUOTE_END, QUOTE_START, "[trimtab: x]", "\n", "a ", "\u200b"])).map("".join)
 

@@ -36,11 +36,11 @@ from support.checker import (
     check_transcript,
 )
 
-from rules.conversation import Conversation, Decision, Message, Outcome, Role, Shape
-from rules.policy import SummaryRole
-from rules.summary.request import Summary
-from rules.summary.splice import splice_summary
-from rules.text.markers import (
+from trimtab.rules.conversation import Conversation, Decision, Message, Outcome, Role, Shape
+from trimtab.rules.policy import SummaryRole
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.summary.splice import splice_summary
+from trimtab.rules.text.markers import (
     ACKNOWLEDGEMENT,
     INTRODUCTION,
     KEPT_TITLE,
@@ -48,9 +48,9 @@ from rules.text.markers import (
     UNVERIFIED,
     mark_coverage,
 )
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
-from rules.window.prune import drop_images
-from rules.window.state import Cut, CutKind, Window
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from trimtab.rules.window.prune import drop_images
+from trimtab.rules.window.state import Cut, CutKind, Window
 
 LONG = fill("step", 400)
 BRIDGE = {"role": "assistant", "content": "Understood. I will continue from the summary above."}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.text.client_summaries import INTRODUCTIONS, TEMPLATES, is_client_summary
+from trimtab.rules.text.client_summaries import INTRODUCTIONS, TEMPLATES, is_client_summary
 
 NEXT_SESSIONS = {
     "Claude Code": "This session is being continued from a previous conversation that ran out of context. The summary"

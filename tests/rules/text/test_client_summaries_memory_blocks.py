@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.text.client_summaries import find_memory
+from trimtab.rules.text.client_summaries import find_memory
 
 TAGS = ("rule", "note")
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rules.text.client_summaries import (
+from trimtab.rules.text.client_summaries import (
     AFTER_CONVERSATION,
     IN_SYSTEM,
     IN_USER,

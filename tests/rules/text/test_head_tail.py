@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count, count_words
 
-from rules.text.head_tail import LIKELY_CHARS_PER_UNIT, SEARCH_ROUNDS, _take, measure_bytes, truncate_text
+from trimtab.rules.text.head_tail import LIKELY_CHARS_PER_UNIT, SEARCH_ROUNDS, _take, measure_bytes, truncate_text
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 MEASURES = pytest.mark.parametrize("measure", [count, count_words, measure_bytes])

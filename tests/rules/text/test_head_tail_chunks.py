@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds
+from trimtab.rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds
 
 
 @given(text=st.text("ab\n", max_size=200), size=st.integers(1, 30))

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.results.excerpt.json_records import cut_string
-from rules.results.excerpt.select import split_units
-from rules.text.head_tail import ceil_boundary, floor_boundary, measure_bytes, truncate_text
+from trimtab.rules.results.excerpt.json_records import cut_string
+from trimtab.rules.results.excerpt.select import split_units
+from trimtab.rules.text.head_tail import ceil_boundary, floor_boundary, measure_bytes, truncate_text
 
 CHARACTERS = {
     "Chinese": "漢",

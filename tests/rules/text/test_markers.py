@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.text import markers
+from trimtab.rules.text import markers
 
 
 def test_markers_read_as_the_manual_says() -> None:

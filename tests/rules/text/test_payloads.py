@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.text.markers import START
-from rules.text.payloads import MIN_CHARS, hide_payloads
+from trimtab.rules.text.markers import START
+from trimtab.rules.text.payloads import MIN_CHARS, hide_payloads
 
 RANDOM = random.Random(3)  # noqa: S311 - the same data each time
 PNG = b"\x89PNG\r\n\x1a\n" + RANDOM.randbytes(6000)

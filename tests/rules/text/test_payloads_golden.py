@@ -8,7 +8,7 @@ from random import Random
 
 from support.golden import check_golden
 
-from rules.text.payloads import hide_payloads
+from trimtab.rules.text.payloads import hide_payloads
 
 RANDOM = Random(7)  # noqa: S311 - no secret
 BYTES = RANDOM.randbytes(6000)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tokens.families import CL100K, FAMILIES, GENERIC, O200K, Family, find_family
-from rules.tokens.media import AreaCost, PatchCost, TileCost
+from trimtab.rules.tokens.families import CL100K, FAMILIES, GENERIC, O200K, Family, find_family
+from trimtab.rules.tokens.media import AreaCost, PatchCost, TileCost
 
 
 def _globs(*models: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tokens.media import (
+from trimtab.rules.tokens.media import (
     CHARS_PER_TOKEN,
     FRAME_TOKENS,
     MAX_GUESS_TOKENS,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tokens.media import MAX_SEGMENTS, AreaCost, ImageCost, PatchCost, Size, TileCost, read_size
+from trimtab.rules.tokens.media import MAX_SEGMENTS, AreaCost, ImageCost, PatchCost, Size, TileCost, read_size
 
 GPT_4O = TileCost(85, 170)
 GPT_4O_MINI = TileCost(2833, 5667)

@@ -21,9 +21,9 @@ from support.builders import (
     user,
 )
 
-from rules.conversation import CountTokens, Message, Role, ToolCall
-from rules.tokens.families import GENERIC, Costs
-from rules.tokens.messages import (
+from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
+from trimtab.rules.tokens.families import GENERIC, Costs
+from trimtab.rules.tokens.messages import (
     FORMAT_TOKENS,
     FUNCTION_TOKENS,
     MESSAGE_TOKENS,
@@ -41,7 +41,7 @@ from rules.tokens.messages import (
     count_shared_frame,
     count_tools,
 )
-from rules.tokens.tool_schemas import render_tools
+from trimtab.rules.tokens.tool_schemas import render_tools
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 GPT = Costs(priming_tokens=3, reads_typescript=True, tools_tokens=9)

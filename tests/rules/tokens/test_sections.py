@@ -20,14 +20,22 @@ from support.builders import (
     user,
 )
 
-from rules.conversation import Conversation
-from rules.pipeline.apply import apply
-from rules.pipeline.make_plan import plan
-from rules.policy import MEMORY_TAGS, Policy, SummaryRole
-from rules.summary.request import Summary
-from rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
-from rules.tokens.sections import NO_MARKS, Marks, Sections, count_sections, find_current, find_marks, scale_parts
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from trimtab.rules.conversation import Conversation
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import MEMORY_TAGS, Policy, SummaryRole
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
+from trimtab.rules.tokens.sections import (
+    NO_MARKS,
+    Marks,
+    Sections,
+    count_sections,
+    find_current,
+    find_marks,
+    scale_parts,
+)
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
 POLICY = Policy(context_window=4000, completion_reserve=400, summary_min_steps=2, prices=FREE)
 FIND = partial(find_marks, tags=MEMORY_TAGS, count=count)

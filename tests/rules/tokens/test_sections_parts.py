@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, function_result, result, system, transcripts, user
 
-from rules.policy import MEMORY_TAGS
-from rules.tokens.sections import count_parts, count_sections, find_marks
+from trimtab.rules.policy import MEMORY_TAGS
+from trimtab.rules.tokens.sections import count_parts, count_sections, find_marks
 
 FIND = partial(find_marks, tags=MEMORY_TAGS, count=count)
 

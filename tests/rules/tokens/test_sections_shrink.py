@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, fill, result, system, transcripts, user
 
-from rules.policy import MEMORY_TAGS
-from rules.text.markers import INTRODUCTION, SUMMARY_END
-from rules.tokens.sections import (
+from trimtab.rules.policy import MEMORY_TAGS
+from trimtab.rules.text.markers import INTRODUCTION, SUMMARY_END
+from trimtab.rules.tokens.sections import (
     SECTIONS,
     SUMMARY,
     Part,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD
 
-from rules.tokens.families import find_family
-from rules.tokens.messages import Surroundings, count_tools
-from rules.tokens.tool_schemas import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
+from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.messages import Surroundings, count_tools
+from trimtab.rules.tokens.tool_schemas import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
 
 HEAD, TAIL = "namespace functions {\n\n", "} // namespace functions"
 END = " => any;"

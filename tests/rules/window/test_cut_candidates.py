@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, fill, result, session, system, user, valid_transcripts
 
-from rules.conversation import Message, count_leading
-from rules.policy import OverflowStrategy, Policy
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS, Cuts
-from rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
-from rules.window.room import Room
-from rules.window.state import CutKind, Window
-from rules.window.sums import Sums
+from trimtab.rules.conversation import Message, count_leading
+from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS, Cuts
+from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
+from trimtab.rules.window.room import Room
+from trimtab.rules.window.state import CutKind, Window
+from trimtab.rules.window.sums import Sums
 
 LIMIT = 4000
 POLICY = Policy(

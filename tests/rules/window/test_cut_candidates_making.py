@@ -7,14 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, fill, result, shown, system, user
 
-from rules.conversation import Message, Role, count_leading
-from rules.policy import Policy, PreserveSystem
-from rules.text.client_summaries import is_client_summary
-from rules.window.cut_candidates import LOOP_TOKENS, SUMMARY_FRAME_TOKENS, Cuts
-from rules.window.prune import saving_tokens
-from rules.window.room import Room
-from rules.window.state import Cut, CutKind
-from rules.window.sums import Sums
+from trimtab.rules.conversation import Message, Role, count_leading
+from trimtab.rules.policy import Policy, PreserveSystem
+from trimtab.rules.text.client_summaries import is_client_summary
+from trimtab.rules.window.cut_candidates import LOOP_TOKENS, SUMMARY_FRAME_TOKENS, Cuts
+from trimtab.rules.window.prune import saving_tokens
+from trimtab.rules.window.room import Room
+from trimtab.rules.window.state import Cut, CutKind
+from trimtab.rules.window.sums import Sums
 
 LIMIT = 4000
 POLICY = Policy(keep_user_tokens=200, summary_max_tokens=200, high_water=0.8, low_water=0.4, anchor_share=0.06)

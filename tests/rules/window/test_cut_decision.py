@@ -22,12 +22,12 @@ from support.builders import (
 )
 from support.builders import fold as fold_by
 
-from rules.conversation import Message
-from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
-from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
-from rules.window.cut_decision import Fold
-from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
-from rules.window.state import Cut, CutKind, Window
+from trimtab.rules.conversation import Message
+from trimtab.rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
+from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
+from trimtab.rules.window.state import Cut, CutKind, Window
 
 LIMIT = 3200
 POLICY = Policy(

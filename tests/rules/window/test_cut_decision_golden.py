@@ -18,10 +18,10 @@ from support.builders import (
 )
 from support.golden import check_golden
 
-from rules.conversation import Message
-from rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, Prices, SectionShares
-from rules.window.cut_decision import Fold
-from rules.window.state import Window
+from trimtab.rules.conversation import Message
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, Prices, SectionShares
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.state import Window
 
 LIMIT = 3200
 POLICY = Policy(context_window=LIMIT, completion_reserve=0, keep_user_tokens=300, summary_max_tokens=200)

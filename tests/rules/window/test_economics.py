@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, system, user
 
-from rules.conversation import Message
-from rules.policy import Policy, Prices
-from rules.window.cut_candidates import Cuts
-from rules.window.cut_decision import Fold
-from rules.window.economics import (
+from trimtab.rules.conversation import Message
+from trimtab.rules.policy import Policy, Prices
+from trimtab.rules.window.cut_candidates import Cuts
+from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.economics import (
     AHEAD_SHARE,
     COLD_SHARE,
     NOTE_SHARE,
@@ -23,9 +23,9 @@ from rules.window.economics import (
     note_marks,
     pays_cold,
 )
-from rules.window.room import Room
-from rules.window.state import ColdCut, ColdSummary, Window
-from rules.window.sums import Sums
+from trimtab.rules.window.room import Room
+from trimtab.rules.window.state import ColdCut, ColdSummary, Window
+from trimtab.rules.window.sums import Sums
 
 LIMIT = 10_000
 POLICY = Policy(

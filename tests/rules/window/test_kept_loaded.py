@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, fill, fold, result, system, user
 
-from rules.conversation import Message, Role
-from rules.policy import Policy
-from rules.window.kept import Loaded
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.policy import Policy
+from trimtab.rules.window.kept import Loaded
 
 POLICY = Policy(context_window=4000, completion_reserve=0, prices=FREE)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import fill, system
 
-from rules.conversation import Message
-from rules.window.kept import Reminders
+from trimtab.rules.conversation import Message
+from trimtab.rules.window.kept import Reminders
 
 KINDS = 6
 ADDED = st.lists(st.tuples(st.integers(0, KINDS - 1), st.integers(1, 3)), max_size=60)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from support.builders import assistant, call, result
 
-from rules.conversation import ToolCall
-from rules.window.kept import MAX_LOOPS, REMOVALS, Repeats
+from trimtab.rules.conversation import ToolCall
+from trimtab.rules.window.kept import MAX_LOOPS, REMOVALS, Repeats
 
 
 def add(

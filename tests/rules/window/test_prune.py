@@ -23,13 +23,13 @@ from support.builders import (
     user,
 )
 
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
-from rules.conversation import Decision, Media, Message
-from rules.pipeline.make_plan import plan
-from rules.policy import Policy
-from rules.text.markers import mark_pruned, mark_pruned_again
-from rules.treatment import Budget
-from rules.window.prune import PLACEHOLDER_TOKENS, Loops, prune_tool_results
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
+from trimtab.rules.conversation import Decision, Media, Message
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import Policy
+from trimtab.rules.text.markers import mark_pruned, mark_pruned_again
+from trimtab.rules.treatment import Budget
+from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, Loops, prune_tool_results
 
 
 def test_a_result_that_is_too_long_to_keep_says_so() -> None:

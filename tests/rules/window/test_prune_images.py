@@ -20,9 +20,9 @@ from support.builders import (
     user,
 )
 
-from rules.conversation import Decision, Message
-from rules.window.prune import ImageStop, drop_images, remove_images, saving_tokens
-from rules.window.sums import ImageSums
+from trimtab.rules.conversation import Decision, Message
+from trimtab.rules.window.prune import ImageStop, drop_images, remove_images, saving_tokens
+from trimtab.rules.window.sums import ImageSums
 
 SAVING = MEDIA_TOKENS - count(IMAGE_LINE)
 FILE = b'{"type":"file","file":{"file_data":"AAAA"}}'

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, conversation, fill, system, transcripts, user
 
-from rules.conversation import Media, Message
-from rules.policy import Policy
-from rules.window.room import HEAD_STEPS, Marks, Room, bound_guesses
+from trimtab.rules.conversation import Media, Message
+from trimtab.rules.policy import Policy
+from trimtab.rules.window.room import HEAD_STEPS, Marks, Room, bound_guesses
 
 LIMIT = 3200
 GRAIN = LIMIT // HEAD_STEPS

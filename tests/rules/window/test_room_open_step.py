@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from support.builders import IMAGE, MEDIA_TOKENS, assistant, call, fill, result, transcripts, user
 from support.steps import count_steps
 
-from rules.conversation import Message, Role
-from rules.window.prune import PLACEHOLDER_TOKENS
-from rules.window.room import Cap, OpenStep, least_tokens
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.window.prune import PLACEHOLDER_TOKENS
+from trimtab.rules.window.room import Cap, OpenStep, least_tokens
 
 
 def open_step(messages: Sequence[Message]) -> OpenStep:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from rules.window.room import Cap
-from rules.window.state import Cut, CutKind, Window
+from trimtab.rules.window.room import Cap
+from trimtab.rules.window.state import Cut, CutKind, Window
 
 FIRST = Cut(CutKind.SUMMARISE, 6, 200, (), 360, prune_stop=4)
 SECOND = Cut(CutKind.DIGEST, 12, 90, (8,), 290, prune_stop=10)

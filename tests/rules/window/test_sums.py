@@ -21,9 +21,9 @@ from support.builders import (
     valid_transcripts,
 )
 
-from rules.conversation import Message, Role, count_leading
-from rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
-from rules.window.sums import MAX_OPEN_WORDS, Sums
+from trimtab.rules.conversation import Message, Role, count_leading
+from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
+from trimtab.rules.window.sums import MAX_OPEN_WORDS, Sums
 
 
 def sum_up(messages: Sequence[Message], *, keeps_systems: bool = False) -> Sums:

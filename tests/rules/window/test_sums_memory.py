@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.window.sums import Savings
+from trimtab.rules.window.sums import Savings
 
 
 @given(tokens=st.lists(st.integers(0, 50), max_size=12), data=st.data())

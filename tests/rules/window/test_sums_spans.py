@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, fill, fold, result, system, user
 
-from rules.conversation import Message, Served
-from rules.policy import Policy
-from rules.window.sums import Spans
+from trimtab.rules.conversation import Message, Served
+from trimtab.rules.policy import Policy
+from trimtab.rules.window.sums import Spans
 
 Messages = list[Message]
 

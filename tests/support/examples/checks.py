@@ -11,8 +11,8 @@ from support.authority import Authority
 from support.examples.blocks import Block
 from support.examples.shell import find_commands, find_fault
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
 
 CONFIGURATION = re.compile(r"# trimtab(-[\w-]+)?\.yaml\b")
 _VARIABLE = re.compile(r"\$\{(\w+)")

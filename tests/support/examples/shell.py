@@ -7,9 +7,9 @@ from pathlib import PurePath
 
 import click
 
-from proxy.cli.main import main
-from proxy.config.schema import Config
-from proxy.config.words import Slot
+from trimtab.proxy.cli.main import main
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.words import Slot
 
 _HEREDOC = re.compile(r"<<(-?)\s*(['\"]?)(\w+)\2")
 _ASSIGNMENT = re.compile(r"\w+=")
@@ -19,14 +19,14 @@ _BEFORE = {"!", "command", "do", "else", "env", "exec", "if", "nohup", "sudo", "
 
 
 def find_commands(text: str) -> Iterator[list[str]]:
-    """Find the arguments of each `trimtab` or `python -m proxy` in a text, with or without a path before it.
+    """Find the arguments of each `trimtab` or `python -m trimtab` in a text, with or without a path before it.
 
     `trimtab` after words of another program counts if a command of trimtab follows: `docker run trimtab serve`.
     """
     for words in _split(text):
         for index, word in enumerate(words):
             rest = words[index + 1 :]
-            if word == "-m" and rest[:1] == ["proxy"] and "python" in PurePath(words[index - 1]).name:
+            if word == "-m" and rest[:1] == ["trimtab"] and "python" in PurePath(words[index - 1]).name:
                 yield rest[1:]
                 break
             is_first = all(before in _BEFORE or _ASSIGNMENT.match(before) for before in words[:index])

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import orjson
 from aiohttp import web
 
-from proxy.account.history.table import (
+from trimtab.proxy.account.history.table import (
     KEPT_STEPS,
     Query,
     find_request,
@@ -22,21 +22,21 @@ from proxy.account.history.table import (
     list_sessions,
     sum_steps,
 )
-from proxy.account.history.texts import find_text, read_notes
-from proxy.catalogue.prices import NANODOLLARS
-from proxy.config.schema import Config
-from proxy.exchange.services import Lifecycle, Services
-from proxy.http.errors import (
+from trimtab.proxy.account.history.texts import find_text, read_notes
+from trimtab.proxy.catalogue.prices import NANODOLLARS
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.services import Lifecycle, Services
+from trimtab.proxy.http.errors import (
     InvalidQueryError,
     MethodNotAllowedError,
     NoSuchPageError,
     SiteNotAllowedError,
     WorkerSilentError,
 )
-from proxy.models.model_policy import ModelView
-from proxy.server.admin.dashboard.curve import Curve
-from proxy.server.admin.dashboard.files import UNSTORED
-from proxy.server.admin.dashboard.shapes import (
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.server.admin.dashboard.curve import Curve
+from trimtab.proxy.server.admin.dashboard.files import UNSTORED
+from trimtab.proxy.server.admin.dashboard.shapes import (
     Json,
     choose_step,
     shape_request,
@@ -45,12 +45,12 @@ from proxy.server.admin.dashboard.shapes import (
     shape_timeline,
     write_json,
 )
-from proxy.server.admin.dashboard.stream import read_samples, stream_events
-from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
-from proxy.server.admin.models import MAX_SHOWN
-from proxy.store.store import StoreError
-from proxy.telemetry.metrics import read_version
-from proxy.telemetry.savings import Samples
+from trimtab.proxy.server.admin.dashboard.stream import read_samples, stream_events
+from trimtab.proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
+from trimtab.proxy.server.admin.models import MAX_SHOWN
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.telemetry.metrics import read_version
+from trimtab.proxy.telemetry.savings import Samples
 
 MAX_LISTED = 500
 """Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""

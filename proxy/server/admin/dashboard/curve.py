@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
-from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config
-from proxy.tasks import Tasks
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.tasks import Tasks
 
 NEWEST = 500
 """Recordings that are replayed. Chosen: several long sessions, in less than a minute."""

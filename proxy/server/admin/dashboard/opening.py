@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proxy.account.history.kept import History, Places
-from proxy.account.history.table import MAX_EVENTS, Bounds
-from proxy.config.schema import Config
-from proxy.memory import bound_history, bound_text
-from proxy.server.workers.worker import Worker
-from proxy.store.opening import data_directory, require_store
+from trimtab.proxy.account.history.kept import History, Places
+from trimtab.proxy.account.history.table import MAX_EVENTS, Bounds
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.memory import bound_history, bound_text
+from trimtab.proxy.server.workers.worker import Worker
+from trimtab.proxy.store.opening import data_directory, require_store
 
 EVENTS_SHARE = 2
 """Half of the history's memory is for events. Chosen: indexes and minutes take less than the other half."""
@@ -68,7 +68,7 @@ def _find_places(config: Config, worker: Worker | None) -> Places:
         shared.insert(0, Path(f"{rest[1:]}.events").expanduser() if rest else data_directory() / FILE_NAME)
     elif scheme != "memory":
         require_store(config)
-        from proxy.account.history.shared import SharedLog  # noqa: PLC0415  an optional package
+        from trimtab.proxy.account.history.shared import SharedLog  # noqa: PLC0415  an optional package
 
         log = SharedLog(config.store, ttl_seconds=ttl_seconds)
     return Places(shared, texts, log, number, workers, bounds)

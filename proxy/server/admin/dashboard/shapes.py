@@ -11,13 +11,13 @@ from typing import Any
 
 import orjson
 
-from proxy.account.history.table import FIGURES, STEP_SECONDS, Session, Turn
-from proxy.account.history.texts import unpack_text
-from proxy.account.outcome import Outcome, keep
-from proxy.catalogue.prices import to_dollars
-from rules.pipeline.changes import Change
-from rules.pipeline.story import tell_decision
-from rules.tokens.sections import Sections
+from trimtab.proxy.account.history.table import FIGURES, STEP_SECONDS, Session, Turn
+from trimtab.proxy.account.history.texts import unpack_text
+from trimtab.proxy.account.outcome import Outcome, keep
+from trimtab.proxy.catalogue.prices import to_dollars
+from trimtab.rules.pipeline.changes import Change
+from trimtab.rules.pipeline.story import tell_decision
+from trimtab.rules.tokens.sections import Sections
 
 Json = dict[str, Any]
 Line = dict[str, str]

@@ -12,14 +12,14 @@ from functools import partial
 import orjson
 from aiohttp import web
 
-from proxy.account.history.table import Turn, list_after
-from proxy.exchange.services import Services
-from proxy.http.errors import OverloadedError
-from proxy.server.admin.dashboard.files import SAFE
-from proxy.server.admin.dashboard.shapes import Json, shape_request
-from proxy.server.admin.dashboard.totals import read_totals
-from proxy.store.store import StoreError
-from proxy.telemetry.savings import Samples
+from trimtab.proxy.account.history.table import Turn, list_after
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.errors import OverloadedError
+from trimtab.proxy.server.admin.dashboard.files import SAFE
+from trimtab.proxy.server.admin.dashboard.shapes import Json, shape_request
+from trimtab.proxy.server.admin.dashboard.totals import read_totals
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.telemetry.savings import Samples
 
 MAX_STREAMS = 16
 """Browsers that one worker streams to. Chosen: a team; each takes at most some 500 kB."""

@@ -6,7 +6,7 @@ Law: every number is a sum over series of the metrics page, or the mean of one o
 from collections.abc import Mapping
 from typing import Any
 
-from proxy.telemetry.savings import Samples
+from trimtab.proxy.telemetry.savings import Samples
 
 Json = dict[str, Any]
 _NOT_BY_MODEL = ("fail_opens", "in_flight")

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import click
 
 from handbook.tables import code, plain, write_table
-from proxy.cli.main import main
+from trimtab.proxy.cli.main import main
 
 INTRODUCTION = """\
 # Commands
 
 This page lists every command of `trimtab` with its arguments, options and exit status.
 
-`python -m proxy` is the same program. An option overrides the environment variable for the same value.
+`python -m trimtab` is the same program. An option overrides the environment variable for the same value.
 """
 WRONG_USE = "The arguments or the configuration are wrong. Nothing was done."
 EXITS: dict[str, tuple[tuple[int, str], ...]] = {

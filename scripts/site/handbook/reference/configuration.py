@@ -11,9 +11,9 @@ from pydantic.fields import FieldInfo
 
 from handbook.reference.examples import find_example
 from handbook.tables import code, plain, write_table
-from proxy.config.assembly.environment import SHORT_NAMES
-from proxy.config.schema import Config
-from proxy.config.words import Slot
+from trimtab.proxy.config.assembly.environment import SHORT_NAMES
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.words import Slot
 
 INTRODUCTION = """\
 # Configuration

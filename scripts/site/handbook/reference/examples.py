@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from proxy.config.words import Slot
+from trimtab.proxy.config.words import Slot
 
 EXAMPLES: dict[str, Any] = {
     "metrics_path": "/prometheus",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handbook.tables import plain
-from rules.text import markers
+from trimtab.rules.text import markers
 
 INTRODUCTION = """\
 # Markers

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from handbook.reference.queries import LABELS, QUERIES
 from handbook.tables import code, plain, write_table
-from proxy.telemetry.families import Counter, Histogram
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.families import Counter, Histogram
+from trimtab.proxy.telemetry.metrics import Metrics
 
 INTRODUCTION = """\
 # Metrics

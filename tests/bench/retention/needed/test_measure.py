@@ -10,7 +10,7 @@ from bench.retention.needed.measure import Measured, measure_sent
 from bench.sessions.baselines import MASK
 from bench.sessions.ledger import SessionLedger
 from bench.sessions.prompts import read_part
-from rules.text.markers import mark_pruned
+from trimtab.rules.text.markers import mark_pruned
 
 
 def read(call_id: str, path: str) -> bytes:

@@ -8,7 +8,7 @@ from bench.sessions.caches.breakpoints import Breakpoints
 from bench.sessions.caches.lookback import LookBack
 from bench.sessions.ledger import Prices
 from bench.sessions.lists.prices import MODELS, describe_source, load_lists, to_ratios, to_settings
-from proxy.config.load import load_config
+from trimtab.proxy.config.load import load_config
 
 ON = date(2026, 11, 23)
 

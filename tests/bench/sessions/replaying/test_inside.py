@@ -9,7 +9,7 @@ from bench.sessions.caches.longest import LongestPrefix
 from bench.sessions.ledger import Call, SessionLedger
 from bench.sessions.replaying.inside import Trimtab, run_inside
 from bench.sessions.replaying.summarisers import write_words
-from rules.policy import Prices
+from trimtab.rules.policy import Prices
 
 
 def run(session: Session) -> list[Call]:

@@ -3,10 +3,10 @@
 import pytest
 from programs.redis_server import PROGRAM, RedisServer
 
-from proxy.account.history.kept import History, Places
-from proxy.account.history.shared import SharedLog
-from proxy.account.history.table import open_in_memory
-from proxy.account.history.texts import attach
+from trimtab.proxy.account.history.kept import History, Places
+from trimtab.proxy.account.history.shared import SharedLog
+from trimtab.proxy.account.history.table import open_in_memory
+from trimtab.proxy.account.history.texts import attach
 
 
 def fail(error):

@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 from support.events import make_event, read_events
 
-from proxy.account.history import kept
-from proxy.account.history.kept import History, Places, Text
-from proxy.account.history.shared import SharedLog
-from proxy.account.history.table import Bounds, list_sessions, sum_steps
-from proxy.account.history.texts import find_text, pack_text, read_notes
-from proxy.account.outcome import OutcomeText
-from proxy.store.store import StoreError
-from proxy.tasks import Tasks
+from trimtab.proxy.account.history import kept
+from trimtab.proxy.account.history.kept import History, Places, Text
+from trimtab.proxy.account.history.shared import SharedLog
+from trimtab.proxy.account.history.table import Bounds, list_sessions, sum_steps
+from trimtab.proxy.account.history.texts import find_text, pack_text, read_notes
+from trimtab.proxy.account.outcome import OutcomeText
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.tasks import Tasks
 
 
 async def names(history) -> list[str]:

@@ -4,10 +4,10 @@ import pytest
 import redis.asyncio
 from support.events import make_event
 
-from proxy.account.history import shared
-from proxy.account.history.shared import KEY, SharedLog
-from proxy.account.history.table import Entry, Erased, Row
-from proxy.store.store import StoreError
+from trimtab.proxy.account.history import shared
+from trimtab.proxy.account.history.shared import KEY, SharedLog
+from trimtab.proxy.account.history.table import Entry, Erased, Row
+from trimtab.proxy.store.store import StoreError
 
 
 async def test_items_come_back_in_pieces_and_the_server_forgets_them(redis_url, monkeypatch):

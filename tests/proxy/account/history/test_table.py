@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.events import make_event, make_window
 
-from proxy.account.history import table
-from proxy.account.history.table import (
+from trimtab.proxy.account.history import table
+from trimtab.proxy.account.history.table import (
     FIGURES,
     KEPT_STEPS,
     MOST,
@@ -33,8 +33,8 @@ from proxy.account.history.table import (
     read_position,
     sum_steps,
 )
-from proxy.account.history.texts import attach, keep_text, pack_text
-from proxy.account.outcome import OutcomeText
+from trimtab.proxy.account.history.texts import attach, keep_text, pack_text
+from trimtab.proxy.account.outcome import OutcomeText
 
 BOUNDS = Bounds()
 

@@ -2,8 +2,8 @@
 
 import sqlite3
 
-from proxy.account.history.table import open_in_memory
-from proxy.account.history.texts import (
+from trimtab.proxy.account.history.table import open_in_memory
+from trimtab.proxy.account.history.texts import (
     attach,
     erase_texts,
     find_text,
@@ -13,8 +13,8 @@ from proxy.account.history.texts import (
     unpack_text,
     write_notes,
 )
-from proxy.account.outcome import OutcomeText
-from rules.pipeline.changes import Change, Fate
+from trimtab.proxy.account.outcome import OutcomeText
+from trimtab.rules.pipeline.changes import Change, Fate
 
 TEXT = OutcomeText(("told",), (Change(3, "tool", "read", Fate.PRUNED, ("prune",), 9, 2, "before é", "after"),), "sum")
 PACKED = pack_text(TEXT)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account.recordings.folder import DRAFT, LOCK, Folder, list_files
+from trimtab.proxy.account.recordings.folder import DRAFT, LOCK, Folder, list_files
 
 KILOBYTE = b"x" * 1000
 WRITE_MANY = """
 import sys
 from pathlib import Path
-from proxy.account.recordings.folder import Folder
+from trimtab.proxy.account.recordings.folder import Folder
 folder, first = Folder(Path(sys.argv[1]), 20, 10**9), int(sys.argv[2])
 for number in range(first, first + 200, 2):
     folder.add(1_700_000_000_000 + number, f"{number:024x}", b"x" * 1000)
@@ -155,7 +155,7 @@ def test_several_writers_stay_within_the_bytes_however_often_the_log_is_replaced
     folders = [Folder(path, None, 9000) for _ in range(3)]
     kept = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proxy.account.recordings.folder.LOG_BYTES", log_bytes)
+        patch.setattr("trimtab.proxy.account.recordings.folder.LOG_BYTES", log_bytes)
         for writer, number, kilobytes in steps:
             if not number:
                 folders[writer] = Folder(path, None, 9000)
@@ -167,7 +167,7 @@ def test_several_writers_stay_within_the_bytes_however_often_the_log_is_replaced
 
 
 def test_the_log_of_changes_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.account.recordings.folder.LOG_BYTES", 1000)
+    monkeypatch.setattr("trimtab.proxy.account.recordings.folder.LOG_BYTES", 1000)
     folders = [Folder(tmp_path, 3, 10_000) for _ in range(2)]
     for number in range(100):
         add(folders[number % 2], number)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from support.recordings import keep, make_recording
 
-from proxy.account.recordings.folder import NoRecordingError, list_files, read_all, read_one
-from proxy.account.recordings.format import BadRecordingError, RecordedCall
+from trimtab.proxy.account.recordings.folder import NoRecordingError, list_files, read_all, read_one
+from trimtab.proxy.account.recordings.format import BadRecordingError, RecordedCall
 
 IDS = [f"{number:024x}" for number in (0xA1, 0xB2, 0xC3)]
 

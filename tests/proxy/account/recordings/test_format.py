@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 from support.recordings import make_recording
 
-from proxy.account.recordings import format as recordings
-from proxy.account.recordings.format import (
+from trimtab.proxy.account.recordings import format as recordings
+from trimtab.proxy.account.recordings.format import (
     BadRecordingError,
     Binary,
     RecordedCall,
@@ -21,10 +21,10 @@ from proxy.account.recordings.format import (
     read_body,
     write_body,
 )
-from proxy.catalogue.prices import Bill, Tokens
-from rules.conversation import Decision
-from rules.policy import Policy, SectionShares
-from rules.treatment import Budget, ToolRule, Treatment
+from trimtab.proxy.catalogue.prices import Bill, Tokens
+from trimtab.rules.conversation import Decision
+from trimtab.rules.policy import Policy, SectionShares
+from trimtab.rules.treatment import Budget, ToolRule, Treatment
 
 POLICY = Policy(
     sections=SectionShares(),

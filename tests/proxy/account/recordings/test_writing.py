@@ -6,12 +6,12 @@ from functools import partial
 import pytest
 from support.model_learning import ListLog
 
-from proxy.account.recordings import writing
-from proxy.account.recordings.folder import list_files
-from proxy.account.recordings.writing import Draft, Recordings, measure_recordings
-from proxy.config.load import load_config
-from proxy.config.sections.observability import RecordConfig
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.account.recordings import writing
+from trimtab.proxy.account.recordings.folder import list_files
+from trimtab.proxy.account.recordings.writing import Draft, Recordings, measure_recordings
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.sections.observability import RecordConfig
+from trimtab.proxy.telemetry.metrics import Metrics
 
 
 class Counted:

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 import pytest
 from programs.redis_server import PROGRAM, RedisServer
 
-from proxy.account.statistics.books import MemoryStatistics, StatisticsStore
-from proxy.account.statistics.redis import RedisStatistics
-from proxy.account.statistics.store import SqliteStatistics
+from trimtab.proxy.account.statistics.books import MemoryStatistics, StatisticsStore
+from trimtab.proxy.account.statistics.redis import RedisStatistics
+from trimtab.proxy.account.statistics.store import SqliteStatistics
 
 
 @pytest.fixture

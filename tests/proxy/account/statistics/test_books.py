@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
-from proxy.store.store import StoreError
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
+from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.telemetry.metrics import Metrics
 
 DAY = "1970-01-02"
 PLACE = Place(DAY, "m", "-")

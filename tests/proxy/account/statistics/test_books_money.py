@@ -1,8 +1,8 @@
 """The metrics and the books get the same money."""
 
-from proxy.account.statistics.books import Books
-from proxy.catalogue.prices import Bill, Cost, PriceList, PriceSource, PriceTier, Tokens
-from proxy.telemetry.metrics import Metrics
+from trimtab.proxy.account.statistics.books import Books
+from trimtab.proxy.catalogue.prices import Bill, Cost, PriceList, PriceSource, PriceTier, Tokens
+from trimtab.proxy.telemetry.metrics import Metrics
 
 PRICES = PriceList((PriceTier(0, 1, 0.1, 1.25, 4),), PriceSource.CONFIGURED, is_in_dollars=True)
 

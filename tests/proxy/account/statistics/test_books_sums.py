@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account.statistics.books import NAMES, Sums, go_back, name_day
-from proxy.catalogue.prices import Bill, Cost, Tokens
+from trimtab.proxy.account.statistics.books import NAMES, Sums, go_back, name_day
+from trimtab.proxy.catalogue.prices import Bill, Cost, Tokens
 
 sums = st.builds(Sums, *[st.integers(0, 2**50)] * len(NAMES))
 

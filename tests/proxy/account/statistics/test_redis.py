@@ -3,9 +3,9 @@
 import pytest
 import redis.asyncio
 
-from proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
-from proxy.account.statistics.redis import DAY_SECONDS, RedisStatistics, day_key, writer_key
-from proxy.store.store import StoreError
+from trimtab.proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
+from trimtab.proxy.account.statistics.redis import DAY_SECONDS, RedisStatistics, day_key, writer_key
+from trimtab.proxy.store.store import StoreError
 
 TODAY = "2026-11-23"
 

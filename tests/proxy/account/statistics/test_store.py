@@ -2,7 +2,7 @@
 
 import asyncio
 
-from proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
+from trimtab.proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
 
 TODAY = "2026-11-23"
 HERE = Place(TODAY, "gpt-*", "-")

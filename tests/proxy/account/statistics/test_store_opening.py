@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.account.statistics.store import find_file, open_statistics
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.store.opening import data_directory, find_key_file
+from trimtab.proxy.account.statistics.store import find_file, open_statistics
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.store.opening import data_directory, find_key_file
 
 
 def _config(store: str):

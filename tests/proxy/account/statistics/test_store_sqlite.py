@@ -4,10 +4,10 @@ import sqlite3
 
 import pytest
 
-from proxy.account.statistics.books import Batch, Place, Sums
-from proxy.account.statistics.store import SqliteStatistics
-from proxy.store.sqlite import SqliteStore
-from proxy.store.store import StoreError
+from trimtab.proxy.account.statistics.books import Batch, Place, Sums
+from trimtab.proxy.account.statistics.store import SqliteStatistics
+from trimtab.proxy.store.sqlite import SqliteStore
+from trimtab.proxy.store.store import StoreError
 
 PLACE = Place("2026-11-23", "m", "-")
 

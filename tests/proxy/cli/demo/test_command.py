@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from proxy.cli.demo.command import Exchange, Replay, price, run_demo, share_cached, show_replay
-from proxy.cli.demo.session import make_session
-from proxy.cli.demo.upstream import Cost, Served
-from proxy.cli.main import main
+from trimtab.proxy.cli.demo.command import Exchange, Replay, price, run_demo, share_cached, show_replay
+from trimtab.proxy.cli.demo.session import make_session
+from trimtab.proxy.cli.demo.upstream import Cost, Served
+from trimtab.proxy.cli.main import main
 
 
 def _exchange(tokens: int, cached_tokens: int, *, status: int = 200, rules: tuple[str, ...] = ()) -> Exchange:
@@ -73,7 +73,7 @@ def test_cost_weighs_cached_input_and_output() -> None:
 
 def test_command_prints_its_table_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain output: no escape sequence, no bar, no log; the user's own TRIMTAB_ variables change nothing."""
-    monkeypatch.setattr("proxy.cli.demo.command.make_session", lambda: make_session(4))
+    monkeypatch.setattr("trimtab.proxy.cli.demo.command.make_session", lambda: make_session(4))
     monkeypatch.setenv("TRIMTAB_UPSTREAM", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("TRIMTAB_AUTOCOMPACT_PCT", "not a number")
     result = CliRunner().invoke(main, ["demo"], catch_exceptions=False)
@@ -88,8 +88,8 @@ async def test_demo_shows_a_bar_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The bar ends when all requests are done."""
-    monkeypatch.setattr("proxy.cli.demo.command.make_session", lambda: make_session(1))
-    monkeypatch.setattr("proxy.cli.demo.command.Console", lambda **_: Console(force_terminal=True, width=120))
+    monkeypatch.setattr("trimtab.proxy.cli.demo.command.make_session", lambda: make_session(1))
+    monkeypatch.setattr("trimtab.proxy.cli.demo.command.Console", lambda **_: Console(force_terminal=True, width=120))
     await run_demo(keep=False)
     out = capsys.readouterr().out
     assert "replaying" in out
@@ -116,8 +116,8 @@ async def test_demo_that_is_kept_serves_until_it_is_stopped(
 ) -> None:
     """The printed URL answers. A signal ends both servers, even if a client is connected."""
     out = Output()
-    monkeypatch.setattr("proxy.cli.demo.command.make_session", lambda: make_session(1))
-    monkeypatch.setattr("proxy.cli.demo.command.Console", lambda **_: Console(file=out, width=80))
+    monkeypatch.setattr("trimtab.proxy.cli.demo.command.make_session", lambda: make_session(1))
+    monkeypatch.setattr("trimtab.proxy.cli.demo.command.Console", lambda **_: Console(file=out, width=80))
     body = orjson.dumps({"model": "demo-model", "messages": [{"role": "user", "content": "hello"}]})
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks, aiohttp.ClientSession() as client:
         demo = tasks.create_task(run_demo(keep=True))

@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.cli.demo.command import RESERVE_TOKENS, WINDOW_TOKENS, price, replay_session, run_stage
-from proxy.cli.demo.session import make_session
-from proxy.cli.demo.upstream import Cost
+from trimtab.proxy.cli.demo.command import RESERVE_TOKENS, WINDOW_TOKENS, price, replay_session, run_stage
+from trimtab.proxy.cli.demo.session import make_session
+from trimtab.proxy.cli.demo.upstream import Cost
 
 MODULES = 10
 """Chosen: the session is then more than twice as large as the window."""
@@ -53,7 +53,7 @@ async def test_replay_logs_faults_of_the_proxy(monkeypatch: pytest.MonkeyPatch) 
     session = make_session(1)
     with capture_logs() as logs:
         async with run_stage(session) as (url, upstream):
-            monkeypatch.setattr("proxy.compaction.compactor.plan", fail)
+            monkeypatch.setattr("trimtab.proxy.compaction.compactor.plan", fail)
             replay = await replay_session(url, upstream, session, session.turns)
     assert {entry["event"] for entry in logs if entry["log_level"] == "error"} == {"fail_open"}
     assert {(exchange.status, exchange.rules) for exchange in replay.exchanges} == {(200, frozenset())}

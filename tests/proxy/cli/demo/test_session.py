@@ -2,15 +2,15 @@
 
 import msgspec
 
-from proxy.cli.demo.command import WINDOW_TOKENS
-from proxy.cli.demo.session import make_session
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.chat.message import decode_message
-from proxy.wire.codec import Counting
-from rules.results.pairing import pair_tool_calls
-from rules.tokens.families import GENERIC
+from trimtab.proxy.cli.demo.command import WINDOW_TOKENS
+from trimtab.proxy.cli.demo.session import make_session
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.chat.message import decode_message
+from trimtab.proxy.wire.codec import Counting
+from trimtab.rules.results.pairing import pair_tool_calls
+from trimtab.rules.tokens.families import GENERIC
 
 
 def test_session_is_a_valid_transcript_of_several_windows() -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from proxy.cli.demo.session import PACKAGES, SEARCH_HITS, Project
+from trimtab.proxy.cli.demo.session import PACKAGES, SEARCH_HITS, Project
 
 SOURCE, TESTS = "ferry/fares/pricing.py", "tests/fares/test_pricing.py"
 

@@ -9,10 +9,10 @@ import orjson
 import pytest
 from aiohttp import web
 
-from proxy.cli.demo.session import Session, make_session
-from proxy.cli.demo.upstream import PromptCache, SimulatedUpstream
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.server.app import listen_at
+from trimtab.proxy.cli.demo.session import Session, make_session
+from trimtab.proxy.cli.demo.upstream import PromptCache, SimulatedUpstream
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.server.app import listen_at
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ACT = {"role": "assistant", "content": "", "tool_calls": [CALL]}

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from upstreams.recording import FakeUpstream
 
-from proxy.cli.doctor import checks
-from proxy.cli.doctor.checks import (
+from trimtab.proxy.cli.doctor import checks
+from trimtab.proxy.cli.doctor.checks import (
     Answer,
     Finding,
     Heard,
@@ -25,12 +25,12 @@ from proxy.cli.doctor.checks import (
     check_workers,
     find_bare_credentials,
 )
-from proxy.config.load import load_config
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient
-from proxy.models.discovery import Windows
-from proxy.server.workers import supervisor
-from proxy.store import open_store
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.models.discovery import Windows
+from trimtab.proxy.server.workers import supervisor
+from trimtab.proxy.store import open_store
 
 MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": "n"}]}
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.doctor.checks import find_readable_keys
-from proxy.config.load import load_config
+from trimtab.proxy.cli.doctor.checks import find_readable_keys
+from trimtab.proxy.config.load import load_config
 
 
 @pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o640, False), (0o644, True), (0o444, True)])

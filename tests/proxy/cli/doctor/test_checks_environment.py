@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.cli.doctor.checks import find_unknown_names
+from trimtab.proxy.cli.doctor.checks import find_unknown_names
 
 
 def test_unknown_variables_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from programs.serving import own_environment
 from rich.console import Console
 from upstreams.recording import FakeUpstream
 
-from proxy.cli.doctor.report import MAX_LISTED, Report, examine
-from proxy.compaction.tokenizers.exact import VocabularyError
-from proxy.config.load import load_config
-from proxy.models.records import ModelName, Record, Records
-from proxy.store import open_store
+from trimtab.proxy.cli.doctor.report import MAX_LISTED, Report, examine
+from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.models.records import ModelName, Record, Records
+from trimtab.proxy.store import open_store
 
 
 def _list(*names: str, **fields: object) -> bytes:
@@ -65,7 +65,7 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
     """The catalogue counts if the upstream reports no window."""
     monkeypatch.setattr(
-        "proxy.models.records.find_window",
+        "trimtab.proxy.models.records.find_window",
         lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None,
     )
     report = await _examine(upstream, "defaults.count=heuristic", models=("m",))
@@ -82,7 +82,7 @@ async def test_what_counts_is_named(upstream, monkeypatch) -> None:
         message = "no such file"
         raise VocabularyError(message)
 
-    monkeypatch.setattr("proxy.compaction.pool.load_encoding", lose)
+    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", lose)
     report = await _examine(upstream, models=("gpt-4o", "gpt-4"))
 
     assert [(model.vocabulary, model.ratio_from) for model in report.models] == [("heuristic", "characters")] * 2

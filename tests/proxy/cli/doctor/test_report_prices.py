@@ -5,10 +5,10 @@ import re
 
 from rich.console import Console
 
-from proxy.catalogue.prices import DEFAULT, LOCAL, describe_catalogue, find_listed
-from proxy.cli.doctor.report import ModelPrices, check_prices, list_rows, make_table
-from proxy.config.load import load_config
-from proxy.config.schema import Config
+from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, describe_catalogue, find_listed
+from trimtab.proxy.cli.doctor.report import ModelPrices, check_prices, list_rows, make_table
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
 
 OPENAI = "https://api.openai.com/v1"
 TIERED = ModelPrices.of(find_listed("https://api.anthropic.com/v1", "claude-sonnet-4-5"))

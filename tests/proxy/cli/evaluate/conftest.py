@@ -4,9 +4,9 @@ import pytest
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
-from proxy.cli.evaluate.rehearsal import Rehearsal, read_session, rehearse
-from proxy.compaction import load_compactor
-from rules.policy import OverflowStrategy, Policy
+from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, read_session, rehearse
+from trimtab.proxy.compaction import load_compactor
+from trimtab.rules.policy import OverflowStrategy, Policy
 
 POLICY = Policy(context_window=16_000, completion_reserve=2000, overflow_strategy=OverflowStrategy.SUMMARIZE)
 """Without pruning, so that every cut needs a summary."""

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from upstreams.recording import FakeUpstream, Recorded, completion, error
 from upstreams.scripted import refuse, refuse_flatly
 
-from proxy.cli.evaluate.asking import (
+from trimtab.proxy.cli.evaluate.asking import (
     BUSY_ATTEMPTS,
     THINKING_TOKENS,
     Asker,
@@ -24,10 +24,10 @@ from proxy.cli.evaluate.asking import (
     TooLongError,
     find_pause,
 )
-from proxy.compaction import load_compactor, read_messages
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import target_url
-from rules.policy import Policy
+from trimtab.proxy.compaction import load_compactor, read_messages
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import target_url
+from trimtab.rules.policy import Policy
 
 
 class Pauses:

@@ -19,9 +19,9 @@ from support.command_line import run_trimtab
 from upstreams.examinee import Examinee, make_session, read_text
 from upstreams.recording import FakeUpstream, Recorded, error
 
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.rehearsal import read_session
-from proxy.cli.evaluate.setup import keep_questions, name_set, read_questions
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.rehearsal import read_session
+from trimtab.proxy.cli.evaluate.setup import keep_questions, name_set, read_questions
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
@@ -111,7 +111,7 @@ async def _start(
 ) -> asyncio.subprocess.Process:
     everything = ("--upstream", upstream.url, "--window", "12000", "--questions", "4", "--arms", "digest", *arguments)
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", "evaluate", str(file), *everything, stdin=stdin, stdout=PIPE, stderr=PIPE,
+        sys.executable, "-m", "trimtab", "evaluate", str(file), *everything, stdin=stdin, stdout=PIPE, stderr=PIPE,
         env=own_environment(),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cli.evaluate.exam import (
+from trimtab.proxy.cli.evaluate.exam import (
     MAX_ANSWER_CHARS,
     MAX_QUESTION_CHARS,
     ExamQuestion,

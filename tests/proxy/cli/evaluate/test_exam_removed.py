@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upstreams.examinee import make_session
 
-from proxy.cli.evaluate.exam import ITEM_TOKENS, find_removed, split_removed
-from proxy.compaction import load_compactor, read_messages, read_request
-from rules.conversation import Message, Role, ToolCall
-from rules.pipeline.plan import Plan
-from rules.policy import OverflowStrategy, Policy
+from trimtab.proxy.cli.evaluate.exam import ITEM_TOKENS, find_removed, split_removed
+from trimtab.proxy.compaction import load_compactor, read_messages, read_request
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import OverflowStrategy, Policy
 
 
 def _count(text: str) -> int:

@@ -10,12 +10,12 @@ from upstreams.examinee import Examinee, read_text, write_question
 from upstreams.recording import FakeUpstream, Recorded, completion
 from upstreams.scripted import refuse
 
-from proxy.cli.evaluate.asking import Asker, Calls, FatalError, PatientClient, Server, Tokens
-from proxy.cli.evaluate.exam import ExamQuestion, Part, find_removed, split_removed
-from proxy.cli.evaluate.protocol import Answered, ArmResult, Examiner, run_all
-from proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import target_url
+from trimtab.proxy.cli.evaluate.asking import Asker, Calls, FatalError, PatientClient, Server, Tokens
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part, find_removed, split_removed
+from trimtab.proxy.cli.evaluate.protocol import Answered, ArmResult, Examiner, run_all
+from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import target_url
 
 QUESTION = ExamQuestion("What is the code of harbour3?", "7003", "The code of harbour3 is 7003.", 0.5)
 LOST = ExamQuestion("What is the code of lighthouse?", "1234", "The code of lighthouse is 1234.", 0.5)

@@ -12,18 +12,18 @@ from support.model_learning import ListLog
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
 
-from proxy.cli.evaluate.asking import PatientClient
-from proxy.cli.evaluate.rehearsal import Rehearsal, Written, read_session, rehearse, write_summaries
-from proxy.compaction import load_compactor
-from proxy.config.policies.sections import SummaryConfig
-from proxy.config.schema import UpstreamConfig
-from proxy.http.client import target_url
-from proxy.models.model_policy import ModelView
-from proxy.summaries.calls import SummaryCalls
-from proxy.summaries.summariser import Summariser
-from proxy.telemetry.metrics import Metrics
-from proxy.wire.dialects import DEFAULT
-from rules.policy import OverflowStrategy, Policy
+from trimtab.proxy.cli.evaluate.asking import PatientClient
+from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, Written, read_session, rehearse, write_summaries
+from trimtab.proxy.compaction import load_compactor
+from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import target_url
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.summaries.calls import SummaryCalls
+from trimtab.proxy.summaries.summariser import Summariser
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.rules.policy import OverflowStrategy, Policy
 
 
 @pytest.fixture

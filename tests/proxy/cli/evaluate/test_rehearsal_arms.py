@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cli.evaluate.rehearsal import NAMES, PAUSED, Rehearsal, make_arm, read_session, rehearse, truncate
-from proxy.compaction import load_compactor, read_messages
-from rules.conversation import Conversation, Message, Role, starts_step, whole_elements
-from rules.policy import Policy
+from trimtab.proxy.cli.evaluate.rehearsal import NAMES, PAUSED, Rehearsal, make_arm, read_session, rehearse, truncate
+from trimtab.proxy.compaction import load_compactor, read_messages
+from trimtab.rules.conversation import Conversation, Message, Role, starts_step, whole_elements
+from trimtab.rules.policy import Policy
 
 ROOM = 1_000_000
 

@@ -4,7 +4,7 @@ import orjson
 import pytest
 from upstreams.examinee import make_session
 
-from proxy.cli.evaluate.rehearsal import NoSessionError, read_session
+from trimtab.proxy.cli.evaluate.rehearsal import NoSessionError, read_session
 
 
 def _line(number: int, **members: object) -> bytes:

@@ -7,11 +7,11 @@ import orjson
 import pytest
 from rich.console import Console
 
-from proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, find_listed
-from proxy.cli.evaluate.asking import Tokens
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.protocol import Answered, ArmResult
-from proxy.cli.evaluate.report import Item, Result, print_price
+from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, find_listed
+from trimtab.proxy.cli.evaluate.asking import Tokens
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.protocol import Answered, ArmResult
+from trimtab.proxy.cli.evaluate.report import Item, Result, print_price
 
 SECRET = ExamQuestion("Which \x1b[2Jport?", "8443", "port 8443", 0.5)
 ANSWERED = tuple(Answered(SECRET, f"answer {grade}", grade) for grade in (2, 2, 1, 0))

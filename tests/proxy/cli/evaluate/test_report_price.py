@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, find_listed
-from proxy.cli.evaluate.asking import Tokens
-from proxy.cli.evaluate.report import Item, add_up, find_dollars, weigh
+from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, find_listed
+from trimtab.proxy.cli.evaluate.asking import Tokens
+from trimtab.proxy.cli.evaluate.report import Item, add_up, find_dollars, weigh
 
 OPENAI = "https://api.openai.com/v1"
 GPT = find_listed(OPENAI, "gpt-4o")

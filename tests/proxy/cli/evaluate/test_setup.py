@@ -8,14 +8,14 @@ import pytest
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.rehearsal import NAMES, read_session
-from proxy.cli.evaluate.report import add_up
-from proxy.cli.evaluate.setup import Options, Setup, find_view, keep_questions, name_set, prepare, show_key
-from proxy.compaction import load_compactor
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from rules.summary.request import Summary
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.rehearsal import NAMES, read_session
+from trimtab.proxy.cli.evaluate.report import add_up
+from trimtab.proxy.cli.evaluate.setup import Options, Setup, find_view, keep_questions, name_set, prepare, show_key
+from trimtab.proxy.compaction import load_compactor
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.rules.summary.request import Summary
 
 OPTIONS = Options(None, NAMES, 10, None, 4, 20.0, "user-key")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.evaluate.exam import ExamQuestion
-from proxy.cli.evaluate.setup import CacheError, keep_questions, name_set, read_questions
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.setup import CacheError, keep_questions, name_set, read_questions
 
 QUESTIONS = [ExamQuestion("Which port?", "8443", "port 8443", 0.5), ExamQuestion("你好?", "é", "é 1234", 0.75)]
 

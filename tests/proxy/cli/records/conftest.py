@@ -7,8 +7,8 @@ import pytest
 from support.client import SMALL, post, settle
 from support.sessions import make_session
 
-from proxy.account.recordings.folder import read_all
-from proxy.account.recordings.format import Recording
+from trimtab.proxy.account.recordings.folder import read_all
+from trimtab.proxy.account.recordings.format import Recording
 
 
 class Recorder:

@@ -4,14 +4,14 @@ import orjson
 import pytest
 from support.sessions import make_session
 
-from proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
-from proxy.cli.records.costs import Paid, PromptCaches, slide_window
-from proxy.cli.records.variants import compact_again, read
-from proxy.compaction.engine import Compaction, Variant
-from proxy.compaction.pool import Compactors
-from proxy.config.policies.policy import PolicyConfig
-from proxy.wire.codec import Request
-from rules.policy import Policy
+from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
+from trimtab.proxy.cli.records.costs import Paid, PromptCaches, slide_window
+from trimtab.proxy.cli.records.variants import compact_again, read
+from trimtab.proxy.compaction.engine import Compaction, Variant
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.wire.codec import Request
+from trimtab.rules.policy import Policy
 
 POLICY = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
 DOLLARS = PriceList((PriceTier(0, 2.0, 0.5, 2.5, 8.0),), PriceSource.CONFIGURED, is_in_dollars=True)

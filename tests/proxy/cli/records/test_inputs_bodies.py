@@ -6,8 +6,8 @@ from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import make_session, requests_of
 
-from proxy.cli.records.inputs import Sessions, split_turns
-from proxy.wire.codec import UndecodableError
+from trimtab.proxy.cli.records.inputs import Sessions, split_turns
+from trimtab.proxy.wire.codec import UndecodableError
 
 
 def test_a_session_is_named_after_the_place_where_it_began() -> None:

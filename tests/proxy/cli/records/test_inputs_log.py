@@ -7,10 +7,10 @@ import orjson
 import pytest
 from support.recordings import make_figures
 
-from proxy.catalogue.prices import Tokens
-from proxy.cli.records.inputs import LogReader, estimate_tokens, find_sent, is_log
-from proxy.cli.records.sums import RequestFigures, SummaryFigures
-from rules.tokens.sections import Sections
+from trimtab.proxy.catalogue.prices import Tokens
+from trimtab.proxy.cli.records.inputs import LogReader, estimate_tokens, find_sent, is_log
+from trimtab.proxy.cli.records.sums import RequestFigures, SummaryFigures
+from trimtab.rules.tokens.sections import Sections
 
 NOW = "2026-11-23T04:56:46Z"
 PLANNED = {

@@ -15,7 +15,7 @@ from support.recordings import keep, make_recording
 from support.sessions import make_session
 from upstreams.recording import completion, write_note
 
-from proxy.account.recordings.format import RecordedCall, RecordedSending
+from trimtab.proxy.account.recordings.format import RecordedCall, RecordedSending
 
 NEVER_WAIT = "defaults.summary.wait_seconds=0"
 
@@ -211,7 +211,7 @@ def test_a_recording_of_another_version_of_the_rules_says_so(tmp_path) -> None:
     """What was recorded is shown all the same."""
     body = orjson.dumps({"model": "m", **make_session(3)}).decode()
     recording = make_recording(body=body)
-    from rules.conversation import Decision  # noqa: PLC0415 - only here
+    from trimtab.rules.conversation import Decision  # noqa: PLC0415 - only here
 
     counted = replace(recording.counted, decisions=(Decision("truncate", "", 9, 3, 1, 3),))
     keep(tmp_path, replace(recording, counted=counted, sent=RecordedSending("{}")))

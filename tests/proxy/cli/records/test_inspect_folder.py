@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proxy.cli.records.inspect import find_folder, usual_folder
+from trimtab.proxy.cli.records.inspect import find_folder, usual_folder
 
 
 def test_the_named_folder_comes_first_then_the_configured_then_the_usual(tmp_path, monkeypatch):

@@ -2,8 +2,8 @@
 
 from support.builders import assistant, call, conversation, result, user
 
-from proxy.cli.records.needed import Needed, Tally, find_identifiers
-from rules.conversation import Message
+from trimtab.proxy.cli.records.needed import Needed, Tally, find_identifiers
+from trimtab.rules.conversation import Message
 
 TALK = (
     user("look at src/app.py and 48213"),

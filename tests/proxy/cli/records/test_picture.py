@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.options import StoppedError
-from proxy.cli.records.picture import Series, draw
+from trimtab.proxy.cli.options import StoppedError
+from trimtab.proxy.cli.records.picture import Series, draw
 
 
 def _make_series() -> Series:

@@ -2,7 +2,7 @@
 
 import itertools
 
-from proxy.cli.records.picture import MAX_POINTS, Series
+from trimtab.proxy.cli.records.picture import MAX_POINTS, Series
 
 
 def test_however_many_requests_there_are_the_points_are_bounded_and_even() -> None:

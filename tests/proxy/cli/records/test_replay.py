@@ -12,7 +12,7 @@ from support.command_line import SMALL, run_trimtab
 from support.recordings import keep, make_recording
 from support.sessions import make_session, requests_of
 
-from proxy.cli.records.run import Replay
+from trimtab.proxy.cli.records.run import Replay
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
@@ -148,7 +148,9 @@ def test_a_recording_with_values_of_a_stranger_ends_in_no_traceback(command: tup
 def test_the_picture_is_drawn_where_it_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what was replayed. How it looks needs an extra: test_picture.py."""
     drawn: list[tuple[int, Path]] = []
-    monkeypatch.setattr("proxy.cli.records.picture.draw", lambda series, path: drawn.append((len(series.points), path)))
+    monkeypatch.setattr(
+        "trimtab.proxy.cli.records.picture.draw", lambda series, path: drawn.append((len(series.points), path))
+    )
     result = run_trimtab("replay", _write_bodies(tmp_path), "--plot", tmp_path / "a.svg")
     assert result.exit_code == 0
     [(points, path)] = drawn

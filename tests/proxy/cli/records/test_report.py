@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from support.recordings import make_figures
 
-from proxy.cli.records.report import compare, describe, has_unassigned, sum_cost
-from proxy.cli.records.run import Replay
-from proxy.cli.records.sums import VariantSums
-from proxy.cli.records.variants import ConfiguredVariants
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
-from rules.tokens.sections import Sections
+from trimtab.proxy.cli.records.report import compare, describe, has_unassigned, sum_cost
+from trimtab.proxy.cli.records.run import Replay
+from trimtab.proxy.cli.records.sums import VariantSums
+from trimtab.proxy.cli.records.variants import ConfiguredVariants
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.rules.tokens.sections import Sections
 
 
 def _make_side(name: str, sent_tokens: int, label: str = "m") -> VariantSums:

@@ -1,8 +1,8 @@
 """The settings that are compared, and what is told of each."""
 
-from proxy.cli.records.report import THRESHOLDS, list_settings
-from proxy.config.load import load_config
-from rules.policy import Prices
+from trimtab.proxy.cli.records.report import THRESHOLDS, list_settings
+from trimtab.proxy.config.load import load_config
+from trimtab.rules.policy import Prices
 
 DOCUMENT = """
 defaults: {high_water: 0.5, compact_at_tokens: 9000}

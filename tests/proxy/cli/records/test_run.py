@@ -10,12 +10,12 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
-from proxy.account.recordings.folder import list_files
-from proxy.cli.records.run import MAX_PLACES, Places, Replay
-from proxy.cli.records.sums import VariantSums
-from proxy.cli.records.variants import ConfiguredVariants
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
+from trimtab.proxy.account.recordings.folder import list_files
+from trimtab.proxy.cli.records.run import MAX_PLACES, Places, Replay
+from trimtab.proxy.cli.records.sums import VariantSums
+from trimtab.proxy.cli.records.variants import ConfiguredVariants
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
 
 
 def _replay(compactors: Compactors, folder: Path, *settings: str) -> tuple[Replay, list[dict[str, Any]]]:

@@ -15,15 +15,15 @@ from support.recordings import make_recording, plan_again
 from support.sessions import make_session
 from upstreams.recording import completion, error, hold_summaries, write_note
 
-from proxy.account.recordings.format import Counted, RecordedSending, Recording
-from proxy.cli.records.run import find_difference
-from proxy.cli.records.variants import compact_again, read
-from proxy.compaction.engine import Compaction, Variant
-from proxy.compaction.pool import Compactors
-from proxy.config.policies.policy import PolicyConfig
-from proxy.telemetry.ledger import REFUSED
-from rules.conversation import Decision
-from rules.policy import Policy
+from trimtab.proxy.account.recordings.format import Counted, RecordedSending, Recording
+from trimtab.proxy.cli.records.run import find_difference
+from trimtab.proxy.cli.records.variants import compact_again, read
+from trimtab.proxy.compaction.engine import Compaction, Variant
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.telemetry.ledger import REFUSED
+from trimtab.rules.conversation import Decision
+from trimtab.rules.policy import Policy
 
 BODY = orjson.dumps(CHAT).decode()
 TOOL = {"type": "function", "function": {"name": "mcp__map", "description": "Draws a map. " * 40, "parameters": {}}}

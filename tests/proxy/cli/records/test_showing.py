@@ -8,10 +8,10 @@ from msgspec import structs
 from rich.console import Console
 from support.recordings import make_recording
 
-from proxy.account.recordings.format import RecordedSummary
-from proxy.cli.records.showing import Changed, safe, show, show_list
-from proxy.telemetry.ledger import Entry
-from rules.pipeline.changes import Change, Fate
+from trimtab.proxy.account.recordings.format import RecordedSummary
+from trimtab.proxy.cli.records.showing import Changed, safe, show, show_list
+from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.rules.pipeline.changes import Change, Fate
 
 EVIL = "\x1b]0;title\x07\x1b[2Jred \x9b31m \u202e [bold]x[/bold]"
 REMOVED = [Change(at, "tool", "bash", Fate.REMOVED, ("digest",), 100, 0, "before") for at in range(2, 9)]

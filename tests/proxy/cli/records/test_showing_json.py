@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 from support.recordings import make_recording
 
-from proxy.cli.records.showing import Changed, describe, diff, find_changes
-from rules.pipeline.changes import Change, Fate
-from rules.policy import OnExceeded, Policy
+from trimtab.proxy.cli.records.showing import Changed, describe, diff, find_changes
+from trimtab.rules.pipeline.changes import Change, Fate
+from trimtab.rules.policy import OnExceeded, Policy
 
 
 def make_change(before: str, after: str) -> Change:

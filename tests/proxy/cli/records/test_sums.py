@@ -5,15 +5,15 @@ import pytest
 from support.recordings import make_figures
 from support.sessions import make_session
 
-from proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
-from proxy.cli.records.costs import Paid
-from proxy.cli.records.sums import RequestFigures, SessionSums, SummaryFigures, VariantSums
-from proxy.cli.records.variants import compact_again, read
-from proxy.compaction.engine import Compaction, Variant
-from proxy.compaction.pool import Compactors
-from proxy.config.policies.policy import PolicyConfig
-from rules.policy import Policy
-from rules.tokens.sections import Sections
+from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
+from trimtab.proxy.cli.records.costs import Paid
+from trimtab.proxy.cli.records.sums import RequestFigures, SessionSums, SummaryFigures, VariantSums
+from trimtab.proxy.cli.records.variants import compact_again, read
+from trimtab.proxy.compaction.engine import Compaction, Variant
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.sections import Sections
 
 POLICY = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
 PAID = Paid(DEFAULT)

@@ -4,9 +4,9 @@ from typing import Any
 
 from support.recordings import make_figures
 
-from proxy.cli.records.sums import Figures, RequestFigures, SummaryFigures, add_up
-from rules.conversation import Decision
-from rules.tokens.sections import Sections
+from trimtab.proxy.cli.records.sums import Figures, RequestFigures, SummaryFigures, add_up
+from trimtab.rules.conversation import Decision
+from trimtab.rules.tokens.sections import Sections
 
 CUT = make_figures(
     "m", "chat", 200, "compacted", Sections(100, 0, 0, 900, 50), Sections(100, 200, 0, 300, 50), 800,

@@ -5,10 +5,10 @@ from dataclasses import replace
 from msgspec import structs
 from support.recordings import make_recording
 
-from proxy.account.recordings.format import Counted, RecordedCall
-from proxy.catalogue.prices import Tokens
-from proxy.cli.records.sums import RequestFigures, SummaryFigures, read_summary_figures
-from rules.conversation import Decision
+from trimtab.proxy.account.recordings.format import Counted, RecordedCall
+from trimtab.proxy.catalogue.prices import Tokens
+from trimtab.proxy.cli.records.sums import RequestFigures, SummaryFigures, read_summary_figures
+from trimtab.rules.conversation import Decision
 
 DECISION = Decision("tidy", "", 9, 5, 1, 0)
 

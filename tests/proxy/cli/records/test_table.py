@@ -9,15 +9,15 @@ from rich.console import Console
 from support.recordings import make_figures
 from support.sessions import make_session, requests_of
 
-from proxy.cli.records.report import describe
-from proxy.cli.records.run import Replay
-from proxy.cli.records.sums import VariantSums
-from proxy.cli.records.table import FIGURE_CHARS, MODEL_CHARS, _make_models, print_report
-from proxy.cli.records.variants import ConfiguredVariants
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
-from rules.conversation import Decision
-from rules.tokens.sections import Sections
+from trimtab.proxy.cli.records.report import describe
+from trimtab.proxy.cli.records.run import Replay
+from trimtab.proxy.cli.records.sums import VariantSums
+from trimtab.proxy.cli.records.table import FIGURE_CHARS, MODEL_CHARS, _make_models, print_report
+from trimtab.proxy.cli.records.variants import ConfiguredVariants
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.rules.conversation import Decision
+from trimtab.rules.tokens.sections import Sections
 
 
 def _print(report: dict[str, object]) -> str:

@@ -11,17 +11,24 @@ from support.client import CHAT
 from support.recordings import make_recording
 from support.sessions import make_session
 
-from proxy.account.recordings.format import Circumstances, RecordedSending, RecordedSummary, Recording
-from proxy.catalogue.prices import find_listed
-from proxy.cli.records.variants import ConfiguredVariants, RecordedVariants, Texts, compact_again, read, remember
-from proxy.compaction.engine import Compaction, Variant
-from proxy.compaction.pool import Compactors
-from proxy.config.load import load_config
-from proxy.config.policies.policy import PolicyConfig
-from proxy.models.records import Facts
-from proxy.wire.codec import Request, UndecodableError
-from rules.policy import Policy
-from rules.summary.request import Summary
+from trimtab.proxy.account.recordings.format import Circumstances, RecordedSending, RecordedSummary, Recording
+from trimtab.proxy.catalogue.prices import find_listed
+from trimtab.proxy.cli.records.variants import (
+    ConfiguredVariants,
+    RecordedVariants,
+    Texts,
+    compact_again,
+    read,
+    remember,
+)
+from trimtab.proxy.compaction.engine import Compaction, Variant
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.models.records import Facts
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.request import Summary
 
 SMALL_WINDOW = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
 LEARNED = Policy(context_window=30_000, token_ratio=1.3, ceiling_tokens=20_000, added_tokens=500)

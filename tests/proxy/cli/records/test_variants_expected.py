@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from proxy.catalogue.prices import DEFAULT
-from proxy.cli.records.costs import Paid
-from proxy.cli.records.variants import ExpectedSummaries, PaidVariant, Texts
-from proxy.compaction.engine import Text, Variant
-from proxy.compaction.pool import Compactors
-from proxy.config.policies.policy import PolicyConfig
-from rules.policy import Policy
-from rules.summary.asking.prompts import PROMPT_TOKENS
-from rules.summary.request import Summary
+from trimtab.proxy.catalogue.prices import DEFAULT
+from trimtab.proxy.cli.records.costs import Paid
+from trimtab.proxy.cli.records.variants import ExpectedSummaries, PaidVariant, Texts
+from trimtab.proxy.compaction.engine import Text, Variant
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS
+from trimtab.rules.summary.request import Summary
 
 SUMMARY = Summary("The harbour was mended.", by_model=True)
 

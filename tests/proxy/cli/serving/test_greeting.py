@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 from support.model_learning import ListLog
 
-from proxy.cli.serving import greeting
-from proxy.cli.serving.greeting import DRAWER, Screen
-from proxy.config.load import load_config
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.terminal import LiveLine
+from trimtab.proxy.cli.serving import greeting
+from trimtab.proxy.cli.serving.greeting import DRAWER, Screen
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.terminal import LiveLine
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from support.command_line import run_trimtab
 
-from proxy.cli.records.inspect import usual_folder
-from proxy.cli.serving import serve as serving
-from proxy.cli.serving.record import record
+from trimtab.proxy.cli.records.inspect import usual_folder
+from trimtab.proxy.cli.serving import serve as serving
+from trimtab.proxy.cli.serving.record import record
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 

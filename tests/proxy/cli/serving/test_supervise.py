@@ -7,13 +7,13 @@ from unittest.mock import Mock, call
 import pytest
 from support.model_learning import ListLog
 
-from proxy.cli.serving.greeting import Screen
-from proxy.cli.serving.supervise import WorkerLog, _Told
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from proxy.telemetry.logs import LEVELS
-from proxy.telemetry.shared import Reloads
+from trimtab.proxy.cli.serving.greeting import Screen
+from trimtab.proxy.cli.serving.supervise import WorkerLog, _Told
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.telemetry.logs import LEVELS
+from trimtab.proxy.telemetry.shared import Reloads
 
 
 def make(*settings: str) -> Config:

@@ -47,7 +47,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 async def start(*arguments: str, **more: str) -> Process:
-    command = (sys.executable, "-m", "proxy", "wrap", "--set", "store=memory", *arguments)
+    command = (sys.executable, "-m", "trimtab", "wrap", "--set", "store=memory", *arguments)
     return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment(**more))
 
 
@@ -168,7 +168,7 @@ async def in_terminal(*arguments: str) -> AsyncIterator[tuple[Process, asyncio.S
     )
     become = "os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
     lead = f"import fcntl, os, sys, termios; {become}"
-    wrapped = (sys.executable, "-m", "proxy", "wrap", "--set", "store=memory", *arguments)
+    wrapped = (sys.executable, "-m", "trimtab", "wrap", "--set", "store=memory", *arguments)
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", lead, *wrapped, **streams, env=environment())
     os.close(theirs)

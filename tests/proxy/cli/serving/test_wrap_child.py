@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from proxy.cli.serving.wrap import CannotRunError, run_child
+from trimtab.proxy.cli.serving.wrap import CannotRunError, run_child
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.cli.serving.wrap import Destination, Family, choose_destinations, write_environment
-from proxy.config.load import load_config
+from trimtab.proxy.cli.serving.wrap import Destination, Family, choose_destinations, write_environment
+from trimtab.proxy.config.load import load_config
 
 OPENAI, ANTHROPIC = "https://api.openai.com/v1", "https://api.anthropic.com/v1"
 AZURE = "https://ours.openai.azure.com/openai/v1"

@@ -11,8 +11,8 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.tokenizers import exact as counter
-from proxy.compaction.tokenizers.exact import (
+from trimtab.proxy.compaction.tokenizers import exact as counter
+from trimtab.proxy.compaction.tokenizers.exact import (
     PIECE_CHARS,
     VOCABULARIES,
     VocabularyError,
@@ -22,7 +22,7 @@ from proxy.compaction.tokenizers.exact import (
     read_ranks,
     split_text,
 )
-from rules.conversation import CountTokens
+from trimtab.rules.conversation import CountTokens
 
 SHA256 = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
@@ -35,7 +35,9 @@ PROSE = "Der schnelle braune Fuchs springt über den faulen Hund; it doesn't min
 
 
 def _pack(vocabulary: str) -> bytes:
-    return resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.xz").read_bytes()
+    return (
+        resources.files("trimtab.proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.xz").read_bytes()
+    )
 
 
 @pytest.fixture(scope="module")

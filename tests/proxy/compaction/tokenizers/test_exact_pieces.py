@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.sessions import DATA, needs_data, read_rows, recorded_files
 
-from proxy.compaction.tokenizers import exact as counter
-from proxy.compaction.tokenizers.exact import (
+from trimtab.proxy.compaction.tokenizers import exact as counter
+from trimtab.proxy.compaction.tokenizers.exact import (
     PIECE_CHARS,
     SEARCHED_CHARS,
     VOCABULARIES,
@@ -18,7 +18,7 @@ from proxy.compaction.tokenizers.exact import (
     make_counter,
     split_text,
 )
-from rules.conversation import CountTokens
+from trimtab.rules.conversation import CountTokens
 
 SMALL_PIECE = 200
 READ_CHARS = 40_000

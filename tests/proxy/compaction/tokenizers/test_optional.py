@@ -8,12 +8,12 @@ import pytest
 import tiktoken
 from support.model_learning import ListLog
 
-from proxy.compaction.pool import Compactors
-from proxy.compaction.tokenizers import optional
-from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
-from proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
-from proxy.config.policies.policy import PolicyConfig
-from rules.conversation import CountTokens
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.compaction.tokenizers import optional
+from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
+from trimtab.proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.rules.conversation import CountTokens
 
 BPE_OPENAI, BINDINGS = "bpe_openai", "bpe_openai._bindings"
 Load = Callable[[str], CountTokens]
@@ -196,7 +196,7 @@ def test_compactors_count_by_the_engine(monkeypatch: pytest.MonkeyPatch, counts:
         return lambda text: sizes.append(len(text)) or counts[vocabulary](text)  # type: ignore[func-returns-value]
 
     _install(monkeypatch, load)
-    monkeypatch.setattr("proxy.compaction.pool.load_encoding", pytest.fail)
+    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", pytest.fail)
     log = ListLog()
     count = Compactors(log).choose(PolicyConfig(), "gpt-4o").count
     sizes.clear()

@@ -3,8 +3,8 @@
 import pytest
 from support.config import find_problems
 
-from proxy.config.load import load_config, load_file
-from proxy.config.schema import Config
+from trimtab.proxy.config.load import load_config, load_file
+from trimtab.proxy.config.schema import Config
 
 FILE = "mode: off\ndefaults: {high_water: 0.5, low_water: 0.1}\nupstreams: {Local: {base_url: 'http://file'}}"
 

@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.config import find_problems
 
-from proxy.config.assembly.environment import OPTIONS, PREFIX, SHORT_NAMES, find_similar, is_unknown, read_variables
-from proxy.config.load import find_unknown_variables, load_config
-from proxy.config.schema import Config
-from proxy.config.words import Slot, list_keys
+from trimtab.proxy.config.assembly.environment import (
+    OPTIONS,
+    PREFIX,
+    SHORT_NAMES,
+    find_similar,
+    is_unknown,
+    read_variables,
+)
+from trimtab.proxy.config.load import find_unknown_variables, load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.words import Slot, list_keys
 
 KUBERNETES = (
     "TRIMTAB_PORT",

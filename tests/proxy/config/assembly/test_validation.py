@@ -5,8 +5,8 @@ import traceback
 import pytest
 from support.config import find_problems
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
 
 SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
 

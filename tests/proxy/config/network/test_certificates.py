@@ -7,8 +7,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.authority import Authority, write_key
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.config.network.forward_proxies import UnusableProxyError, find_route, is_exempt, read_proxy
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.network.forward_proxies import UnusableProxyError, find_route, is_exempt, read_proxy
 
 HTTPS, HTTP = "https://api.test/v1", "http://api.test:8000/v1"
 A, B, C = "http://a:1", "http://b:2", "http://c:3"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.config.network.store_servers import StoreServers, read_servers
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.network.store_servers import StoreServers, read_servers
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config.network.urls import Provider, find_passwords, find_provider, list_passwords, read_host
+from trimtab.proxy.config.network.urls import Provider, find_passwords, find_provider, list_passwords, read_host
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.load import load_config
-from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, overlay
-from proxy.config.schema import Config
-from rules.economy import Economy, find_budgets
-from rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.treatment import Budget
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, overlay
+from trimtab.proxy.config.schema import Config
+from trimtab.rules.economy import Economy, find_budgets
+from trimtab.rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.treatment import Budget
 
 PRICES = Prices(2.0, 1.0, 8.0)
 WINDOWS = st.integers(1024, 3_000_000)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from rules.policy import MEMORY_TAGS, Policy, Prices, SectionShares
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.rules.policy import MEMORY_TAGS, Policy, Prices, SectionShares
 
 
 def _policy(text: str) -> Policy:

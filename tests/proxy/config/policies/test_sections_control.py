@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
 
 
 def test_each_key_can_differ_for_a_model_and_a_profile() -> None:

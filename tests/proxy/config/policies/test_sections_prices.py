@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.config import find_problems
 
-from proxy.config.load import load_config
-from proxy.config.policies.sections import PricesConfig
-from proxy.config.schema import Config
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.sections import PricesConfig
+from trimtab.proxy.config.schema import Config
 
 
 def _load(text: str = "", *settings: str, **environment: str) -> Config:

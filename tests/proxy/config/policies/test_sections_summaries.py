@@ -3,10 +3,10 @@
 import pytest
 from support.config import find_problems
 
-from proxy.config.load import load_config
-from proxy.config.policies.sections import SummaryConfig
-from rules.economy import Economy, find_budgets
-from rules.policy import Prices
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.rules.economy import Economy, find_budgets
+from trimtab.rules.policy import Prices
 
 
 def _load(text: str) -> SummaryConfig:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.config.policies.sections import TidyConfig
-from rules.policy import Policy, Prices
-from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policies.sections import TidyConfig
+from trimtab.rules.policy import Policy, Prices
+from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 def policy(defaults: str, *, token_ratio: float = 1.0) -> Policy:

@@ -8,10 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.config import find_problems
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from proxy.config.sections.clients import MAX_KEY_FILE_BYTES, MAX_NAME_CHARS, ClientConfig, Clients, divide_clients
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.sections.clients import (
+    MAX_KEY_FILE_BYTES,
+    MAX_NAME_CHARS,
+    ClientConfig,
+    Clients,
+    divide_clients,
+)
 
 PLANTED = "planted-0123456789"
 NAMES = st.text(

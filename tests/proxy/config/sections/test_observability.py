@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from proxy.config.sections.observability import DashboardConfig, LogConfig, RecordConfig, TracingConfig
+from trimtab.proxy.config.sections.observability import DashboardConfig, LogConfig, RecordConfig, TracingConfig
 
 
 def test_by_default_no_text_is_kept_or_sent():

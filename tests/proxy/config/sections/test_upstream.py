@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from support.authority import Authority
 
-from proxy.config.network.forward_proxies import UnusableProxyError
-from proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.config.network.forward_proxies import UnusableProxyError
+from trimtab.proxy.config.schema import Config, UpstreamConfig
 
 URL = "https://up.test/v1"
 PROXIED = {"HTTPS_PROXY": "http://proxy.test:3128"}

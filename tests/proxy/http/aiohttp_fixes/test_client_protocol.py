@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp.http_parser import RawResponseMessage
 
-from proxy.http.aiohttp_fixes.client import UpstreamProtocol
+from trimtab.proxy.http.aiohttp_fixes.client import UpstreamProtocol
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 

@@ -4,9 +4,9 @@ import pytest
 from aiohttp import web
 from support.client import ask_raw
 
-from proxy.http.aiohttp_fixes import OwnRequest, PlainResponse
-from proxy.server.app import listen_at
-from proxy.server.connections import Server
+from trimtab.proxy.http.aiohttp_fixes import OwnRequest, PlainResponse
+from trimtab.proxy.server.app import listen_at
+from trimtab.proxy.server.connections import Server
 
 
 async def _ask(response: PlainResponse, asked: bytes, body: bytes = b"body") -> tuple[list[bytes], bytes]:

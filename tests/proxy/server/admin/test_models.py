@@ -5,12 +5,12 @@ import pytest
 from support.client import CHAT, post
 from upstreams.recording import FakeUpstream, completion, error
 
-from proxy.compaction.pool import Compactors
-from proxy.compaction.tokenizers.exact import VocabularyError
-from proxy.config.load import load_config
-from proxy.models.calibration import ERROR_WEIGHT
-from proxy.server.admin.models import write_models
-from proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.models.calibration import ERROR_WEIGHT
+from trimtab.proxy.server.admin.models import write_models
+from trimtab.proxy.server.app import Proxy, run_proxy
 
 
 async def _look(client, proxy: Proxy) -> dict:
@@ -63,7 +63,7 @@ async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
         raise VocabularyError(message)
 
     settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
-    monkeypatch.setattr("proxy.compaction.pool.load_encoding", lose)
+    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", lose)
     async with run_proxy(load_config(settings=settings, environment={}), log, Compactors(log)) as proxy:
         await _ask(client, proxy, "gpt-4")
         await _settle(proxy)
@@ -92,7 +92,7 @@ async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
 
 async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:
     """It overrides the configuration, the upstream's own report and the catalogue."""
-    monkeypatch.setattr("proxy.models.records.find_window", lambda *_: 30_000)
+    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda *_: 30_000)
 
     async def refuse(recorded, _request):
         if len(recorded.body) < 60_000:
@@ -117,7 +117,7 @@ async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, mon
 
 async def test_the_catalogue_is_named(client, upstream, start_proxy, monkeypatch) -> None:
     """It is the source if no other source knows the window."""
-    monkeypatch.setattr("proxy.models.records.find_window", lambda url, model: 7000 if model == "m" else None)
+    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda url, model: 7000 if model == "m" else None)
     proxy = await start_proxy()
     await _ask(client, proxy, "m")
     shown = (await _look(client, proxy))["models"][0]

@@ -10,8 +10,8 @@ from aiohttp import web
 from support.client import wait_until
 from yarl import URL
 
-from proxy.server.admin import pages, sending
-from proxy.server.admin.dashboard import api
+from trimtab.proxy.server.admin import pages, sending
+from trimtab.proxy.server.admin.dashboard import api
 
 PATH = "/trimtab/api/models"
 LISTED = {"requests": ["0123456789" * 100_000] * 16}
@@ -97,7 +97,7 @@ async def test_a_reader_has_so_many_pages_at_once(client, start_proxy) -> None:
 @pytest.mark.usefixtures("big_page", "upstream")
 async def test_a_reader_that_takes_nothing_is_gone_after_a_time(start_proxy, monkeypatch) -> None:
     """The same time as for answers. Its connection is reset, so the page does not look complete."""
-    monkeypatch.setattr("proxy.server.connections.STALLED_SECONDS", 0.05)
+    monkeypatch.setattr("trimtab.proxy.server.connections.STALLED_SECONDS", 0.05)
     proxy = await start_proxy()
     async with reading(proxy.url) as reader:
         await wait_until(lambda: proxy.services.pages_in_flight.total() == 1)

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from proxy.config.values import split_address
-from proxy.server.workers.listeners import Listeners
+from trimtab.proxy.config.values import split_address
+from trimtab.proxy.server.workers.listeners import Listeners
 
 LOCAL = "127.0.0.1:0"
 

@@ -14,8 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.load import load_config
-from proxy.server.workers.supervisor import HEALTHY_SECONDS, MAX_PAUSE_SECONDS, Restarts, count_cores, count_workers
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.workers.supervisor import (
+    HEALTHY_SECONDS,
+    MAX_PAUSE_SECONDS,
+    Restarts,
+    count_cores,
+    count_workers,
+)
 
 PROGRAM = Path(__file__).parents[3] / "programs" / "supervised.py"
 

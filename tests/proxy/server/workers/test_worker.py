@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.document import ConfigError
-from proxy.config.load import load_config
-from proxy.server.workers.worker import LEAVING, READY, Ground, Worker
-from proxy.telemetry.shared import Roster, SharedMetrics
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+from trimtab.proxy.telemetry.shared import Roster, SharedMetrics
 
 
 @pytest.fixture

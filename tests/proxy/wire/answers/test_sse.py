@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.answers.sse import MAX_FIRST_EVENT_BYTES, FirstEvent
+from trimtab.proxy.wire.answers.sse import MAX_FIRST_EVENT_BYTES, FirstEvent
 
 
 def _is_answer(line: bytes) -> bool:

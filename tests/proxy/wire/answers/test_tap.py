@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bounds import bounded
 
-import proxy.wire.answers.tap as reading
-from proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
-from proxy.wire.answers.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
-from proxy.wire.answers.usage import Usage
-from proxy.wire.chat.answer import make_tap
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import CODECS
+import trimtab.proxy.wire.answers.tap as reading
+from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
+from trimtab.proxy.wire.answers.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.chat.answer import make_tap
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import CODECS
 
 
 def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:

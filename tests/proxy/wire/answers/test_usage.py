@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.wire.answers.usage import MOST_HIDDEN_TOKENS, MOST_WINDOWS, Usage, believe, read_usage
-from proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.answers.usage import MOST_HIDDEN_TOKENS, MOST_WINDOWS, Usage, believe, read_usage
+from trimtab.proxy.wire.chat.codec import CHAT
 
 BIG = 10**9
 READ, CREATED = "cache_read_input_tokens", "cache_creation_input_tokens"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.answers.usage_scan import MAX_USAGE_BYTES, STRIDE_BYTES, UsageScan
+from trimtab.proxy.wire.answers.usage_scan import MAX_USAGE_BYTES, STRIDE_BYTES, UsageScan
 
 NAMES = st.sampled_from(["usage", "response", "message", "x", 'a"usage', "\\usage", '"', "}", "\\"])
 TEXTS = NAMES | st.sampled_from(['"usage":{', '\\"usage": {', 'say "usage', "a}{][", "\\\\", ": {"])
@@ -63,7 +63,7 @@ def test_what_is_found_is_what_a_decoder_finds_at_its_place(
 ) -> None:
     """However the answer is cut and written, and whatever else is called `usage` in it."""
     written = orjson.dumps(answer, option=orjson.OPT_INDENT_2 if is_loose else None)
-    with mock.patch("proxy.wire.answers.usage_scan.STRIDE_BYTES", stride_bytes):
+    with mock.patch("trimtab.proxy.wire.answers.usage_scan.STRIDE_BYTES", stride_bytes):
         found = scan(written, size, is_event=is_event)
     told = None if found.value is None else orjson.loads(found.value)
     assert told == find_usage(answer, is_event=is_event)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.answers.usage import Usage
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from proxy.wire.overflow.classify import Kind, Overflow
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.overflow.classify import Kind, Overflow
 
 
 def _delta(index: int = 0, **delta: object) -> dict[str, object]:

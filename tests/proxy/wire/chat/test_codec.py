@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.turns import TURNS
 
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Codec
 
 ROOT = Path(__file__).parents[4]
 OF_THE_DIALECT = ("proxy/wire/", "proxy/cli/demo/")

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.cost import SEALED_CHARS_PER_TOKEN, read_surroundings
-from proxy.wire.chat.message import decode_message
-from proxy.wire.codec import UndecodableError
-from proxy.wire.json.decode import DECODE_ERRORS
-from rules.tokens.families import find_family
-from rules.tokens.messages import LEGACY_CALL_TOKENS
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.cost import SEALED_CHARS_PER_TOKEN, read_surroundings
+from trimtab.proxy.wire.chat.message import decode_message
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS
 
 GPT = find_family("gpt-4o").costs
 

@@ -13,12 +13,12 @@ import pytest
 import tiktoken
 from support.sessions import DATA, read_rows
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Counting
-from rules.conversation import CountTokens
-from rules.tokens.families import CL100K, O200K, find_family
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.tokens.families import CL100K, O200K, find_family
 
 GOLDEN = DATA / "golden_prompt_tokens.jsonl"
 MEDIA = frozenset({"image_url", "file", "input_audio", "websearch"})

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.codec import Counting, UndecodableError
-from rules.conversation import Message, Role, ToolCall
-from rules.tokens.families import GENERIC
-from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
-from rules.window.prune import drop_images
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.chat.message import decode_message, encode_message
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.tokens.families import GENERIC
+from trimtab.rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
+from trimtab.rules.window.prune import drop_images
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 DEEP = b"[" * 100_000 + b"]" * 100_000

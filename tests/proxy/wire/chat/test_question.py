@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.answers.usage import Usage
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Completion, Counting, Question, UndecodableError
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Completion, Counting, Question, UndecodableError
 
 QUESTION = Question("m", 400, 0.2)
 MESSAGES = b'[{"role": "system","content":"Be brief."} , {"role":"user","content":"hi"}]'

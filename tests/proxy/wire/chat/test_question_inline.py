@@ -6,7 +6,7 @@ import msgspec
 import orjson
 import pytest
 
-from proxy.wire.chat.question import read_thinking, write_members
+from trimtab.proxy.wire.chat.question import read_thinking, write_members
 
 RENDERED = {
     "tools": [{"type": "function", "function": {"name": "ls"}}],

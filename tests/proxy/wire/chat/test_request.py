@@ -5,17 +5,17 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.compactor import Compacted, Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.chat.message import decode_message, encode_message
-from proxy.wire.chat.request import drop_thinking
-from proxy.wire.codec import Counting, UndecodableError
-from rules.conversation import Media, Message, Role, ToolCall
-from rules.policy import OverflowStrategy, Policy
-from rules.results.work import LargeWorkError
-from rules.tokens.families import GENERIC
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.chat.message import decode_message, encode_message
+from trimtab.proxy.wire.chat.request import drop_thinking
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.rules.conversation import Media, Message, Role, ToolCall
+from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.results.work import LargeWorkError
+from trimtab.rules.tokens.families import GENERIC
 
 SYSTEM = b'{ "role": "system",\n  "content": "Be \\"brief\\" ]}, \\u00e9 \\\\" }'
 USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'

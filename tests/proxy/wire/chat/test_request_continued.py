@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Request, UndecodableError
-from proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.transcript.beginnings import Begun
 
 MESSAGES = st.lists(
     st.sampled_from(
@@ -57,7 +57,7 @@ TAILS = st.sampled_from(
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 def _read(body: bytes, begun: Begun | None = None) -> tuple[Request | None, str]:

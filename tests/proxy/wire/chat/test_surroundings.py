@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump, odd_objects
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.chat.cost import read_surroundings
-from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.json.decode import DECODE_ERRORS, decode_any
-from rules.tokens.families import GENERIC, find_family
-from rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.chat.cost import read_surroundings
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
+from trimtab.rules.tokens.families import GENERIC, find_family
+from trimtab.rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
 
 GPT = find_family("gpt-4o").costs
 DEEPER = b"[" * 100_000 + b"]" * 100_000

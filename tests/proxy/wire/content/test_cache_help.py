@@ -14,9 +14,9 @@ from support.dialects.spoken.responses import RESPONSES
 from support.odd_json import ODD, dump
 from support.sessions import make_session
 
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.content.cache_help import (
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.content.cache_help import (
     BREAKPOINT,
     CACHE_MARKERS,
     CONTROL,
@@ -36,11 +36,11 @@ from proxy.wire.content.cache_help import (
     replace_element,
     unmark,
 )
-from proxy.wire.json.decode import decode_any, decode_members
-from rules.conversation import Media, Message, Origin, Role
-from rules.policy import Policy
-from rules.summary.request import Summary
-from rules.text.markers import INTRODUCTION
+from trimtab.proxy.wire.json.decode import decode_any, decode_members
+from trimtab.rules.conversation import Media, Message, Origin, Role
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import INTRODUCTION
 
 WINDOW = Policy(context_window=2000, completion_reserve=200)
 NOTE = Summary("Goal: mend the build.", by_model=True)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.content.media import JPEG_HEAD_CHARS, count_part, is_payload, read_image_size
-from rules.tokens.families import find_family
-from rules.tokens.media import FRAME_TOKENS, MAX_GUESS_TOKENS, PAGE_TOKENS, UNSEEN_FILE_TOKENS, Size
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.content.media import JPEG_HEAD_CHARS, count_part, is_payload, read_image_size
+from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.media import FRAME_TOKENS, MAX_GUESS_TOKENS, PAGE_TOKENS, UNSEEN_FILE_TOKENS, Size
 
 GPT, MINI = find_family("gpt-4o").costs, find_family("gpt-4o-mini").costs
 DEEP = b"[" * 900 + b"]" * 900

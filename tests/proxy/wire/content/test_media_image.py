@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.content.media import MAX_NAME_CHARS, write_line
+from trimtab.proxy.wire.content.media import MAX_NAME_CHARS, write_line
 
 PNG = base64.b64encode(
     b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 1280, 800) + bytes(182_000)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
-from proxy.wire.content.cache_help import CACHE_MARKERS
-from proxy.wire.content.media import count_part
-from proxy.wire.content.parts import TEXT_PARTS, begins, read_content, read_media, read_text, write_canonical
-from proxy.wire.json.decode import DECODE_ERRORS
-from rules.tokens.families import find_family
+from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
+from trimtab.proxy.wire.content.media import count_part
+from trimtab.proxy.wire.content.parts import TEXT_PARTS, begins, read_content, read_media, read_text, write_canonical
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.rules.tokens.families import find_family
 
 GPT = find_family("gpt-4o").costs
 IMAGE = b'{"type":"image_url","image_url":{"url":"https://a/b.png"}}'

@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
-from proxy.wire.content.cache_help import CACHE_MARKERS, find_markers, find_markers_within, unmark
-from proxy.wire.content.parts import TEXT_PARTS, read_content, read_text, replace_text, write_content
-from proxy.wire.json.decode import decode_any, decode_items
-from rules.conversation import Media, Message, Role
+from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS, find_markers, find_markers_within, unmark
+from trimtab.proxy.wire.content.parts import TEXT_PARTS, read_content, read_text, replace_text, write_content
+from trimtab.proxy.wire.json.decode import decode_any, decode_items
+from trimtab.rules.conversation import Media, Message, Role
 
 TYPES = st.sampled_from(sorted(TEXT_PARTS))
 MARKERS = st.dictionaries(st.sampled_from(CACHE_MARKERS), st.integers(0, 9), max_size=1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump, odd_objects
 
-from proxy.wire.content.schemas import (
+from trimtab.proxy.wire.content.schemas import (
     MAX_COMPACTED_CHARS,
     MAX_DECODED_PARTS,
     as_counted,
@@ -19,7 +19,7 @@ from proxy.wire.content.schemas import (
     read_format,
     write_compact,
 )
-from rules.conversation import ToolCall
+from trimtab.rules.conversation import ToolCall
 
 DEEPER = b"[" * 100_000 + b"]" * 100_000
 

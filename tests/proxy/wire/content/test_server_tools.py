@@ -3,14 +3,14 @@
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.message import decode_message
-from proxy.wire.codec import Counting
-from proxy.wire.content.server_tools import find_referenced
-from proxy.wire.messages.message import decode_element
-from proxy.wire.responses.message import decode_unit
-from rules.tokens.families import GENERIC
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.message import decode_message
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.content.server_tools import find_referenced
+from trimtab.proxy.wire.messages.message import decode_element
+from trimtab.proxy.wire.responses.message import decode_unit
+from trimtab.rules.tokens.families import GENERIC
 
 COUNTING = Counting(count_by_heuristic, make_known())
 REFERENCES = [{"type": "tool_reference", "tool_name": name} for name in ("dock", "lift", "dock")]

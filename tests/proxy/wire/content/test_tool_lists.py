@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Request, Unsent
-from proxy.wire.content.tool_lists import ToolList, drop_tools, find_used, make_list_memo
-from proxy.wire.dialects import name_codec
-from rules.conversation import Media, Message, Role, ToolCall
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Request, Unsent
+from trimtab.proxy.wire.content.tool_lists import ToolList, drop_tools, find_used, make_list_memo
+from trimtab.proxy.wire.dialects import name_codec
+from trimtab.rules.conversation import Media, Message, Role, ToolCall
 
 GLOBS = ("mcp__*", "draw")
 NAMES = ("read", "write", "draw", "mcp__jira__list", "mcp__jira__add", "mcpx")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Counting, Request
-from proxy.wire.json.decode import DECODE_ERRORS, decode_any, mend
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting, Request
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, mend
 
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n\t", b"\r\n  "])
 PIECES = [

@@ -6,14 +6,14 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec, Counting
-from proxy.wire.json.decode import read_id, write_id
-from proxy.wire.messages.codec import MESSAGES
-from proxy.wire.responses.codec import RESPONSES
-from rules.results.pairing import pair_tool_calls
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Codec, Counting
+from trimtab.proxy.wire.json.decode import read_id, write_id
+from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.rules.results.pairing import pair_tool_calls
 
 Wire = dict[str, Any]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
-from proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_members, read_members
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_items, decode_members, read_members
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 SPACES = st.sampled_from([b"", b" ", b"\n\t"])

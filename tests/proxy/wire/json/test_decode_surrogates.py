@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.json.decode import replace_lone_surrogates
+from trimtab.proxy.wire.json.decode import replace_lone_surrogates
 
 PIECES = st.lists(
     st.sampled_from(

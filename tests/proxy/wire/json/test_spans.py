@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.json.spans import Array, Span, find_array, find_member, has_more_parts
+from trimtab.proxy.wire.json.spans import Array, Span, find_array, find_member, has_more_parts
 
 KEY = b'"messages"'
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n  ", b"\t", b"\r\n", b" \n\t "])

@@ -4,7 +4,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.json.spans import Span, cut, find_cuts, find_members, match_array, splice
+from trimtab.proxy.wire.json.spans import Span, cut, find_cuts, find_members, match_array, splice
 
 ITEMS = st.lists(st.sampled_from(["1", '"a,b"', '{"x":[1,2]}', "[]", "null"]), max_size=7)
 BLANKS = st.sampled_from(["", " ", "\n  "])

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from proxy.wire.json.decode import mend, replace_lone_surrogates
-from proxy.wire.json.spans import STRIDE_BYTES, STRING, close_string, count_bytes, find_tokens, holds
+from trimtab.proxy.wire.json.decode import mend, replace_lone_surrogates
+from trimtab.proxy.wire.json.spans import STRIDE_BYTES, STRING, close_string, count_bytes, find_tokens, holds
 
 _TOKEN = re.compile(STRING + rb'|"|,|NaN', re.DOTALL)
 _WHOLE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,|(?P<number>NaN|Infinity)', re.DOTALL)

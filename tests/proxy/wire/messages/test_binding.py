@@ -5,11 +5,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from proxy.compaction.compactor import Compacted, Compactor
-from proxy.wire.dialects import read_request
-from proxy.wire.messages.binding import BETA, HEADER, drop_thinking
-from proxy.wire.routing import binds_thinking
-from rules.policy import OverflowStrategy, Policy
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.wire.dialects import read_request
+from trimtab.proxy.wire.messages.binding import BETA, HEADER, drop_thinking
+from trimtab.proxy.wire.routing import binds_thinking
+from trimtab.rules.policy import OverflowStrategy, Policy
 
 THOUGHT = {"type": "thinking", "thinking": "It may be the cache.", "signature": "c2ln" * 40}
 HIDDEN = {"type": "redacted_thinking", "data": "c2ln" * 40}

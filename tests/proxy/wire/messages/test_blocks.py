@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
-from proxy.wire.json.decode import DECODE_ERRORS
-from proxy.wire.messages.blocks import read_content, split_blocks, split_parts, strip_markers
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.messages.blocks import read_content, split_blocks, split_parts, strip_markers
 
 MARKER = b'"cache_control":{"type":"ephemeral"}'
 TEXT = b'{ "type":"text", "text" :"a \\"cache_control\\":{} b"}'

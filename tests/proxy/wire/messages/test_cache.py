@@ -7,14 +7,14 @@ import orjson
 import pytest
 from support.dialects.messages_validity import check_markers, walk_markable
 
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.content.cache_help import MAX_MARKERS, CacheHelp
-from proxy.wire.messages.cache import find_client_markers
-from proxy.wire.messages.codec import MESSAGES
-from rules.policy import Policy
-from rules.summary.request import Summary
-from rules.text.markers import INTRODUCTION
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.content.cache_help import MAX_MARKERS, CacheHelp
+from trimtab.proxy.wire.messages.cache import find_client_markers
+from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import INTRODUCTION
 
 Wire = dict[str, Any]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.wire.codec import Codec
-from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 
 ROOT = Path(__file__).parents[4]
 WIRE_NAMES = frozenset(

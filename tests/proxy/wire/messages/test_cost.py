@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump, odd_objects
 
-from proxy.compaction.caches import make_known
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Counting
-from proxy.wire.content.media import guess_data
-from proxy.wire.messages.codec import MESSAGES
-from proxy.wire.messages.cost import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_surroundings
-from rules.conversation import Message, Role
-from rules.tokens.families import GENERIC, find_family
-from rules.tokens.messages import NO_CHOICE
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.content.media import guess_data
+from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.proxy.wire.messages.cost import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_surroundings
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.tokens.families import GENERIC, find_family
+from trimtab.rules.tokens.messages import NO_CHOICE
 
 
 def count(text: str) -> int:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.messages.message import decode_element, decode_system
-from rules.conversation import Media, Message, Role, Served, ToolCall
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.messages.message import decode_element, decode_system
+from trimtab.rules.conversation import Media, Message, Role, Served, ToolCall
 
 COUNTING = Counting(count_by_heuristic, make_known())
 THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}

@@ -9,12 +9,12 @@ from hypothesis import given
 from support.dialects.messages_validity import check_body, walk_markable
 from support.odd_json import ODD, dump, odd_objects
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.answers.usage import Usage
-from proxy.wire.codec import Completion, Counting, Question, UndecodableError
-from proxy.wire.messages.codec import MESSAGES
-from proxy.wire.messages.question import read_thinking, write_members
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import Completion, Counting, Question, UndecodableError
+from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.proxy.wire.messages.question import read_thinking, write_members
 
 QUESTION = Question("m", 400, 0.2)
 MARKER = {"type": "ephemeral"}

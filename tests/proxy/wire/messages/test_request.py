@@ -12,14 +12,14 @@ from support.dialects.to_messages import to_messages
 from support.odd_json import dump, odd_objects
 from support.sessions import make_session, read_rows, recorded_files
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
-from rules.conversation import Conversation, Origin, Role, ToolCall
-from rules.pipeline.exceeded import LimitExceededError
-from rules.policy import Policy
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
+from trimtab.rules.conversation import Conversation, Origin, Role, ToolCall
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.policy import Policy
 
 USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'
 CALLER = (

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.messages.codec import MESSAGES
-from proxy.wire.transcript.beginnings import Beginning, Beginnings, Begun
-from rules.conversation import Conversation, Role
-from rules.policy import Policy
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings, Begun
+from trimtab.rules.conversation import Conversation, Role
+from trimtab.rules.policy import Policy
 
 ELEMENTS = st.lists(
     st.sampled_from(
@@ -49,7 +49,7 @@ MARKER = {"type": "ephemeral"}
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 def _shorten(conversation: Conversation) -> Conversation:

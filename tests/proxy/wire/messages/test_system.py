@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.codec import Unsent
-from proxy.wire.messages.codec import MESSAGES
+from trimtab.proxy.wire.codec import Unsent
+from trimtab.proxy.wire.messages.codec import MESSAGES
 
 NONCES = Unsent(nonces=True)
 LINE = "x-anthropic-billing-header: cc_version=2.1.197.3a3; cc_entrypoint=cli; cch=%s;"

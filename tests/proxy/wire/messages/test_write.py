@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import orjson
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.messages.message import decode_element
-from proxy.wire.messages.write import shares_element, write_element
-from proxy.wire.transcript.elements import Placed
-from rules.conversation import Message, Origin, Role
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.messages.message import decode_element
+from trimtab.proxy.wire.messages.write import shares_element, write_element
+from trimtab.proxy.wire.transcript.elements import Placed
+from trimtab.rules.conversation import Message, Origin, Role
 
 COUNTING = Counting(count_by_heuristic, make_known())
 MARKER = b'"cache_control":{"type":"ephemeral"}'

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump
 
-from proxy.wire.chat.answer import read_refusal
-from proxy.wire.overflow.classify import Overflow, read_overflow
-from proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.chat.answer import read_refusal
+from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.overflow.wordings import Kind
 
 RECORDED = Path(__file__).parents[5] / "shared" / "data" / "overflow_errors.jsonl"
 recorded = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from proxy.wire.overflow.wordings import FIGURES, MEANINGS, Kind, Wording
+from trimtab.proxy.wire.overflow.wordings import FIGURES, MEANINGS, Kind, Wording
 
 
 def _name(wording: Wording) -> str:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
-from proxy.wire.answers.usage import Usage
-from proxy.wire.overflow.wordings import Kind
-from proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.responses.codec import RESPONSES
 
 USAGE = {
     "input_tokens": 70,

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.responses.codec import RESPONSES
 
 ERROR = ErrorText("The prompt is too long.", PROMPT_TOO_LONG)
 SAID = {

@@ -9,14 +9,14 @@ import orjson
 import pytest
 from support.sessions import make_session, read_rows, recorded_files
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.compactor import Compacted, Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Codec, Counting
-from proxy.wire.responses.codec import RESPONSES
-from proxy.wire.responses.units import RESULT_TYPES
-from rules.policy import Policy
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Codec, Counting
+from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.responses.units import RESULT_TYPES
+from trimtab.rules.policy import Policy
 
 POLICY = Policy(context_window=32_000)
 MAX_SESSIONS = 3

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from support.odd_json import ODD, dump
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Counting
-from proxy.wire.responses.codec import RESPONSES
-from proxy.wire.responses.cost import TOLERATED_BYTES, _is_uncounted, read_surroundings
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.responses.cost import TOLERATED_BYTES, _is_uncounted, read_surroundings
 
 FUNCTION = {
     "name": "ls",
@@ -101,7 +101,7 @@ def test_a_request_that_is_counted_whole_is_known(members: dict[str, Any], *, is
 
 
 def test_the_items_are_not_read_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
     request = RESPONSES.read(b'{"input":[{"role":"user"}],"x":1}')
     assert request.beginning is not None
     assert not RESPONSES.counts_all(request)

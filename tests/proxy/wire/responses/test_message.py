@@ -6,11 +6,11 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.responses.message import decode_unit, encode_message
-from rules.conversation import Media, Message, Role
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.responses.message import decode_unit, encode_message
+from trimtab.rules.conversation import Media, Message, Role
 
 IMAGE = {"type": "input_image", "image_url": "https://x/cat.png"}
 MARK = {"prompt_cache_breakpoint": {"mode": "explicit"}}

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.answers.usage import Usage
-from proxy.wire.codec import Completion, Counting, Question, UndecodableError
-from proxy.wire.responses.codec import RESPONSES
-from proxy.wire.responses.question import write_members
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import Completion, Counting, Question, UndecodableError
+from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.responses.question import write_members
 
 QUESTION = Question("gpt-5", 500, 0.2)
 PROMPT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Summarise."}]}

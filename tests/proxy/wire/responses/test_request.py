@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting, Question, UndecodableError
-from proxy.wire.responses.codec import RESPONSES
-from rules.conversation import Conversation, Message, Origin, Role
-from rules.policy import Policy
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting, Question, UndecodableError
+from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.rules.conversation import Conversation, Message, Origin, Role
+from trimtab.rules.policy import Policy
 
 DEVELOPER = b'{ "type": "message",\n  "role": "developer", "content": "Be \\"brief\\" ]}, \\u00e9" }'
 USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'

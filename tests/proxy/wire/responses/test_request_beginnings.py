@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.responses.codec import RESPONSES
-from proxy.wire.transcript.beginnings import Begun
-from rules.conversation import Conversation, Role
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.rules.conversation import Conversation, Role
 
 ITEMS = st.lists(
     st.sampled_from(
@@ -37,7 +37,7 @@ SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 def _shorten(conversation: Conversation) -> Conversation:

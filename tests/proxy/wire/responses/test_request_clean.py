@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.codec import Unsent
-from proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.codec import Unsent
+from trimtab.proxy.wire.responses.codec import RESPONSES
 
 GHOST = b'{ "type" : "ghost_snapshot", "ghost_commit": {"id":"[,]"} }'
 USER = b'{"role":"user","content":"ghost_snapshot, \\"ghost_snapshot\\""}'
@@ -76,7 +76,7 @@ def test_nothing_is_taken_out_unless_it_is_named() -> None:
 
 def test_a_body_that_was_kept_is_cleaned_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positions of its items are known."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
     body = b'{"input":[%b, %b]}' % (GHOST, USER)
     assert RESPONSES.read(body).beginning is not None
     assert _clean(body) == b'{"input":[ %b]}' % USER

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.responses.message import decode_unit, encode_message, find_call_types
-from proxy.wire.responses.results import BLANK_SCREENSHOT
-from rules.conversation import Message, Role, ToolCall
-from rules.tokens.media import read_size
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.responses.message import decode_unit, encode_message, find_call_types
+from trimtab.proxy.wire.responses.results import BLANK_SCREENSHOT
+from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.tokens.media import read_size
 
 CALLS: list[tuple[dict[str, Any], ToolCall]] = [
     (

@@ -5,11 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.responses.message import decode_unit
-from rules.conversation import Message, Role
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.responses.message import decode_unit
+from trimtab.rules.conversation import Message, Role
 
 SPEECH = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Found it."}]}
 CALL = {"type": "function_call", "call_id": "1", "name": "ls", "arguments": "{}"}

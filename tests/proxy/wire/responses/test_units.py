@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.responses.message import decode_unit
-from proxy.wire.responses.units import RESULT_TYPES, find_units
-from rules.conversation import Served
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.responses.message import decode_unit
+from trimtab.proxy.wire.responses.units import RESULT_TYPES, find_units
+from trimtab.rules.conversation import Served
 
 ITEMS = {
     "u": {"role": "user", "content": "x"},

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.transcript.beginnings import (
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.transcript.beginnings import (
     COPIES,
     ELEMENT_BYTES,
     MAX_ALIKE,
@@ -37,7 +37,7 @@ SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 def _begin(body: bytes) -> Beginning:

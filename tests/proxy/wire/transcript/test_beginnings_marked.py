@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.chat.codec import CHAT
-from proxy.wire.transcript.beginnings import Begun, find_marked
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.transcript.beginnings import Begun, find_marked
 
 
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 def _is_marked(raw: bytes) -> bool:

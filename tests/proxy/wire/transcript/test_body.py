@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.wire.json.decode import BYTE_ORDER_MARK
-from proxy.wire.json.spans import find_array, find_member
-from proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
-from proxy.wire.transcript.body import (
+from trimtab.proxy.wire.json.decode import BYTE_ORDER_MARK
+from trimtab.proxy.wire.json.spans import find_array, find_member
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
+from trimtab.proxy.wire.transcript.body import (
     MAX_PARTS,
     MIN_BYTES,
     Edit,
@@ -23,9 +23,9 @@ from proxy.wire.transcript.body import (
     replace_outside,
     split_body,
 )
-from proxy.wire.transcript.elements import Written
-from rules.conversation import Message, Origin, Role, whole_elements
-from rules.results.work import LargeWorkError
+from trimtab.proxy.wire.transcript.elements import Written
+from trimtab.rules.conversation import Message, Origin, Role, whole_elements
+from trimtab.rules.results.work import LargeWorkError
 
 
 class Body(msgspec.Struct):
@@ -105,7 +105,7 @@ Around = tuple[bytes, bytes, bytes]
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes may be continued, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 def _split(body: bytes, begun: Begun | None = None) -> Split[Body] | str:
@@ -176,7 +176,7 @@ def test_a_session_is_split_on_from_request_to_request(
     for elements in accumulate(turns, lambda one, other: [*one, *other]):
         body = head + separator.join(elements) + b"]}"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("proxy.wire.transcript.body.MAX_PARTS", max_parts)
+            patch.setattr("trimtab.proxy.wire.transcript.body.MAX_PARTS", max_parts)
             split, whole = _split(body, begun), _split(body)
         assert _tell(split) == _tell(whole)
         if isinstance(split, str) or split.beginning is None:
@@ -308,7 +308,7 @@ def test_messages_of_an_element_that_is_not_common_whole_are_dropped() -> None:
 def test_a_short_body_is_always_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b'{"items":[1]}'
     for least_bytes, is_kept in ((len(body), True), (len(body) + 1, False), (MIN_BYTES, False)):
-        monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", least_bytes)
+        monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", least_bytes)
         assert (split_body(FORM, body).beginning is not None) is is_kept
 
 

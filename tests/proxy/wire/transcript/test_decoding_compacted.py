@@ -6,11 +6,11 @@ import orjson
 import pytest
 from support.builders import assistant, conversation, result, user
 
-from proxy.compaction.compactor import Compactor
-from proxy.wire.dialects import read_request
-from proxy.wire.transcript.decoding import discount_compacted
-from rules.conversation import Role
-from rules.policy import Policy
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.wire.dialects import read_request
+from trimtab.proxy.wire.transcript.decoding import discount_compacted
+from trimtab.rules.conversation import Role
+from trimtab.rules.policy import Policy
 
 GO_ON = {"role": "user", "content": "Go on."}
 MEMO = replace(assistant("A memo for the server."), keeps_before=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.compaction.caches import make_known
-from proxy.wire.transcript.decoding import FixedTokens
-from rules.conversation import Message, Role
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.wire.transcript.decoding import FixedTokens
+from trimtab.rules.conversation import Message, Role
 
 
 def _decode(raw: bytes) -> tuple[Message, ...]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.caches import make_known
-from proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
-from proxy.wire.transcript.body import Form, split_body
-from proxy.wire.transcript.decoding import (
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
+from trimtab.proxy.wire.transcript.body import Form, split_body
+from trimtab.proxy.wire.transcript.decoding import (
     Elements,
     FindUnits,
     Fixed,
@@ -21,7 +21,7 @@ from proxy.wire.transcript.decoding import (
     join_units,
     recall,
 )
-from rules.conversation import Message, Origin, Role
+from trimtab.rules.conversation import Message, Origin, Role
 
 
 class Body(msgspec.Struct):
@@ -111,7 +111,7 @@ def _begin(raws: Sequence[bytes], begun: Begun | None = None) -> Beginning:
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
-    monkeypatch.setattr("proxy.wire.transcript.body.MIN_BYTES", 0)
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.compaction.caches import make_known
-from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.codec import Counting
-from proxy.wire.dialects import name_codec
-from rules.conversation import Conversation, Message, Role
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.dialects import name_codec
+from trimtab.rules.conversation import Conversation, Message, Role
 
 HEADERS = {
     "[tool: read_file]": "read_file",

@@ -7,9 +7,9 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.json.spans import find_array
-from proxy.wire.transcript.elements import Placed, Source, Written, write_elements
-from rules.conversation import Conversation, Message, Origin, Role, whole_elements
+from trimtab.proxy.wire.json.spans import find_array
+from trimtab.proxy.wire.transcript.elements import Placed, Source, Written, write_elements
+from trimtab.rules.conversation import Conversation, Message, Origin, Role, whole_elements
 
 # A drawn transcript: the number of parts of each element; 0 for a message that spans two elements.
 SHAPES = st.lists(st.integers(0, 3), min_size=1, max_size=6)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.results.excerpt.json_document import excerpt_json
+from trimtab.rules.results.excerpt.json_document import excerpt_json
 
 LIMITS = (100, 101, 150, 300, 1000)
 DEEP = 20_000

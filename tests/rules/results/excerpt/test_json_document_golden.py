@@ -7,7 +7,7 @@ import pytest
 from support.builders import count
 from support.golden import check_golden
 
-from rules.results.excerpt.json_document import excerpt_json
+from trimtab.rules.results.excerpt.json_document import excerpt_json
 
 STATES, ZONES = ("ready", "ready", "busy", "ready", "idle"), ("north", "south", "east")
 

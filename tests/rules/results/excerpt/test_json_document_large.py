@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support.builders import count
 from support.markers import check_markers
 
-from rules.results.excerpt import json_document
-from rules.results.excerpt.json_document import excerpt_json
-from rules.results.excerpt.json_spans import MIN_WINDOW, Part, Thinning, split_parts
+from trimtab.rules.results.excerpt import json_document
+from trimtab.rules.results.excerpt.json_document import excerpt_json
+from trimtab.rules.results.excerpt.json_spans import MIN_WINDOW, Part, Thinning, split_parts
 
 VALUES = st.recursive(
     st.one_of(st.integers(-(2**53), 2**53), st.text(max_size=20), st.booleans()),

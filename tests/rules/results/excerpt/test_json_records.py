@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.results.excerpt.json_records import (
+from trimtab.rules.results.excerpt.json_records import (
     MARKER_CHARS,
     MAX_ITEMS,
     MAX_PLAIN_ITEMS,
@@ -16,7 +16,7 @@ from rules.results.excerpt.json_records import (
     cut_string,
     read_news,
 )
-from rules.results.excerpt.json_spans import Part, read_signs
+from trimtab.rules.results.excerpt.json_spans import Part, read_signs
 
 STRINGS = st.text(st.sampled_from('a"\\\n\0é漢\u0301\U0001f600\ud800\udc00'), max_size=200)
 

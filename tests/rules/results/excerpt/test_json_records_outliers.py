@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.excerpt.json_records import _is_place, read_news
+from trimtab.rules.results.excerpt.json_records import _is_place, read_news
 
 VALUES = st.recursive(
     st.one_of(

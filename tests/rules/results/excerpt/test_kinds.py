@@ -2,8 +2,8 @@
 
 import pytest
 
-from rules.results.excerpt import kinds
-from rules.results.excerpt.kinds import Kind, tell_kind
+from trimtab.rules.results.excerpt import kinds
+from trimtab.rules.results.excerpt.kinds import Kind, tell_kind
 
 CODE = '''import os
 

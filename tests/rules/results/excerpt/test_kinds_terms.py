@@ -4,7 +4,7 @@ from itertools import accumulate
 
 from support.builders import call
 
-from rules.results.excerpt.kinds import MAX_TERMS, MIN_TERM_CHARS, add_terms, find_terms
+from trimtab.rules.results.excerpt.kinds import MAX_TERMS, MIN_TERM_CHARS, add_terms, find_terms
 
 
 def score(texts: list[str], *terms: str) -> dict[int, float]:

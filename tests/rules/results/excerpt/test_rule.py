@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, conversation, count, fill, result, user
 from support.results import truncate_tool_results
 
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
-from rules.conversation import Conversation, Decision, Message, Outcome
-from rules.policy import Policy
-from rules.results.work import ResultKey, Shortened, Work
-from rules.text.head_tail import measure_bytes
-from rules.text.payloads import hide_payloads
-from rules.treatment import Budget, ToolRule, Treatment, Truncation
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
+from trimtab.rules.conversation import Conversation, Decision, Message, Outcome
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import ResultKey, Shortened, Work
+from trimtab.rules.text.head_tail import measure_bytes
+from trimtab.rules.text.payloads import hide_payloads
+from trimtab.rules.treatment import Budget, ToolRule, Treatment, Truncation
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 truth = count_pieces(load_encoding("o200k_base"))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.builders import call, count, count_words
 from support.results import shorten_text
 
-from rules.conversation import CountTokens
-from rules.results.excerpt.rule import Asked, excerpt_text
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.results.excerpt.rule import Asked, excerpt_text
 
 PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",

@@ -7,7 +7,7 @@ import pytest
 from support.builders import call, count, count_words
 from support.golden import check_golden
 
-from rules.results.excerpt.rule import Asked, excerpt_text
+from trimtab.rules.results.excerpt.rule import Asked, excerpt_text
 
 WORDS = ["tide", "basin", "crane", "pilot", "ledger", "anchor", "signal", "berth", "cargo", "draught", "winch", "buoy"]
 STEPS = [

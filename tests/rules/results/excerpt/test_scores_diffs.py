@@ -1,6 +1,6 @@
 """Diffs and logs of commits."""
 
-from rules.results.excerpt.scores import is_commits, mark_changes, score_commits
+from trimtab.rules.results.excerpt.scores import is_commits, mark_changes, score_commits
 
 DIFF = [
     "diff --git a/x.py b/x.py",

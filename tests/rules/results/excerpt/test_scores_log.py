@@ -7,8 +7,8 @@ import pytest
 from support.builders import count
 from support.results import shorten_text
 
-from rules.results.excerpt import scores
-from rules.results.excerpt.scores import score_log
+from trimtab.rules.results.excerpt import scores
+from trimtab.rules.results.excerpt.scores import score_log
 
 NOISE = [f"[{number}/900] Building CXX object src/module_{number % 37}.o in {number % 13} ms" for number in range(900)]
 TRACEBACK = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.results.excerpt.scores import is_page, is_prose, score_prose
+from trimtab.rules.results.excerpt.scores import is_page, is_prose, score_prose
 
 TEXT = [
     "# Title",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.results.excerpt.scores import is_listing, is_matches, score_listing, score_matches
+from trimtab.rules.results.excerpt.scores import is_listing, is_matches, score_listing, score_matches
 
 
 def test_the_first_match_of_each_file_comes_first() -> None:

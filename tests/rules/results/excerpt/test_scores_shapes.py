@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.excerpt.scores import find_rare
+from trimtab.rules.results.excerpt.scores import find_rare
 
 LINES = st.lists(st.text(st.sampled_from("ab 1/.\"'=\ud800漢\t\r"), max_size=12), max_size=60)
 

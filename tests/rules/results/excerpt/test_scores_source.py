@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.results.excerpt.scores import is_numbered, is_source, score_source, strip_gutter
+from trimtab.rules.results.excerpt.scores import is_numbered, is_source, score_source, strip_gutter
 
 DEFINITIONS = [
     "def read(self):",

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.results.excerpt.select import GAP_TOKENS, Guide, Selection, Shares, split_units
+from trimtab.rules.results.excerpt.select import GAP_TOKENS, Guide, Selection, Shares, split_units
 
 NO_ENDS = Shares(0.0, 0.0)
 LINES = [f"line {number:03} of a text that is far too long" for number in range(400)]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.excerpt.select import split_units
+from trimtab.rules.results.excerpt.select import split_units
 
 TEXTS = st.builds(
     lambda pieces, times: "".join(pieces) * times,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count_words
 
-from rules.results.excerpt import signals
-from rules.results.excerpt.signals import (
+from trimtab.rules.results.excerpt import signals
+from trimtab.rules.results.excerpt.signals import (
     CALM,
     ERROR,
     MAX_CHARS,

@@ -9,9 +9,9 @@ from support.builders import count
 from support.markers import check_markers
 from support.results import shorten_text
 
-from rules.results.excerpt import windows
-from rules.results.excerpt.kinds import LOG, SOURCE
-from rules.results.excerpt.windows import (
+from trimtab.rules.results.excerpt import windows
+from trimtab.rules.results.excerpt.kinds import LOG, SOURCE
+from trimtab.rules.results.excerpt.windows import (
     LARGE_CHARS,
     LARGE_LINES,
     Scan,

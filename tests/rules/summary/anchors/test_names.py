@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.steps import count_steps
 
-from rules.summary.anchors.names import MAX_NAME_CHARS, MIN_NAME_CHARS, Kind, find_kind, find_labels, find_names
+from trimtab.rules.summary.anchors.names import MAX_NAME_CHARS, MIN_NAME_CHARS, Kind, find_kind, find_labels, find_names
 
 PATHS = (
     "src/app.py",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, result, system, user
 
-from rules.summary.anchors.names import LINE_CHARS, MOST_LINES, MOST_TOLD, SHOWN_CHARS, find_echoes
+from trimtab.rules.summary.anchors.names import LINE_CHARS, MOST_LINES, MOST_TOLD, SHOWN_CHARS, find_echoes
 
 FACT = "In production kestrel-portal listens on port 51234."
 SPEAKERS = {"user": "the user said", "assistant": "the assistant said", "tool": "a tool returned"}

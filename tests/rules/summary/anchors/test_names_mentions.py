@@ -10,8 +10,8 @@ from support.builders import assistant, call, result, system, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step
 
-from rules.conversation import Message, Role
-from rules.summary.anchors.names import Mentions, find_names, rank_names, read_arguments, read_mentions
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.summary.anchors.names import Mentions, find_names, rank_names, read_arguments, read_mentions
 
 DEEP = '{"a": ' * 5000 + '"src/deep.py"' + "}" * 5000
 ODD = (

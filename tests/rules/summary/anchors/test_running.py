@@ -5,8 +5,8 @@ from hypothesis import given
 from support.builders import assistant, result, transcripts, user
 from support.tool_steps import step
 
-from rules.conversation import Message
-from rules.summary.anchors.running import MAX_RUNNING, TITLE_CHARS, find_running
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.anchors.running import MAX_RUNNING, TITLE_CHARS, find_running
 
 SERVER = step("bash", {"command": "python server.py --port 8000 > out.log 2>&1 &"}, "[1] 41297")
 AGENT = step("Task", {"description": "Read docs", "prompt": "Read all"}, "agentId: a81f3c (to go on)")

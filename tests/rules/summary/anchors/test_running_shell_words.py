@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.anchors.running import blank_texts
+from trimtab.rules.summary.anchors.running import blank_texts
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from support.builders import assistant, call, count, count_words, result, transc
 from support.steps import count_steps
 from support.tool_steps import step
 
-from rules.conversation import CountTokens, Message, Role
-from rules.summary.anchors.names import find_names, read_mentions
-from rules.summary.anchors.write import MIN_TOKENS, Removed, write_anchors
-from rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.summary.anchors.names import find_names, read_mentions
+from trimtab.rules.summary.anchors.write import MIN_TOKENS, Removed, write_anchors
+from trimtab.rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
 
 BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
 WORDS = st.sampled_from(

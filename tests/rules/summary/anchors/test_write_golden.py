@@ -5,8 +5,8 @@ from support.builders import count
 from support.golden import check_golden
 from support.told_sessions import told_sessions
 
-from rules.summary.anchors.names import read_mentions
-from rules.summary.anchors.write import Removed, write_anchors
+from trimtab.rules.summary.anchors.names import read_mentions
+from trimtab.rules.summary.anchors.write import Removed, write_anchors
 
 
 @pytest.mark.parametrize("name", told_sessions())

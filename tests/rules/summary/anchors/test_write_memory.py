@@ -11,12 +11,12 @@ from support.builders import assistant, count, system, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step
 
-from rules.conversation import Message
-from rules.results.work import Allowance, LargeWorkError
-from rules.summary.anchors.names import read_mentions
-from rules.summary.anchors.write import MAX_TEXTS, Anchors, Place
-from rules.text.markers import QUOTE_END, QUOTE_START
-from rules.window.state import Cut, CutKind
+from trimtab.rules.conversation import Message
+from trimtab.rules.results.work import Allowance, LargeWorkError
+from trimtab.rules.summary.anchors.names import read_mentions
+from trimtab.rules.summary.anchors.write import MAX_TEXTS, Anchors, Place
+from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
+from trimtab.rules.window.state import Cut, CutKind
 
 TODO = step("TodoWrite", {"todos": [{"content": "mend the harbour", "status": "in_progress"}]})
 RULES = step("Read", {"file_path": "/r/AGENTS.md"}, "Always run the linter.")
@@ -112,7 +112,7 @@ def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Every read is announced to `spend`.
     """
-    monkeypatch.setattr("rules.summary.anchors.write.READ_CHARS", 400)
+    monkeypatch.setattr("trimtab.rules.summary.anchors.write.READ_CHARS", 400)
     messages = talk(40)
     kept, spent = Anchors(), []
     find(kept, messages, place(20, 40), spent.append)

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, result, system, user
 
-from rules.summary.asking.facts import MOST_SEARCHES, list_sources, mark_unverified
-from rules.summary.request import SummaryRequest
-from rules.text.markers import UNVERIFIED
+from trimtab.rules.summary.asking.facts import MOST_SEARCHES, list_sources, mark_unverified
+from trimtab.rules.summary.request import SummaryRequest
+from trimtab.rules.text.markers import UNVERIFIED
 
 SOURCE = r"""
 diff --git a/src/harbour/quay.py b/src/harbour/quay.py

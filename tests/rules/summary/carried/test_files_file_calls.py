@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tool_steps import answered
 
-from rules.summary.carried.files import FileAct, FileEvent, find_file_events
-from rules.text.markers import mark_middle, mark_pruned
+from trimtab.rules.summary.carried.files import FileAct, FileEvent, find_file_events
+from trimtab.rules.text.markers import mark_middle, mark_pruned
 
 BODY = "# Rules\nUse tabs."
 WHOLE = [FileEvent("/r/A.md", FileAct.READ, BODY)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.carried.files import (
+from trimtab.rules.summary.carried.files import (
     MOST_STATES,
     FileAct,
     FileEvent,

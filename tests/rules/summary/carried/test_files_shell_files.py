@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.steps import count_steps
 
-from rules.summary.carried.files import FileAct, FileEvent, find_shell_events
+from trimtab.rules.summary.carried.files import FileAct, FileEvent, find_shell_events
 
 BODY = "# Rules\nUse tabs."
 WORDS = st.lists(

@@ -7,10 +7,14 @@ from support.builders import count, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step
 
-from rules.conversation import Message
-from rules.policy import INSTRUCTION_FILES
-from rules.summary.carried.instruction_files import InstructionFile, find_instruction_files, write_instruction_files
-from rules.text.markers import QUOTE_END, QUOTE_START
+from trimtab.rules.conversation import Message
+from trimtab.rules.policy import INSTRUCTION_FILES
+from trimtab.rules.summary.carried.instruction_files import (
+    InstructionFile,
+    find_instruction_files,
+    write_instruction_files,
+)
+from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 
 BODY = "# Regeln\nBenutze Tabulatoren.\n不要推送。"
 READ = step("Read", {"file_path": "/r/AGENTS.md"}, BODY)

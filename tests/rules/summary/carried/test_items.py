@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.carried.items import ITEM_CHARS, Item, Rank, is_status, make_item, rank_status
+from trimtab.rules.summary.carried.items import ITEM_CHARS, Item, Rank, is_status, make_item, rank_status
 
 
 def test_an_item_is_written_with_its_status_and_name() -> None:

@@ -3,8 +3,8 @@
 import pytest
 from support.builders import assistant, call, result, user
 
-from rules.results.calls import MAX_ARGUMENTS_CHARS
-from rules.summary.carried.items import newest_steps, read_arguments
+from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS
+from trimtab.rules.summary.carried.items import newest_steps, read_arguments
 
 
 def test_steps_come_newest_first_with_their_calls_in_order() -> None:

@@ -3,7 +3,14 @@
 import pytest
 from support.steps import count_steps
 
-from rules.summary.carried.items import MOST_ITEMS, Rank, read_any, read_markdown, read_prose, strip_line_numbers
+from trimtab.rules.summary.carried.items import (
+    MOST_ITEMS,
+    Rank,
+    read_any,
+    read_markdown,
+    read_prose,
+    strip_line_numbers,
+)
 
 PLAN = """\
 Here is what I will do.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.carried.items import MOST_ITEMS, have_statuses, make_item, read_item, read_items
+from trimtab.rules.summary.carried.items import MOST_ITEMS, have_statuses, make_item, read_item, read_items
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),

@@ -9,10 +9,10 @@ from support.builders import assistant, count, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step
 
-from rules.conversation import Message
-from rules.summary.carried.items import Item, make_item
-from rules.summary.carried.task_list import TaskList, find_task_list, write_task_list
-from rules.text.markers import QUOTE_END, QUOTE_START
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.carried.items import Item, make_item
+from trimtab.rules.summary.carried.task_list import TaskList, find_task_list, write_task_list
+from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 
 SAID = "Plan:\n- [x] say\n- [ ] do"
 WORDS = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)

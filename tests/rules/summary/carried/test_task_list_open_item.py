@@ -8,9 +8,9 @@ from support.builders import assistant
 from support.steps import count_steps
 from support.tool_steps import step
 
-from rules.conversation import Message
-from rules.summary.carried.items import Rank
-from rules.summary.carried.task_list import ITEM_CHARS, KEPT_CHARS, OpenItem, find_task_list
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.carried.items import Rank
+from trimtab.rules.summary.carried.task_list import ITEM_CHARS, KEPT_CHARS, OpenItem, find_task_list
 
 
 def todo(*items: tuple[str, str]) -> list[Message]:

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, user
 
-from rules.conversation import Message
-from rules.summary.digest.statements import HEAD_CHARS, TAIL_CHARS, find_statements, rank, split_sentences
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.digest.statements import HEAD_CHARS, TAIL_CHARS, find_statements, rank, split_sentences
 
 
 def ranked(*messages: Message, max_tokens: int = 100) -> tuple[list[str], list[str]]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.digest.statements import Census, Kind, find_kind, read_words
+from trimtab.rules.summary.digest.statements import Census, Kind, find_kind, read_words
 
 TALK = ("Thanks, that helps a lot.", "Okay, let us go on then.", "What do you think of it?")
 

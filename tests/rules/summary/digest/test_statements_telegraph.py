@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.summary.digest.statements import Census, read_words, shorten
+from trimtab.rules.summary.digest.statements import Census, read_words, shorten
 
 PARTS = (
     "by the way", "the port is 5433", "as far as I can see", "but not on Mondays", "if the build 7 fails", "and so on",

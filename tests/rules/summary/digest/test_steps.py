@@ -3,8 +3,8 @@
 import pytest
 from support.builders import assistant, call, result
 
-from rules.conversation import Message
-from rules.summary.digest.steps import ARGUMENTS_CHARS, Deed, find_command, find_deeds, find_steps
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.digest.steps import ARGUMENTS_CHARS, Deed, find_command, find_deeds, find_steps
 
 
 def shell(number: int, command: str) -> Message:

@@ -3,8 +3,8 @@
 import pytest
 from support.builders import assistant, call, result
 
-from rules.conversation import Message
-from rules.summary.digest.steps import ERROR_CHARS, find_open_errors
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.digest.steps import ERROR_CHARS, find_open_errors
 
 
 def run(number: int, command: str, said: str) -> tuple[Message, Message]:

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, count, result, transcripts, user
 
-from rules.conversation import Message
-from rules.summary.digest.statements import SENTENCE_CHARS
-from rules.summary.digest.steps import ERRORS, FILES, RECENT_CALLS
-from rules.summary.digest.write import find_note, write_digest
-from rules.summary.quoting import LINE_CHARS
-from rules.text.markers import QUOTE_END, QUOTE_START
+from trimtab.rules.conversation import Message
+from trimtab.rules.summary.digest.statements import SENTENCE_CHARS
+from trimtab.rules.summary.digest.steps import ERRORS, FILES, RECENT_CALLS
+from trimtab.rules.summary.digest.write import find_note, write_digest
+from trimtab.rules.summary.quoting import LINE_CHARS
+from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 
 
 def digest(*messages: Message) -> str:

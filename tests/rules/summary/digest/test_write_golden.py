@@ -5,7 +5,7 @@ from support.builders import count
 from support.golden import check_golden
 from support.told_sessions import told_sessions
 
-from rules.summary.digest.write import write_digest
+from trimtab.rules.summary.digest.write import write_digest
 
 
 @pytest.mark.parametrize("name", told_sessions())

@@ -6,7 +6,7 @@ from support.dialects.spoken.dialect import Dialect
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 
-from proxy.wire.dialects import CODECS
+from trimtab.proxy.wire.dialects import CODECS
 
 KNOWN = {codec.name for codec in CODECS}
 DIALECTS = tuple(dialect for dialect in (CHAT, RESPONSES, MESSAGES) if dialect.name in KNOWN)

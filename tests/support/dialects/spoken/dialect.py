@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from proxy.wire.codec import Codec
-from proxy.wire.dialects import CODECS
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import CODECS
 
 Wire = dict[str, Any]
 

@@ -7,10 +7,10 @@ import orjson
 from support.client import CHAT
 from support.recordings import keep, make_recording
 
-from proxy.config.load import load_config
-from proxy.config.schema import Config
-from proxy.server.admin.dashboard.curve import Curve
-from proxy.tasks import Tasks
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.admin.dashboard.curve import Curve
+from trimtab.proxy.tasks import Tasks
 
 POLICIES = """
 upstreams: {other: {base_url: "http://127.0.0.1:9/v1"}}

@@ -3,7 +3,7 @@
 import pytest
 from support.client import ask_raw
 
-from proxy.server.admin.dashboard import files
+from trimtab.proxy.server.admin.dashboard import files
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"

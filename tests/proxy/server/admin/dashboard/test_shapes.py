@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.events import make_event
 
-from proxy.account.history.table import FIGURES, Session, Turn
-from proxy.server.admin.dashboard.shapes import (
+from trimtab.proxy.account.history.table import FIGURES, Session, Turn
+from trimtab.proxy.server.admin.dashboard.shapes import (
     choose_step,
     diff_lines,
     shape_request,
@@ -18,7 +18,7 @@ from proxy.server.admin.dashboard.shapes import (
     tell_briefly,
     write_json,
 )
-from proxy.telemetry.ledger import Entry
+from trimtab.proxy.telemetry.ledger import Entry
 
 
 def test_money_is_in_dollars_and_sections_have_names():

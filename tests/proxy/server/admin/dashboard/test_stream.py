@@ -10,9 +10,9 @@ import pytest
 from support.client import CHAT, post, wait_until
 from support.events import make_event
 
-from proxy.config.load import load_config
-from proxy.server.admin.dashboard import stream
-from proxy.server.app import run_proxy
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.admin.dashboard import stream
+from trimtab.proxy.server.app import run_proxy
 
 
 async def read_events(response, *, until: str) -> list[tuple[str, object]]:

@@ -1,8 +1,8 @@
 """Totals are sums over the metrics."""
 
-from proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.savings import Samples
+from trimtab.proxy.server.admin.dashboard.totals import read_clients, read_models, read_totals
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.savings import Samples
 
 
 def make_samples() -> Samples:

@@ -1,4 +1,4 @@
-"""`python -m proxy` does the same as `trimtab`: the script `trimtab` calls `main` here."""
+"""`python -m trimtab` does the same as `trimtab`: the script `trimtab` calls `main` here."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command line. Ctrl-C ends it quietly, unless a command handles the signal itself."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored: a shell's `&` does that
         signal.signal(signal.SIGINT, _end)
-    from proxy.cli.main import main as run  # noqa: PLC0415 - takes half a second, in which Ctrl-C must end it, too
+    from trimtab.proxy.cli.main import main as run  # noqa: PLC0415 - takes half a second, in which Ctrl-C must end it, too
 
     run(prog_name="trimtab")
 
