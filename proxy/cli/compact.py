@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from trimtab.proxy.cli.explain import Shown, show
 from trimtab.proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.pool import Compactors
@@ -41,8 +42,6 @@ def compact(
     Messages have the numbers of the request's own list, `messages` or `input`, from 0, without items of the client
     alone. Only --diff prints text of the conversation.
     """
-    from trimtab.proxy.cli.explain import Shown, show  # noqa: PLC0415 - rich is needed for nothing else here
-
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)
     configure_log()

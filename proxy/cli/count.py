@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 import orjson
+from rich.console import Console
+from rich.table import Table
 
 from trimtab.proxy.cli.options import (
     Requests,
@@ -61,9 +63,6 @@ class Tally:
 
     def print_table(self) -> None:
         """Print a row for each section, one for each part, and one for the sum."""
-        from rich.console import Console  # noqa: PLC0415 - `serve` does not need it
-        from rich.table import Table  # noqa: PLC0415 - the same
-
         table = Table("section", "tokens", "share", title=f"{self.model or 'no model'}, counted by {self.vocabulary}")
         table.columns[1].justify = table.columns[2].justify = "right"
         for shown in (self.sections, self.parts):

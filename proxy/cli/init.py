@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import orjson
@@ -18,12 +18,10 @@ import uvloop
 
 from trimtab.proxy.catalogue.providers import is_local
 from trimtab.proxy.cli.options import give_up, list_exports, wrong_use
+from trimtab.proxy.cli.probe import FoundModel, Probe, probe
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network.urls import OPENAI_HOST
 from trimtab.proxy.config.schema import Config
-
-if TYPE_CHECKING:
-    from trimtab.proxy.cli.probe import FoundModel, Probe
 
 DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 DEFAULT_FILE = Path("trimtab.yaml")
@@ -145,9 +143,7 @@ def _choose_variable(config: Config, options: Options) -> str:
     return name if name.isidentifier() else ""
 
 
-def _look(config: Config, key: str) -> "Probe":
-    from trimtab.proxy.cli.probe import probe  # noqa: PLC0415 - `serve` does not need it
-
+def _look(config: Config, key: str) -> Probe:
     usable = key if key.isascii() and key.isprintable() and key.strip() else None
     with wrong_use():
         upstream = load_config(settings=(f"upstream.base_url={config.upstream.base_url}",)).upstream
@@ -156,7 +152,7 @@ def _look(config: Config, key: str) -> "Probe":
         return runner.run(probe(upstream, usable))
 
 
-def _write(config: Config, found: "Probe", name: str, options: Options) -> str:
+def _write(config: Config, found: Probe, name: str, options: Options) -> str:
     """The text of the file; checked, because names of models come from the server."""
     own = options.own_key or (
         bool(name) and options.confirm("Shall trimtab send this key for all clients?", default=False)
@@ -198,7 +194,7 @@ def _tell_next(config: Config, output: Path, name: str) -> None:
     click.echo("\n".join(lines), err=True)
 
 
-def write_document(choices: Choices, unknown: "Sequence[FoundModel]" = ()) -> str:
+def write_document(choices: Choices, unknown: Sequence[FoundModel] = ()) -> str:
     """The text of the file, in YAML. `unknown`: models without a known window."""
     sections = (
         _write_upstream(choices),
@@ -218,7 +214,7 @@ def _write_upstream(choices: Choices) -> list[str]:
     return [*lines, "  # api_key: ${OPENAI_API_KEY}   # if it is set, trimtab sends it instead of the clients' keys"]
 
 
-def _write_models(unknown: "Sequence[FoundModel]") -> list[str]:
+def _write_models(unknown: Sequence[FoundModel]) -> list[str]:
     if unknown:
         lines = ["# The windows of these models are not known; 128000 tokens are assumed. Write the true ones:"]
         names = [model.name for model in unknown[:MAX_UNKNOWN]]

@@ -7,6 +7,9 @@ of range. It cannot check the environment, files, or keys that contradict each o
 from importlib.metadata import version
 from typing import Any, Final
 
+import click
+import orjson
+
 from trimtab.proxy.config.assembly.draft import VARIABLE
 from trimtab.proxy.config.schema import Config
 
@@ -104,3 +107,9 @@ def _refer(name: str) -> Schema:
 
 
 _REFERENCES = [_refer(name) for name in _TEXTS]
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration. Editors use it to complete and check YAML."""
+    click.echo(orjson.dumps(make_schema(), option=orjson.OPT_INDENT_2))

@@ -14,6 +14,7 @@ from trimtab.proxy.compaction.compactor import RefusedError, describe_excess
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.store.opening import data_directory
 from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT, DIALECTS, read_request
@@ -66,6 +67,11 @@ log_format_option = click.option(
 def prints_table(*, as_table: bool | None) -> bool:
     """Whether to print a table; None: on a terminal."""
     return sys.stdout.isatty() if as_table is None else as_table
+
+
+def usual_recordings() -> Path:
+    """Where `trimtab record` writes if no folder is named."""
+    return data_directory() / "recordings"
 
 
 def mask(text: str) -> str:

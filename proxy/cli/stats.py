@@ -7,22 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import orjson
+from rich.console import Console
+from rich.table import Table
 
 from trimtab.proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
 from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.cli.options import StoppedError, config_option, set_option, write_dollars, wrong_use
+from trimtab.proxy.cli.tables import add_figures, make_console, safe
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.logs import configure_log, get_log
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 GROUPS = ("model", "client", "day")
 ALLOWED = "a number of days, hours or weeks (7d, 24h, 2w), or a date (2026-01-31)"
@@ -152,12 +152,8 @@ def _read_day(since: str, today: str) -> str:
     return day
 
 
-def print_table(statistics: Statistics, console: "Console | None" = None) -> None:
+def print_table(statistics: Statistics, console: Console | None = None) -> None:
     """Print the sums, and what is missing in them."""
-    from rich.table import Table  # noqa: PLC0415 - `serve` does not need rich
-
-    from trimtab.proxy.cli.tables import add_figures, make_console, safe  # noqa: PLC0415 - the same
-
     console = console or make_console()
     total = statistics.total
     if not total.requests and not total.summaries:

@@ -23,7 +23,7 @@ PAGE = "errors.md"
 
 def _find_errors(kind: type[ProxyError] = ProxyError) -> Iterator[type[ProxyError]]:
     """Every error class of the program, in any module."""
-    for module in pkgutil.walk_packages(proxy.__path__, "proxy."):
+    for module in pkgutil.walk_packages(proxy.__path__, "trimtab.proxy."):
         importlib.import_module(module.name)
     for error in kind.__subclasses__():
         yield error

@@ -181,7 +181,7 @@ def _take_interrupts() -> None:
         ("serve", b"click"),
         ("serve", b"aiohttp"),
         ("serve", b"trimtab.proxy.http.errors"),
-        ("count", b"aiohttp"),
+        ("count", b"rich.console"),
         ("count", b"trimtab.proxy.cli.main"),
     ],
 )

@@ -242,7 +242,7 @@ async def test_what_keeps_workers_from_starting_is_said_once(settings, status, s
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "proxy",
+        "trimtab",
         "serve",
         "--listen",
         "127.0.0.1:0",

@@ -29,7 +29,7 @@ async def serving(*arguments: str, shell: str = "", command: str = "serve") -> A
         "sh",
         sys.executable,
         "-m",
-        "proxy",
+        "trimtab",
         command,
         "--listen",
         "127.0.0.1:0",

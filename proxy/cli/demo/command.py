@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+import click
+import uvloop
 from aiohttp import web
 from rich.console import Console
 from rich.progress import track
@@ -39,6 +41,18 @@ CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
 """Dollars for a million tokens: cached, uncached, of completions. Source: usual ratios of list prices."""
 PRICES = f"prices={{unit: usd, input: {INPUT_PRICE}, cached_input: {CACHED_INPUT_PRICE}, output: {OUTPUT_PRICE}}}"
 """The setting for them. The upstream is local, but the demo shows what a session costs at a provider."""
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Keep the proxy, with the session on its dashboard, running until Ctrl-C.")
+def demo(*, keep: bool) -> None:
+    """Replay a long agent session to a simulated upstream. It needs no key and no network.
+
+    The session goes through a real proxy. The command prints the tokens, the refused requests and the cost, each with
+    and without trimtab.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_demo(keep=keep))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,16 @@ from trimtab.proxy.cli.evaluate.protocol import Examiner
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
 from trimtab.proxy.cli.evaluate.report import Result, add_up, print_price, tell_tokens
 from trimtab.proxy.cli.evaluate.setup import CacheError, Options, Setup, find_view, keep_questions, name_set, prepare
-from trimtab.proxy.cli.options import WRONG_USE, StoppedError, prints_table, wrong_use
+from trimtab.proxy.cli.options import (
+    WRONG_USE,
+    StoppedError,
+    config_option,
+    file_argument,
+    prints_table,
+    set_option,
+    table_option,
+    wrong_use,
+)
 from trimtab.proxy.compaction import UndecodableError
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
@@ -39,7 +48,50 @@ INTERRUPTED = 128 + signal.SIGINT
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 
-def run_command(
+@click.command()
+@file_argument
+@click.option("--questions", type=click.IntRange(1, 200), default=15, show_default=True, help="Number of questions.")
+@click.option(
+    "--arms",
+    default="none,trimtab,digest,truncate",
+    show_default=True,
+    help="Prompts to compare, separated by commas: none (the whole session, if it fits the window), trimtab (with a"
+    " model's summaries), digest (without a model), truncate (only the newest messages, in as many tokens).",
+)
+@click.option("--model", metavar="NAME", help="Evaluate this model instead of the one in the session.")
+@click.option("--judge", metavar="NAME", help="Model that grades the answers. Default: the evaluated model.")
+@click.option("--upstream", metavar="URL", help="Upstream to ask; short for --set upstream.base_url=URL.")
+@click.option(
+    "--api-key-env",
+    metavar="NAME",
+    help="Environment variable with the API key. Default: OPENAI_API_KEY, unless the configuration has a key.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(min=1024),
+    metavar="TOKENS",
+    help="Compact for a context window of this size instead of the model's own.",
+)
+@click.option("--line", type=click.IntRange(min=1), help="Line of FILE to evaluate. Default: the longest line.")
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that keeps the questions for later runs. It contains text of the session.",
+)
+@click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Calls at the same time.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    default=300.0,
+    show_default=True,
+    help="Longest time for one answer in seconds, including waits for a busy server.",
+)
+@click.option("--yes", is_flag=True, help="Go on without asking whether the price is acceptable.")
+@click.option("--details", is_flag=True, help="Also print each question with its answers. They quote the session.")
+@table_option
+@config_option
+@set_option
+def evaluate(
     file: IO[bytes],
     *,
     config_path: Path | None,
@@ -49,7 +101,12 @@ def run_command(
     api_key_env: str | None,
     **given: Any,
 ) -> None:
-    """Run the whole command. Exits with 2 for wrong use, 1 if nothing was measured, 130 after Ctrl-C, else 0."""
+    """Measure what a model still knows after compaction.
+
+    FILE (or standard input) holds a session: one request body, or one in each line. A model writes questions about what
+    compaction removes from it. The model answers them from what would be forwarded, and a judge grades the answers.
+    This calls the upstream. Before that, the command prints the price and asks whether to go on.
+    """
     short = () if upstream is None else (f"upstream.base_url={upstream}",)
     with wrong_use():
         config = load_file(config_path, (*settings, *short))

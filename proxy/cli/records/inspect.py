@@ -10,9 +10,9 @@ import orjson
 from trimtab.proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
 from trimtab.proxy.account.recordings.format import BadRecordingError, Recording
 from trimtab.proxy.account.redact import HIDDEN
-from trimtab.proxy.cli.options import config_option, give_up, set_option, wrong_use
+from trimtab.proxy.cli.options import config_option, give_up, set_option, usual_recordings, wrong_use
+from trimtab.proxy.cli.records.showing import describe, describe_event, find_changes, show, show_list
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.store.opening import data_directory
 from trimtab.proxy.telemetry.logs import configure_log, escape
 
 NOT_RECORDED = (
@@ -75,22 +75,15 @@ def inspect(  # noqa: PLR0913 - the options of a command
         _print(recording, with_diff=with_diff, as_json=as_json)
 
 
-def usual_folder() -> Path:
-    """Where `trimtab record` writes if no folder is named."""
-    return data_directory() / "recordings"
-
-
 def find_folder(folder: Path | None, config_path: Path | None, settings: tuple[str, ...]) -> Path:
     """The folder to read from: the named one, the configured one, or the usual one. Raises ConfigError."""
     if folder is not None:
         return folder.expanduser()
     config = load_file(config_path, settings, is_online=False)
-    return usual_folder() if config.record is None else Path(config.record.dir).expanduser()
+    return usual_recordings() if config.record is None else Path(config.record.dir).expanduser()
 
 
 def _list(folder: Path, limit: int, *, as_json: bool) -> None:
-    from trimtab.proxy.cli.records.showing import describe_event, show_list  # noqa: PLC0415 - `serve` does not need it
-
     every = read_all(folder, _tell_broken, newest_first=True) if folder.is_dir() else iter(())
     events = [one.event for one in islice((one for one in every if one.call is None), limit)]
     if not events:
@@ -102,8 +95,6 @@ def _list(folder: Path, limit: int, *, as_json: bool) -> None:
 
 
 def _print(recording: Recording, *, with_diff: bool, as_json: bool) -> None:
-    from trimtab.proxy.cli.records.showing import describe, find_changes, show  # noqa: PLC0415 - `serve` does not need it
-
     configure_log("error")
     changed = find_changes(recording)
     if as_json:

@@ -5,19 +5,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import orjson
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from trimtab.proxy.account.recordings.folder import list_files
 from trimtab.proxy.cli.options import WRONG_USE, dialect_option, give_up, prints_table, table_option, wrong_use
+from trimtab.proxy.cli.records.inputs import is_log
+from trimtab.proxy.cli.records.needed import Needed
+from trimtab.proxy.cli.records.picture import draw
+from trimtab.proxy.cli.records.report import describe, list_points, list_settings
+from trimtab.proxy.cli.records.run import Advance, Replay
+from trimtab.proxy.cli.records.sums import VariantSums
+from trimtab.proxy.cli.records.table import print_curve, print_report
+from trimtab.proxy.cli.records.variants import ConfiguredVariants
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.telemetry.logs import configure_log, get_log
-
-if TYPE_CHECKING:
-    from trimtab.proxy.cli.records.run import Advance, Replay
 
 RECORDINGS, LOG, BODIES = "recordings", "log", "bodies"
 INTERRUPTED = 130
@@ -110,8 +118,6 @@ def replay(path: Path, **given: Any) -> None:
         number = done[0].requests if done else 0
         give_up(f"stopped after {number} requests; nothing was changed", INTERRUPTED)
     if prints_table(as_table=options.as_table):
-        from trimtab.proxy.cli.records.table import print_curve, print_report  # noqa: PLC0415 - `serve` does not need rich
-
         (print_curve if options.curve else print_report)(report)
     else:
         click.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
@@ -120,18 +126,14 @@ def replay(path: Path, **given: Any) -> None:
     sys.exit(1 if options.check and (report["unreadable"]["number"] or report["differing"]["number"]) else 0)
 
 
-def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
+def _run(path: Path, options: Options, done: list[Replay]) -> dict[str, Any]:
     """Replay, and describe the result. `done` gets the replay as soon as it begins."""
-    from trimtab.proxy.cli.records.report import describe, list_points  # noqa: PLC0415 - the same
-
     kind = find_kind(path)
     with wrong_use():
         replaying = _prepare(kind, options)
     done.append(replaying)
     _read(replaying, kind, path, options)
     if options.plot is not None:
-        from trimtab.proxy.cli.records.picture import draw  # noqa: PLC0415 - an extra
-
         with wrong_use():
             draw(replaying.series, options.plot)
     return (list_points if options.curve else describe)(replaying, kind, path)
@@ -139,8 +141,6 @@ def _run(path: Path, options: Options, done: list["Replay"]) -> dict[str, Any]:
 
 def find_kind(path: Path) -> str:
     """What is at a path: recordings, a log, or bodies."""
-    from trimtab.proxy.cli.records.inputs import is_log  # noqa: PLC0415 - `serve` does not need it
-
     if path.is_dir():
         return RECORDINGS
     if not path.is_file():  # it is read twice, and a pipe can be read only once
@@ -151,13 +151,8 @@ def find_kind(path: Path) -> str:
     return LOG if is_log(first) else BODIES
 
 
-def _prepare(kind: str, options: Options) -> "Replay":
+def _prepare(kind: str, options: Options) -> Replay:
     """The replay before its first request. Raises ConfigError."""
-    from trimtab.proxy.cli.records.needed import Needed  # noqa: PLC0415 - `serve` does not need it
-    from trimtab.proxy.cli.records.run import Replay  # noqa: PLC0415 - the same
-    from trimtab.proxy.cli.records.sums import VariantSums  # noqa: PLC0415 - the same
-    from trimtab.proxy.cli.records.variants import ConfiguredVariants  # noqa: PLC0415 - the same
-
     if kind == LOG and (options.config_path is not None or options.settings or options.curve):
         message = "a log holds no messages, so another configuration cannot be replayed from it; record requests"
         give_up(f"{message} (key record)", WRONG_USE)
@@ -182,16 +177,12 @@ def _load_configs(kind: str, options: Options) -> dict[str, Config]:
 
 def _load_settings(options: Options) -> dict[str, Config]:
     """The configuration with each of the settings that are compared, by their names."""
-    from trimtab.proxy.cli.records.report import list_settings  # noqa: PLC0415 - `serve` does not need it
-
     config = load_file(options.config_path, options.settings, is_online=False)
     return {one.name: one.lay_over(config) for one in list_settings()}
 
 
-def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:
+def _read(replaying: Replay, kind: str, path: Path, options: Options) -> None:
     if kind == RECORDINGS:
-        from trimtab.proxy.account.recordings.folder import list_files  # noqa: PLC0415 - `serve` does not need it here
-
         files = list_files(path)[-options.newest if options.newest else 0 :]
         with _show_progress("recordings", len(files)) as advance:
             replaying.read_recordings(files, advance)
@@ -205,13 +196,11 @@ def _read(replaying: "Replay", kind: str, path: Path, options: Options) -> None:
 
 
 @contextmanager
-def _show_progress(unit: str, total: int) -> "Iterator[Advance]":
+def _show_progress(unit: str, total: int) -> Iterator[Advance]:
     """Context manager: a progress bar on standard error if that is a terminal, with the rate and the time left."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 - `serve` does not need rich
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     columns = (
         TextColumn("replaying"),

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from trimtab.proxy.cli.records.inspect import usual_folder
+from trimtab.proxy.cli.options import usual_recordings
 from trimtab.proxy.cli.serving.serve import serve
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_file
@@ -23,7 +23,7 @@ def _run(folder: Path | None, keep: int | None, max_bytes: int | None, **given: 
     `trimtab serve`.
     """
     if folder is None and not _names_folder(given["config_path"], given["settings"]):
-        folder = usual_folder()
+        folder = usual_recordings()
     wanted = {"dir": folder and str(folder), "keep": keep, "max_bytes": max_bytes}
     # As JSON, which is YAML, too: a path may look like another value.
     added = tuple(f"record.{key}={orjson.dumps(value).decode()}" for key, value in wanted.items() if value is not None)

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from support.command_line import run_trimtab
 
 from trimtab.proxy.cli.json_schema import DIALECT, make_schema
 from trimtab.proxy.config.document import ConfigError, Document
@@ -270,3 +271,10 @@ def test_what_is_plainly_wrong_is_refused(text: str) -> None:
     """Both the loader and the schema refuse it."""
     data = Document.parse(text).data
     assert (_loads(data), VALIDATOR.is_valid(data)) == (False, False)
+
+
+def test_the_schema_is_printed_as_json() -> None:
+    """It goes to standard output, and equals the file under docs."""
+    result = run_trimtab("schema")
+    assert result.exit_code == 0
+    assert orjson.loads(result.stdout_bytes) == SCHEMA

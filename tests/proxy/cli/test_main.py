@@ -3,19 +3,13 @@
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
-import orjson
 import pytest
 from support.command_line import ODD_BODY, run_trimtab
 
-from trimtab.proxy.cli.json_schema import make_schema
+from trimtab.proxy.cli.main import COMMANDS, main
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
-
-EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
-
-PAYS = "cut: when_it_pays: once what a cut saves is worth its price (balanced)"
 
 
 def test_python_m_proxy_is_the_program() -> None:
@@ -66,145 +60,19 @@ def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...])
     assert "Traceback" not in result.stderr
 
 
-def test_check_says_what_is_valid() -> None:
-    """And which rule of cuts holds. The status is 0."""
-    result = run_trimtab("check", EXAMPLE, "--set", "upstream.base_url=http://h/v1")
-
-    valid = f"{EXAMPLE}: valid; entries in models: 0; upstream http://h/v1"
-    assert (result.exit_code, result.stdout.splitlines()) == (0, [valid, PAYS])
-
-
-@pytest.mark.parametrize(
-    ("document", "told"),
-    [
-        ("defaults: {high_water: 0.2}", ["at_threshold: the first request that reaches high water, 20% of the room"]),
-        ("defaults: {compact_at_tokens: 9000}", ["at_threshold: the first request that reaches 9,000 tokens"]),
-        ("defaults: {cut: at_threshold}", ["at_threshold: the first request that reaches high water (high_water)"]),
-        ("defaults: {high_water: 0.2, cut: when_it_pays}", ["when_it_pays: once"]),
-        ("models: [{match: q*, high_water: 0.5}]", ["when_it_pays: once", "at_threshold: the first"]),
-        ("profiles: {small: {compact_at_tokens: 800}}", ["when_it_pays: once", "at_threshold: the first"]),
-    ],
-)
-def test_check_says_which_rule_of_cuts_holds(tmp_path: Path, document: str, told: list[str]) -> None:
-    """In general, and for models and profiles for which another one does."""
-    file = tmp_path / "right.yaml"
-    file.write_text(document)
-    lines = run_trimtab("check", file).stdout.splitlines()[1:]
-    assert [line.partition("cut: ")[2].startswith(words) for line, words in zip(lines, told, strict=True)] == [
-        True for _ in told
-    ]
-    assert [line.partition("cut: ")[0] for line in lines[1:]] == (
-        ["models: q*: " if "models" in document else "profiles: small: "] if told[1:] else []
-    )
-
-
-def test_the_variable_is_a_threshold(tmp_path: Path) -> None:
-    """`check` and `compact --explain` say so."""
-    variable = {"TRIMTAB_AUTOCOMPACT_PCT": "20"}
-    told = "cut: at_threshold: the first request that reaches high water, 20% of the room (high_water) is cut"
-    file = tmp_path / "right.yaml"
-    file.write_text("{}")
-    assert run_trimtab("check", file, **variable).stdout.splitlines()[1:] == [told]
-    body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
-    assert run_trimtab("compact", "--explain", "-", input_bytes=body, **variable).stderr.splitlines()[-1] == told
-
-
-def test_check_names_every_mistake(tmp_path: Path) -> None:
-    """Each is on a line of its own."""
-    file = tmp_path / "wrong.yaml"
-    file.write_text("listn: h:1\nmode: maybe\n")
-
-    result = run_trimtab("check", file)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.splitlines() == [
-        "trimtab: listn (line 1): unknown key; did you mean listen?",
-        "trimtab: mode (line 2): 'maybe' must be enforce, observe or off",
-    ]
-
-
-def test_check_names_packages_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each with what to install, as `serve` does when it starts."""
-    for missing in ("redis.asyncio", "opentelemetry.sdk.trace"):
-        monkeypatch.setitem(sys.modules, missing, None)
-    for user in ("store.redis", "store.redis_clients", "telemetry.otlp"):
-        monkeypatch.delitem(sys.modules, f"proxy.{user}", raising=False)
-    file = tmp_path / "file.yaml"
-    file.write_text("store: redis://:PLANTED@127.0.0.1:9/0\ntracing: {otlp_endpoint: 'http://127.0.0.1:9'}\n")
-
-    result = run_trimtab("check", file)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.splitlines() == [
-        "trimtab: store: Redis needs a package that is not installed: pip install 'trimtab[redis]'",
-        "trimtab: tracing.otlp_endpoint: traces need packages that are not installed: pip install 'trimtab[otel]'",
-    ]
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_told_as_it_tells_itself(name: str) -> None:
+    """The list of commands has the first sentence of each command's help, without importing the command."""
+    assert main.commands[name].name == name
+    assert main.commands[name].get_short_help_str(200) == COMMANDS[name][1]
 
 
 @pytest.mark.parametrize(
-    ("url", "status"), [("redis://:PLANTED@127.0.0.1:9/0", 0), ("redis://:PLANTED@127.0.0.1:9/0?nonsense=1", 2)]
+    ("module", "late"),
+    [("main", {"aiohttp", "pydantic", "rich"}), ("serving.serve", {"genai_prices", "opentelemetry", "redis"})],
 )
-def test_check_refuses_a_store_that_serve_could_not_open(tmp_path: Path, url: str, status: int) -> None:
-    """It connects to no server."""
-    file = tmp_path / "file.yaml"
-    file.write_text(f"store: {url}")
-
-    result = run_trimtab("check", file)
-    assert result.exit_code == status
-    assert ("trimtab: store: not a URL of a Redis server" in result.stderr) == bool(status)
-    assert "PLANTED" not in result.output
-
-
-def test_check_of_a_file_that_is_no_text(tmp_path: Path) -> None:
-    """The message says that the file is not UTF-8."""
-    file = tmp_path / "binary.yaml"
-    file.write_bytes(b"a: \xff")
-
-    assert run_trimtab("check", file).stderr == f"trimtab: {file}: cannot be read: it is not UTF-8\n"
-
-
-def test_the_schema_is_printed_as_json() -> None:
-    """It goes to standard output, and equals the file under docs (tests/proxy/cli/test_json_schema.py)."""
-    result = run_trimtab("schema")
-
-    assert result.exit_code == 0
-    assert orjson.loads(result.stdout_bytes) == make_schema()
-
-
-@pytest.mark.parametrize("variable", ["ALL_PROXY", "https_proxy"])
-def test_check_is_about_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    """An unusable proxy in the environment is a warning for `check`; `doctor` and `serve` refuse it."""
-    monkeypatch.setenv(variable, "socks5://u:PLANTED@127.0.0.1:1")
-    file = tmp_path / "right.yaml"
-    file.write_text("upstream: {base_url: https://upstream.test/v1}")
-    result = run_trimtab("check", file)
-
-    assert result.exit_code == 0
-    valid = f"{file}: valid; entries in models: 0; upstream https://upstream.test/v1"
-    assert result.stdout.splitlines() == [valid, PAYS]
-    assert result.stderr.startswith(f"trimtab: warning: {variable}: SOCKS proxies are not supported")
-    assert "PLANTED" not in result.stderr
-    assert run_trimtab("doctor", "--config", file).exit_code == 2
-
-
-def test_check_refuses_a_proxy_of_the_file(tmp_path: Path) -> None:
-    """An unusable proxy in the file is an error."""
-    file = tmp_path / "wrong.yaml"
-    file.write_text("upstream: {proxy: 'socks5://127.0.0.1:1'}")
-    assert run_trimtab("check", file).exit_code == 2
-
-
-def test_check_tells_variables_that_set_no_key(tmp_path: Path) -> None:
-    """They are warnings. A variable that looks like a key and is none is an error."""
-    file = tmp_path / "right.yaml"
-    file.write_text("mode: off")
-    result = run_trimtab("check", file, TRIMTAB_WORKER="2", TRIMTAB_SERVICE_HOST="h", TRIMTAB_DEFAULTS__DEDUPE="false")
-
-    assert result.exit_code == 0
-    assert result.stderr.splitlines() == [
-        "trimtab: warning: the variable TRIMTAB_SERVICE_HOST sets no key",
-        "trimtab: warning: the variable TRIMTAB_WORKER sets no key; did you mean TRIMTAB_WORKERS?",
-    ]
-    result = run_trimtab("check", file, TRIMTAB_DEFAULTS__DEDUP="false")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "trimtab: TRIMTAB_DEFAULTS__DEDUP: names no key; did you mean TRIMTAB_DEFAULTS__DEDUPE?\n",
-    )
+def test_what_is_not_needed_at_the_start_is_not_imported(module: str, late: set[str]) -> None:
+    """The list of commands needs only click; a proxy needs neither tables nor the catalogue to listen."""
+    program = f"import sys, trimtab.proxy.cli.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not late & set(done.stdout.split())

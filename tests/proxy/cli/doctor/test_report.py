@@ -149,7 +149,7 @@ async def _run(*arguments: str, **environment: str) -> tuple[int, bytes, bytes]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "proxy",
+        "trimtab",
         "doctor",
         *arguments,
         stdout=PIPE,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.command_line import run_trimtab
 
-from trimtab.proxy.cli.records.inspect import usual_folder
+from trimtab.proxy.cli.options import usual_recordings
 from trimtab.proxy.cli.serving import serve as serving
 from trimtab.proxy.cli.serving.record import record
 
@@ -41,7 +41,7 @@ def test_its_options_set_the_keys_of_record(name, started, tmp_path) -> None:
 
 def test_without_options_it_records_where_inspect_looks(started) -> None:
     assert run_trimtab("record", "--set", "mode=observe").exit_code == 0
-    assert started[0].record.dir == str(usual_folder())
+    assert started[0].record.dir == str(usual_recordings())
     assert started[0].record.keep == 10_000
     assert started[0].mode == "observe"
     assert "trimtab record" in run_trimtab("inspect").stderr
@@ -57,7 +57,7 @@ def test_the_folder_of_the_configuration_counts(started, tmp_path) -> None:
     config.write_text("record: {keep: 6}\n")
     assert run_trimtab("record", "--config", config).exit_code == 0
     folders = [config.record.dir for config in started]
-    assert folders == [str(tmp_path / "own"), str(tmp_path / "set"), str(tmp_path / "other"), str(usual_folder())]
+    assert folders == [str(tmp_path / "own"), str(tmp_path / "set"), str(tmp_path / "other"), str(usual_recordings())]
     assert [config.record.keep for config in started] == [5, 10_000, 5, 6]
 
 
