@@ -16,7 +16,7 @@ The names in `__all__` are public. All modules below this package are private an
   for a model, and `Summary` holds the answer. Without an answer, `apply` writes a digest.
 - `Work` and `States` cache results from one request to the next.
 
-`trimtab.proxy.compaction` offers the same for the bytes of a request.
+`trimtab` offers the same for the messages of an agent, `trimtab.proxy.compaction` for the bytes of a request.
 """
 
 from trimtab.rules.conversation import (

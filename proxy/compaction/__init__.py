@@ -2,7 +2,8 @@
 
 Law: no I/O except loading a vocabulary; safe to run in a thread.
 
-The names in `__all__` are public; the modules that define them may change. `rules` offers the same for conversations.
+The names in `__all__` are public; the modules that define them may change. `trimtab` offers
+the same for the messages of an agent, `trimtab.rules` for conversations.
 
     compactor = load_compactor("gpt-4o")
     request = read_request(body)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from trimtab.rules.summary.headings import LEAST_PARTS, Heading, find_headings
+from trimtab.rules.summary.quoting import clean_note
 
 REFUSAL = re.compile(
     r"""\W*(?:
@@ -304,6 +305,15 @@ def read_answer(written: str) -> Answer:
         # A fence that is never closed may hide the headings: try again with its content read as text.
         note = next((piece for piece in pieces if _find_flaw(piece, closes_fences=True) is None), None)
     return Answer(text, _find_flaw(text)) if note is None else Answer(note, None)
+
+
+def read_given(text: str | None) -> str:
+    """The clean note in an answer that a caller has got from a model of its own; empty if there is none.
+
+    It may have any form: the caller may have asked otherwise.
+    """
+    answer = read_answer(text or "")
+    return "" if answer.flaw is Flaw.REFUSAL else clean_note(answer.text)
 
 
 def _take_final(text: str) -> str:

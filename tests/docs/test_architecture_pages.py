@@ -67,9 +67,9 @@ def test_the_layers_are_those_of_the_import_contracts() -> None:
         block.split("\n")[0]: [line.strip() for line in block.split("\n")[1:] if line] for block in shown.split("\n\n")
     }
     layers = {
-        contract["containers"][0]: contract["layers"]
+        contract["containers"][0].removeprefix("trimtab."): contract["layers"]
         for contract in settings
-        if contract["type"] == "layers" and contract.get("containers") in (["proxy"], ["rules"])
+        if contract["type"] == "layers" and contract.get("containers") in (["trimtab.proxy"], ["trimtab.rules"])
     }
 
     assert blocks == layers

@@ -1,0 +1,238 @@
+"""The face of `import trimtab`: the messages of an agent in, the messages to send out.
+
+Law: the same engine as the proxy's (engine.py). No I/O but the loading of a vocabulary; a model is asked only through
+the function that the caller gives. What is returned for a transcript that has grown begins with what was returned
+before, except where a cut moves.
+"""
+
+import asyncio
+import inspect
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+from typing import Any, Protocol
+
+import orjson
+
+from trimtab.proxy.compaction import engine
+from trimtab.proxy.compaction.pool import load_compactor
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.dialects import name_codec
+from trimtab.rules.conversation import Decision
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.policy import Policy, Prices
+from trimtab.rules.summary.asking.prompts import write_prompt
+from trimtab.rules.summary.handoff import read_given
+from trimtab.rules.summary.request import Summary, make_digest
+from trimtab.rules.summary.request import SummaryRequest as Wanted
+
+SUMMARIES_BYTES = 16 * 1024 * 1024
+"""Chosen: the summaries of some thousand sessions."""
+
+
+class Summaries(Protocol):
+    """Where the texts of summaries are kept, by the keys of their cuts. A dict is one."""
+
+    def get(self, key: str, /) -> str | None:
+        """The text of a cut; None if it has none."""
+
+    def __setitem__(self, key: str, text: str, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """A question to a model, whose answer replaces the digest of a cut.
+
+    key: names the cut. It stays the same until the cut moves.
+    max_tokens: the most that the answer may have.
+    """
+
+    key: str
+    max_tokens: int
+    _write: Callable[[], str] = field(repr=False, compare=False)
+
+    @property
+    def prompt(self) -> str:
+        """The question, as the text of one user message, with the transcript in it. Written whenever it is read."""
+        return self._write()
+
+
+Summarise = Callable[[SummaryRequest], str | Awaitable[str | None] | None]
+"""Asks a model. None if it has no answer: then the digest stays in that cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of a prompt before and after compaction, and the most that it may have."""
+
+    original: int
+    sent: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What to send.
+
+    messages: those that were not changed are the caller's own objects.
+    summary_request: the question for a model's summary, while a digest stands for it; else None.
+    members: the other members of the request, `system` and `instructions` among them.
+    with_summary: makes the result with a model's answer to `summary_request`, which is kept: the first one counts, also
+        for later calls. Without an answer (None, or a refusal) the digest stays.
+    explain: says what was done, in sentences.
+    """
+
+    messages: list[Any]
+    decisions: tuple[Decision, ...]
+    tokens: Tokens
+    summary_request: SummaryRequest | None
+    members: Mapping[str, Any] = field(repr=False)
+    with_summary: "Callable[[str | None], Result]" = field(repr=False, compare=False)
+    explain: Callable[[], list[str]] = field(repr=False, compare=False)
+
+
+class Compactor:
+    """Compacts the messages of one client. Keep it: what it has counted and decided is not done again. Thread-safe.
+
+    policy: None for the defaults; `make_policy` makes one from keys of the configuration.
+    model: decides how tokens are counted. dialect: `chat`, `responses` or `messages`.
+    summarise: asks a model for the summary of a cut; without it, a digest stands in, which needs no model.
+    summaries: where answers are kept; None for the memory of this object.
+
+    Raises VocabularyError, and ValueError for an unknown dialect.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        model: str = "",
+        dialect: str = "chat",
+        summarise: Summarise | None = None,
+        summaries: Summaries | None = None,
+        vocabulary: str = "auto",
+    ) -> None:
+        self._codec = name_codec(dialect)
+        self._model = model
+        self._variant = engine.Variant(load_compactor(model, vocabulary=vocabulary), policy or Policy())
+        self._summarise = summarise
+        kept: BytesLRU[str, str] = BytesLRU(SUMMARIES_BYTES, lambda key, text: len(key) + 4 * len(text))
+        self._texts: Summaries = kept if summaries is None else summaries
+        self._unanswered: BytesLRU[str, bool] = BytesLRU(SUMMARIES_BYTES, lambda key, _: len(key))
+
+    def compact(self, messages: Sequence[Any], **members: Any) -> Result:
+        """Compact the messages of a request, oldest first.
+
+        members: its other members, such as `tools`, `system`, `instructions` or `max_tokens`: they cost tokens, too.
+
+        Raises UndecodableError; LimitExceededError if the policy refuses what does not fit; TypeError if `summarise`
+        must be awaited; and what `summarise` raises.
+        """
+        result = self._compact([*messages], members)
+        if self._summarise is None or result.summary_request is None:
+            return result
+        text = self._summarise(result.summary_request)
+        if inspect.isawaitable(text):
+            if inspect.iscoroutine(text):
+                text.close()  # else Python warns that it was never awaited
+            message = "summarise must be awaited: call compact_async"
+            raise TypeError(message)
+        return result.with_summary(text)
+
+    async def compact_async(self, messages: Sequence[Any], **members: Any) -> Result:
+        """As `compact`, for an event loop: the work is done in a thread, and `summarise` may be a coroutine."""
+        result = await asyncio.to_thread(self._compact, [*messages], members)
+        if self._summarise is None or result.summary_request is None:
+            return result
+        text = self._summarise(result.summary_request)
+        return await asyncio.to_thread(result.with_summary, await text if inspect.isawaitable(text) else text)
+
+    def _compact(self, messages: list[Any], members: Mapping[str, Any]) -> Result:
+        body = {"model": self._model, **members, self._codec.transcript: messages}
+        try:
+            request = self._codec.read(orjson.dumps(body, default=_dump))
+        except orjson.JSONEncodeError as error:
+            raise UndecodableError(str(error)) from error
+        return self._carry_out(request, messages)
+
+    def _carry_out(self, request: Request, messages: list[Any]) -> Result:
+        """Compact a request with the texts that are there. Raises UndecodableError and LimitExceededError."""
+        compaction = engine.compact(request, self._variant, self._choose)
+        if compaction.refusal is not None:
+            raise compaction.refusal
+        compacted, asked = compaction.compacted, self._ask(compaction.text.plan)
+        left, members = _read_back(request, messages, compacted.body)
+        return Result(
+            messages=left,
+            decisions=compacted.decisions,
+            tokens=Tokens(compacted.original_tokens, compacted.sent_tokens, compacted.limit_tokens),
+            summary_request=asked,
+            members=members,
+            with_summary=partial(self._answer, request, messages, asked),
+            explain=lambda: [sentence.text for sentence in compaction.tell().sentences],
+        )
+
+    def _answer(self, request: Request, messages: list[Any], asked: SummaryRequest | None, text: str | None) -> Result:
+        if asked is not None:
+            if not (note := read_given(text)):
+                self._unanswered[asked.key] = True
+            elif self._texts.get(asked.key) is None:
+                self._texts[asked.key] = note
+        return self._carry_out(request, messages)
+
+    def _choose(self, plan: Plan) -> engine.Text:
+        wanted = plan.request
+        if wanted is None:
+            return engine.Text(plan)
+        if (text := self._texts.get(wanted.key)) is not None:
+            return engine.Text(plan, Summary(text, by_model=True))
+        if (before := self._find_base(wanted)) is None:
+            return engine.Text(plan)
+        digest = make_digest(wanted, base=Summary(before, by_model=True), count=self._variant.compactor.count)
+        return engine.Text(plan, Summary(digest, by_model=False))
+
+    def _find_base(self, wanted: Wanted) -> str | None:
+        """The text of the cut before, which this one continues."""
+        return None if wanted.base is None else self._texts.get(wanted.base)
+
+    def _ask(self, plan: Plan) -> SummaryRequest | None:
+        """The question for the text of a plan's cut; None if it has one, or gets none."""
+        wanted, policy, count = plan.request, self._variant.policy, self._variant.compactor.count
+        if wanted is None or not wanted.asks_model or wanted.key in self._unanswered:
+            return None
+        if self._texts.get(wanted.key) is not None:
+            return None
+        answer_tokens = ceil(wanted.max_tokens * policy.token_ratio)
+        before, most = self._find_base(wanted), policy.limit_tokens(answer_tokens)
+        write = partial(write_prompt, wanted, base_text=before, max_tokens=most, count=count)
+        return SummaryRequest(wanted.key, answer_tokens, write)
+
+
+def make_policy(**keys: Any) -> Policy:
+    """A policy from the keys of `defaults` in the configuration, such as `context_window`, `economy` or `high_water`.
+
+    Raises ValueError for a key or a value that the configuration would refuse.
+    """
+    return PolicyConfig.model_validate(keys).to_policy(Prices())
+
+
+def _dump(value: Any) -> Any:
+    """An object of a client library as plain values: those of pydantic."""
+    if (dump := getattr(value, "model_dump", None)) is None:
+        raise TypeError
+    return dump(mode="json", exclude_none=True)
+
+
+def _read_back(request: Request, messages: list[Any], body: bytes) -> tuple[list[Any], Mapping[str, Any]]:
+    """The messages of a compacted body, and its other members. What was not changed is the caller's own object."""
+    own: dict[bytes, deque[Any]] = defaultdict(deque)
+    for raw, message in zip(request.raws, messages, strict=True):
+        own[raw].append(message)
+    left = [own[raw].popleft() if own.get(raw) else orjson.loads(raw) for raw in request.codec.read(body).raws]
+    members = orjson.loads(body)
+    del members[request.codec.transcript]
+    return left, members

@@ -1,0 +1,195 @@
+"""The face of `import trimtab`: the messages of an agent in, the messages to send out."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletionMessage
+
+from trimtab import Compactor, LimitExceededError, Policy, Result, SummaryRequest, UndecodableError, make_policy
+from trimtab.proxy.compaction.compactor import Compactor as Engine
+from trimtab.rules import OnExceeded
+
+DIALECTS = ("chat", "responses", "messages")
+SMALL = make_policy(context_window=8000)
+NOTE = "1. Done: the files were read.\n2. Decided: nothing.\n3. Open: nothing.\n4. Next: go on."
+
+
+def _make_steps(dialect: str, number: int) -> list[list[dict[str, Any]]]:
+    """A session in any dialect: what is new in each of its requests."""
+    steps: list[list[dict[str, Any]]] = [[{"role": "user", "content": "Read all files."}]]
+    for step in range(number):
+        text = "\n".join(f"line {line} of file {step} is {line * step}" for line in range(40))
+        name, call = f"c{step}", {"path": f"f{step}"}
+        if dialect == "chat":
+            function = {"name": "read", "arguments": f'{{"path": "f{step}"}}'}
+            steps.append(
+                [
+                    {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [{"id": name, "type": "function", "function": function}],
+                    },
+                    {"role": "tool", "tool_call_id": name, "content": text},
+                ]
+            )
+        elif dialect == "responses":
+            steps.append(
+                [
+                    {"type": "function_call", "call_id": name, "name": "read", "arguments": f'{{"path": "f{step}"}}'},
+                    {"type": "function_call_output", "call_id": name, "output": text},
+                ]
+            )
+        else:
+            use = {"type": "tool_use", "id": name, "name": "read", "input": call}
+            result = {"type": "tool_result", "tool_use_id": name, "content": text}
+            steps.append([{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}])
+    return steps
+
+
+def _run_session(compact: Callable[[list[Any]], Result], dialect: str, number: int = 40) -> list[Result]:
+    messages, results = list[Any](), list[Result]()
+    for step in _make_steps(dialect, number):
+        messages += step
+        results.append(compact([*messages]))
+    return results
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_is_returned_begins_as_before_unless_a_cut_moves(dialect: str) -> None:
+    results = _run_session(Compactor(SMALL, dialect=dialect, vocabulary="heuristic").compact, dialect)
+    kept = [after.messages[: len(before.messages)] == before.messages for before, after in pairwise(results)]
+
+    assert any(decision.rule == "digest" for decision in results[-1].decisions)
+    assert kept.count(False) < len(results) / 4
+    assert all(result.tokens.sent <= result.tokens.limit for result in results)
+    assert results[-1].tokens.original > results[-1].tokens.limit
+    assert "digest" in " ".join(results[-1].explain())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_compactor_that_has_seen_nothing_returns_the_same(dialect: str) -> None:
+    messages = [message for step in _make_steps(dialect, 40) for message in step]
+    old = Compactor(SMALL, dialect=dialect, vocabulary="heuristic")
+    results = _run_session(old.compact, dialect)
+
+    assert Compactor(SMALL, dialect=dialect, vocabulary="heuristic").compact(messages) == results[-1]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_no_rule_has_changed_is_the_callers_own_object(dialect: str) -> None:
+    messages = [message for step in _make_steps(dialect, 40) for message in step]
+    compactor = Compactor(SMALL, dialect=dialect, vocabulary="heuristic")
+
+    few, many = compactor.compact(messages[:3]), compactor.compact(messages)
+    assert [id(one) for one in few.messages] == [id(one) for one in messages[:3]]
+    assert (few.decisions, few.summary_request) == ((), None)
+    assert few.tokens.sent == few.tokens.original
+    assert many.messages[-1] is messages[-1]
+
+
+def test_objects_of_a_client_library_are_messages_too() -> None:
+    answer = ChatCompletionMessage(role="assistant", content="Hello.")
+    result = Compactor(vocabulary="heuristic").compact([{"role": "user", "content": "Hi."}, answer])
+
+    assert result.messages[1] is answer
+
+
+def test_other_members_cost_tokens_and_come_back() -> None:
+    compactor, messages = Compactor(dialect="messages", vocabulary="heuristic"), [{"role": "user", "content": "Hi."}]
+    tools = [{"name": "read", "description": "Reads a file. " * 50, "input_schema": {"type": "object"}}]
+
+    without, result = compactor.compact(messages), compactor.compact(messages, system="Be brief.", tools=tools)
+    assert result.tokens.original > without.tokens.original + 100
+    assert result.members == {"model": "", "system": "Be brief.", "tools": tools}
+
+
+def test_a_model_is_asked_once_for_each_cut_and_its_answer_stays() -> None:
+    asked: list[SummaryRequest] = []
+
+    def summarise(request: SummaryRequest) -> str:
+        asked.append(request)
+        assert "Read all files." in request.prompt
+        return f"{NOTE}\nNote {len(asked)}."
+
+    results = _run_session(Compactor(SMALL, summarise=summarise, vocabulary="heuristic").compact, "chat", 90)
+    assert len(asked) == len({request.key for request in asked}) > 1
+    assert f"Note {len(asked)}." in str(results[-1].messages[0])
+    assert all(result.summary_request is None for result in results)
+    assert "Note 1." in asked[1].prompt  # it goes on from the summary before
+
+
+def test_a_digest_stays_where_the_model_has_no_answer() -> None:
+    """It is not asked again: another text in the same place would break the prompt cache."""
+    asked: list[str] = []
+
+    def refuse(request: SummaryRequest) -> str | None:
+        asked.append(request.key)
+        return "I'm sorry, I can't help with that." if len(asked) == 1 else None
+
+    compactor = Compactor(SMALL, summarise=refuse, vocabulary="heuristic")
+    results = _run_session(compactor.compact, "chat", 90)
+    plain = _run_session(Compactor(SMALL, vocabulary="heuristic").compact, "chat", 90)
+
+    assert [result.messages for result in results] == [result.messages for result in plain]
+    assert len(asked) == len(set(asked)) > 1
+
+
+def test_a_question_can_be_answered_later_and_the_first_answer_counts() -> None:
+    kept: dict[str, str] = {}
+    messages = [message for step in _make_steps("chat", 40) for message in step]
+    result = Compactor(SMALL, summaries=kept, vocabulary="heuristic").compact(messages)
+
+    assert result.summary_request is not None
+    assert result.summary_request.max_tokens > 0
+    answered = result.with_summary(NOTE)
+    assert "the files were read" in str(answered.messages[0])
+    assert answered.summary_request is None
+    assert answered.with_summary("Another text.") == answered
+    assert result.with_summary("Another text.") == answered
+    assert Compactor(SMALL, summaries=kept, vocabulary="heuristic").compact(messages) == answered
+
+
+async def test_an_event_loop_may_await_the_model() -> None:
+    async def summarise(_: SummaryRequest) -> str:
+        return NOTE
+
+    messages = [message for step in _make_steps("chat", 40) for message in step]
+    compactor = Compactor(SMALL, summarise=summarise, vocabulary="heuristic")
+    with pytest.raises(TypeError, match="compact_async"):
+        compactor.compact(messages)
+    result = await compactor.compact_async(messages)
+
+    assert "the files were read" in str(result.messages[0])
+    assert await Compactor(SMALL, summarise=lambda _: NOTE, vocabulary="heuristic").compact_async(messages) == result
+
+
+def test_what_cannot_be_compacted_is_told() -> None:
+    compactor = Compactor(Policy(context_window=1000, on_exceeded=OnExceeded.ERROR), vocabulary="heuristic")
+
+    with pytest.raises(LimitExceededError):
+        compactor.compact([{"role": "user", "content": "word " * 9000}])
+    for broken in ([object()], ["\ud800"], [{"role": "user", "content": "Hi."}, 7]):
+        with pytest.raises(UndecodableError):
+            compactor.compact(broken)
+    with pytest.raises(ValueError, match="no dialect"):
+        Compactor(dialect="french")
+    with pytest.raises(ValueError, match="high_water"):
+        make_policy(high_water=7)
+
+
+def test_to_import_it_loads_nothing() -> None:
+    """The program itself is `trimtab`, too, and a library should not slow down who imports it."""
+    code = "import sys, trimtab; print(sorted(name for name in sys.modules if name.startswith('trimtab')))"
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    import trimtab  # noqa: PLC0415 - not before the other one
+
+    assert printed.strip() == "['trimtab']"
+    assert set(trimtab.__all__) <= set(dir(trimtab))
+    assert all(hasattr(trimtab, name) for name in trimtab.__all__)
+    assert trimtab.Compactor is not Engine
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = trimtab.nothing  # type: ignore[attr-defined]
