@@ -78,7 +78,7 @@ async def _replay(config: Config, folder: str) -> dict[str, Any]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "proxy",
+            "trimtab",
             *arguments,
             stdin=policies,
             stdout=asyncio.subprocess.PIPE,
