@@ -168,6 +168,8 @@ class Outcome(msgspec.Struct, frozen=True):
     without_cost: Annotated[int | None, KEPT] = None
     bill: Annotated[Bill | None, HELD] = None
     """Of which `cost` and `without_cost` are the sums."""
+    cache_price: Annotated[float | None, HELD] = None
+    """What a prompt token costs more if the prompt cache does not have it, in nanodollars."""
     has_prompt: Annotated[bool, HELD] = False
     """The prompt was counted."""
     is_refused: Annotated[bool, HELD] = False

@@ -70,7 +70,7 @@ Note = Callable[[Finished], None]
 
 
 def tell(services: Services, finished: Finished, error: ProxyError | None, *, is_over: bool) -> None:
-    """Tell the log, the metrics, the books, traces, the history and the recordings of a request.
+    """Tell all who keep it of a request. What holds text or a span goes to its own queue at once: only if wanted.
 
     error: trimtab's own, which the client got. is_over: the request got its answer, or its client left; if not, an
         unexpected error has stopped it.
@@ -87,10 +87,8 @@ def tell(services: Services, finished: Finished, error: ProxyError | None, *, is
     if not is_kept:
         return
     with fail_open(recorder, outcome.request_id, "tell"):
-        if history is not None:
-            if history.keeps_text:
-                tell_text(recorder, history, make_served(services, finished, outcome))
-            history.add(outcome, _price_cache(finished.attempt.call, outcome))
+        if history is not None and history.keeps_text:
+            tell_text(recorder, history, make_served(services, finished, outcome))
         # One that was refused by its head alone is not recorded: anybody can send many of those.
         if recordings is not None and (error is None or finished.target != NO_TARGET):
             record(recorder, recordings, make_served(services, finished, outcome))
@@ -100,11 +98,11 @@ def make_outcome(
     recorder: Recorder, finished: Finished, error: ProxyError | None, *, is_over: bool = True, is_kept: bool = False
 ) -> Outcome:
     """What became of a request; see `tell`. is_kept: with what only the dashboard and recordings show."""
-    arrival, target, attempt = finished.arrival, finished.target, finished.attempt
-    sent_at, opening, request = finished.sent_at, finished.opening, finished.request
-    status = finished.reply.status if error is None else error.status
+    arrival, target, attempt, sent_at = finished.arrival, finished.target, finished.attempt, finished.sent_at
+    opening, status = finished.opening, finished.reply.status if error is None else error.status
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
-    prompt = None if request is not None and request.codec.is_count else attempt.compacted
+    prompt = None if finished.request is not None and finished.request.codec.is_count else attempt.compacted
+    told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, sent_at)
     is_again = is_last(attempt)
     is_refused = finished.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
     if status == 200 and prompt is not None and not is_refused:
@@ -132,8 +130,8 @@ def make_outcome(
         phase_seconds=attempt.seconds,
         overhead_seconds=sent_at - arrival.started_at if sent_at else seconds,
         **(_NOTHING if error is None else _describe_error(error)),
-        **(_NOTHING if prompt is None else _describe_prompt(attempt, prompt, sent_at)),
-        **(_describe_session(recorder, arrival.request_id, attempt) if is_kept else _NOTHING),
+        **told,
+        **(_describe_session(recorder, finished, told.get("sent_tokens", 0)) if is_kept else _NOTHING),
         **_describe_answer(finished),
     )
 
@@ -151,9 +149,9 @@ def _describe_prompt(attempt: Attempt, compacted: Compacted, sent_at: float) -> 
     used = attempt.summary if isinstance(attempt, Prepared) else None
     told = {
         "original_tokens": compacted.original_tokens,
-        "sent_tokens": sent_tokens,
         "limit_tokens": compacted.limit_tokens,
         "original_sections": tuple(compacted.original_sections),
+        "sent_tokens": sent_tokens,
         "sent_sections": tuple(sent_sections),
         "decisions": () if attempt.call is None else attempt.call.ledger.entries,
         "planned": compacted.decisions,
@@ -165,15 +163,17 @@ def _describe_prompt(attempt: Attempt, compacted: Compacted, sent_at: float) -> 
     return told
 
 
-def _describe_session(recorder: Recorder, request_id: str, attempt: Attempt) -> Mapping[str, Any]:
+def _describe_session(recorder: Recorder, finished: Finished, sent_tokens: int) -> Mapping[str, Any]:
+    attempt = finished.attempt
     if not isinstance(attempt, Prepared):
         return _NOTHING
     planned = attempt.chosen.planned
-    with fail_open(recorder, request_id, "tell"):
+    with fail_open(recorder, finished.arrival.request_id, "tell"):
         return {
             "session": attempt.call.session,
             "messages": len(planned.original.messages),
             "window": _draw_window(planned.plan, planned.policy),
+            "cache_price": _price_cache(attempt.call, sent_tokens, finished.learned.answered.written_tokens),
         }
     return _NOTHING
 
@@ -242,12 +242,12 @@ def _name_retry(finished: Finished, error: ProxyError | None, *, is_again: bool)
     return "recovered" if opening.status == 200 else "failed"
 
 
-def _price_cache(call: Call | None, outcome: Outcome) -> float | None:
+def _price_cache(call: Call, sent_tokens: int, written_tokens: int | None) -> float | None:
     """What a prompt token costs more if the prompt cache does not have it, in nanodollars; None if not known."""
-    if call is None or not call.view.price_list.is_in_dollars:
+    if not call.view.price_list.is_in_dollars:
         return None
-    tier = call.view.price_list.at(outcome.sent_tokens)
-    paid = tier.cache_write if outcome.written_tokens else tier.input
+    tier = call.view.price_list.at(sent_tokens)
+    paid = tier.cache_write if written_tokens else tier.input
     return max(paid - tier.cached_input, 0.0) * PER_TOKEN
 
 

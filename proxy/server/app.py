@@ -124,12 +124,13 @@ async def _open_services(
     recordings = None if config.record is None else Recordings(config.record, metrics, log, most_bytes=most_bytes)
     summaries = Summaries(store, client, SummaryCalls(metrics, log, spans, partial(end_call, books, recordings)))
     models = Models(store, client, metrics, log)
-    recorder = Recorder(metrics, log, books)
+    recorder = Recorder(metrics, log, books, asyncio.get_running_loop().call_later)
     uploads, memory = _bound_bodies(config)
     cold_cuts = ColdCuts(store)
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     on_error, on_fault = partial(_record_fault, recorder), partial(_count_fault, metrics)
     past = books.history = open_history(config, worker, log=log, on_error=on_error, on_fault=on_fault)
+    recorder.observers.append(lambda outcomes: past.add(*outcomes))
     try:
         lifecycle.background = Tasks(partial(_record_fault, recorder))
         services = Services(config, client, *shared, lifecycle=lifecycle, past=past, spans=spans)
@@ -137,6 +138,7 @@ async def _open_services(
         yield replace(services, recordings=recordings)
     finally:
         services.workers.close()
+        recorder.drain()
         for one in (lifecycle.background, summaries, recordings, models, past, books, store, client, spans):
             if one is not None:
                 await one.close()

@@ -70,7 +70,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         return await _answer_page(services, request, of_pages=False)
     arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
     services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
-    with services.lifecycle.serving(services.recorder.metrics.show_in_flight, reply, arrival.tenant.client_name):
+    with services.lifecycle.serving(services.recorder.show_in_flight, reply, arrival.tenant.client_name):
         return await _serve(services, arrival, reply, codec)
 
 
@@ -117,6 +117,7 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 
 
 async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
+    services.recorder.drain()  # what a page shows has all that has ended
     headers, path = read_headers(request.raw_headers), request.path
     shown = find_shown(headers, request.raw_path)
     make = partial(answer_page, services, request, headers, of_pages=of_pages)

@@ -9,8 +9,9 @@ import orjson
 from support.reference_pages import ROOT, find_code, read_literal, read_page, read_rows, read_section
 
 from trimtab.proxy.account.outcome import FIGURES
+from trimtab.proxy.account.recorder import WAIT_SECONDS
 from trimtab.proxy.exchange.arrival import MAX_CHARS
-from trimtab.proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, WAIT_SECONDS, describe_request
+from trimtab.proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, describe_request
 
 PAGE = "logs.md"
 OTHER_SECTIONS = (
@@ -105,8 +106,8 @@ def test_levels_formats_and_bounds_are_those_of_the_code() -> None:
     rows = read_rows(read_section(PAGE, "Level and format"))
 
     assert [tuple(find_code(row[3])) for row in rows] == [LEVELS, FORMATS]
-    assert WAIT_SECONDS == 1 / 4
-    assert "a quarter of a second" in read_section(PAGE, "Level and format")
+    assert WAIT_SECONDS == 50 / 1000
+    assert "up to 50 ms" in read_section(PAGE, "Level and format")
     assert f"cut to {MAX_CHARS} characters" in read_section(PAGE, "What is changed before it is logged")
     assert f"the first {SHORT_ID_CHARS} characters" in read_page(PAGE)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from trimtab.proxy.account.history.shared import SharedLog
 
 T = TypeVar("T")
-Waiting = tuple[Outcome, float | None] | Row
-"""A request with the price of a token that the prompt cache does not have, or what a summary cost."""
+Waiting = Outcome | Row
+"""A request, or what a summary cost."""
 
 STORE = "sqlite"
 """The name of the table's store in metrics."""
@@ -144,10 +144,10 @@ class History:
         self._opening, self._writing, self._packing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._tasks = Tasks(on_error)
 
-    def add(self, event: Outcome, cache_nanodollars: float | None = None) -> None:
-        """Keep an event. `cache_nanodollars`: what a token costs more if the prompt cache does not have it."""
-        self._rows.append((event, cache_nanodollars))
-        if not self._is_due:
+    def add(self, *outcomes: Outcome) -> None:
+        """Keep requests that are over."""
+        if self.is_on:
+            self._rows.extend(outcomes)
             self._wake()
 
     def add_summary(self, at: float, cost: int, label: str, client: str, session: str) -> None:
@@ -286,7 +286,7 @@ class History:
         rows = []
         for one in waiting:
             try:
-                rows.append(one if isinstance(one, Row) else Row.of(*one, self.places.worker))
+                rows.append(one if isinstance(one, Row) else Row.of(one, self.places.worker))
             except (ValueError, TypeError, OverflowError) as error:  # it has a text or a number that no JSON has
                 self._on_error(error)
         return rows

@@ -95,7 +95,7 @@ class Row(NamedTuple):
     entry: str | None = None
 
     @classmethod
-    def of(cls, event: Outcome, cache_price: float | None, worker: int) -> "Row":
+    def of(cls, event: Outcome, worker: int) -> "Row":
         """The row of a request."""
         is_priced = event.cost is not None and event.without_cost is not None
         return cls(
@@ -114,7 +114,7 @@ class Row(NamedTuple):
             min(event.cost or 0, MOST) if is_priced else None,
             min(event.without_cost or 0, MOST) if is_priced else None,
             0,
-            cache_price,
+            event.cache_price,
             msgspec.json.encode(pick_kept(event)).decode(),
         )
 

@@ -1,7 +1,5 @@
 """Every request that is over is told to the history."""
 
-from types import SimpleNamespace
-
 import pytest
 from support.client import CHAT, SMALL, ask_raw, post
 from support.events import read_events
@@ -57,5 +55,4 @@ async def test_what_a_miss_costs_is_priced_as_the_upstream_charges_it(
     prices = f"prices={{unit: {unit}, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}}"
     stages = await make_stages(prices)
     attempt = await stages.attempt(read_session(2))
-    event = SimpleNamespace(sent_tokens=100, written_tokens=written)
-    assert _price_cache(attempt.call, event) == (None if price is None else pytest.approx(price))
+    assert _price_cache(attempt.call, 100, written) == (None if price is None else pytest.approx(price))

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 from aiohttp import web
+from support.client import CHAT, post
 from upstreams.recording import Recorded, event
 
 from trimtab.proxy.config.load import load_config
@@ -41,3 +42,33 @@ async def test_an_answer_that_the_drain_cuts_ends_in_a_reset(version, upstream, 
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
+
+
+async def test_what_has_ended_is_told_to_readers_and_at_the_end(client, upstream, log, compactors) -> None:
+    """Also while another request is served: its outcome may wait for others, but never for longer than a reader."""
+    arrived, plain = asyncio.Event(), upstream.answer
+
+    async def hold(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if b"held" in recorded.body:
+            arrived.set()
+            await asyncio.Event().wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory", "limits.drain_seconds=0.1")
+    async with run_proxy(load_config(settings=settings, environment={}), log, compactors) as proxy:
+        url = f"{proxy.url}/v1/chat/completions"
+        _, writer = await asyncio.open_connection(*split_address(proxy.url.removeprefix("http://")))
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 29\r\n\r\n")
+        writer.write(b'{"messages":[],"user":"held"}')
+        await arrived.wait()
+        for asked in (1, 2):
+            await post(client, url, CHAT)
+            async with client.get(proxy.metrics_url) as page:
+                counted = [line for line in (await page.text()).splitlines() if line.startswith("trimtab_requests_t")]
+            assert [float(line.split()[-1]) for line in counted] == [asked]
+            async with client.get(f"{proxy.url}/trimtab/api/requests") as listed:
+                assert len((await listed.json())["requests"]) == asked
+        await post(client, url, CHAT)
+    writer.close()
+    assert [line["outcome"] for line in log.lines if line["event"] == "request"] == [*["unchanged"] * 3, "aborted"]

@@ -14,7 +14,7 @@ async def test_items_come_back_in_pieces_and_the_server_forgets_them(redis_url, 
     """What is no item of ours is passed over."""
     monkeypatch.setattr(shared, "ENTRIES_AT_ONCE", 2)
     log, order = SharedLog(redis_url, ttl_seconds=60), Erased("s", 5.0, text_only=True)
-    rows = [Row.of(make_event(name), 0.5, 1) for name in "ab"]
+    rows = [Row.of(make_event(name), 1) for name in "ab"]
     await log.add(rows)
     await log.add([order])
     async with redis.asyncio.Redis.from_url(redis_url) as server:

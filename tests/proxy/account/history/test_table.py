@@ -40,7 +40,8 @@ BOUNDS = Bounds()
 
 
 def keep(connection, *events, bounds=BOUNDS, cache_price=None, worker=1):
-    add(connection, [Row.of(event, cache_price, worker) for event in events], bounds)
+    rows = [Row.of(event, worker)._replace(cache_price=cache_price) for event in events]
+    add(connection, rows, bounds)
 
 
 def names(connection, **query) -> list[str]:
@@ -221,9 +222,7 @@ def test_the_sums_of_all_models_are_those_of_the_minute(requests, summaries, at_
     connection = open_in_memory()
     attach(connection, ":memory:")
     rows = [
-        Row.of(
-            make_event(str(n), label=label, client=label, original_tokens=7, cost=cost, without_cost=without), None, 1
-        )
+        Row.of(make_event(str(n), label=label, client=label, original_tokens=7, cost=cost, without_cost=without), 1)
         for n, (label, cost, without) in enumerate(requests)
     ]
     rows += [Row.of_summary(1000.0, cost, label, label, "", 1) for label, cost in summaries]
@@ -268,7 +267,7 @@ def test_what_was_erased_while_it_waited_does_not_come_back(connection):
 
 def test_entries_of_the_log_are_copied_once(connection):
     """By whichever worker reads them first. An order to erase is carried out; what cannot be read is passed over."""
-    rows = [Row.of(make_event(name, session=name), None, 1)._replace(entry=f"1-{n}") for n, name in enumerate("abc", 9)]
+    rows = [Row.of(make_event(name, session=name), 1)._replace(entry=f"1-{n}") for n, name in enumerate("abc", 9)]
     entries = [Entry(row.entry, row) for row in rows]
     copy(connection, entries[:2], Bounds())
     assert read_position(connection) == "1-10"
@@ -284,7 +283,7 @@ def test_an_order_of_the_log_that_fails_is_read_again(connection, monkeypatch):
     def fail(*_):
         raise sqlite3.OperationalError
 
-    row = Row.of(make_event(session="s"), None, 1)._replace(entry="1-1")
+    row = Row.of(make_event(session="s"), 1)._replace(entry="1-1")
     monkeypatch.setattr(table, "_erase", fail)
     with pytest.raises(sqlite3.OperationalError):
         copy(connection, [Entry("1-1", row), Entry("1-2", Erased("s", 2000.0, text_only=False))], BOUNDS)
