@@ -27,6 +27,7 @@ from yarl import URL
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.telemetry.logs import reset_log
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import CODECS
 
@@ -101,6 +102,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def _own_log() -> Iterator[None]:
     """Reset the configuration of the log after each test, so that it does not affect the next one."""
     yield
+    reset_log()
     structlog.reset_defaults()
 
 

@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
-import structlog
-from structlog.typing import EventDict, Processor
 
 from trimtab.proxy.telemetry.terminal import CLEAR_LINE
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
 
 WHOLE_BYTES = 4096
 """Largest atomic write to a pipe; larger writes of several processes would mix. Source: PIPE_BUF of Linux."""
@@ -26,8 +27,11 @@ FORMATS = ("auto", "json", "text")
 SHORT_ID_CHARS = 8  # chosen: enough to find a request in the log
 
 
-class _JsonLog(structlog.BoundLoggerBase):
-    """Writes JSON without structlog's processors, which take 12 us for each request."""
+class _JsonLog:
+    """Writes JSON without structlog, whose processors take 12 us for each request, and its import 40 ms."""
+
+    def __init__(self, lines: "JsonLines") -> None:
+        self._logger = lines
 
     def debug(self, event: str, **fields: Any) -> None:
         """Log an event."""
@@ -44,6 +48,10 @@ class _JsonLog(structlog.BoundLoggerBase):
     def error(self, event: str, **fields: Any) -> None:
         """Log an event."""
         self._logger.write("error", event, fields)
+
+
+_configured: list[_JsonLog] = []
+"""The log as JSON, if the log of this process is that."""
 
 
 class _Discreet(logging.Handler):
@@ -68,7 +76,10 @@ def configure_log(
     clears_line: whether each line of text first clears what stands in the terminal's line.
     """
     logging.root.handlers = [_Discreet(logging.WARNING)]
+    _configured.clear()
     if file is None and (form == "text" or (form == "auto" and sys.stderr.isatty())):
+        import structlog  # noqa: PLC0415 - as below
+
         processors = [*_write_text(), *([_clear_line] if clears_line else [])]
         structlog.configure(
             processors=[structlog.processors.add_log_level, *processors],
@@ -77,13 +88,12 @@ def configure_log(
             cache_logger_on_first_use=True,
         )
         return
-    lines = JsonLines(file or sys.stderr.buffer)
-    structlog.configure(
-        processors=[],
-        wrapper_class=_from_level(level),
-        logger_factory=lambda *_: lines,
-        cache_logger_on_first_use=True,
-    )
+    _configured.append(_from_level(level)(JsonLines(file or sys.stderr.buffer)))
+
+
+def reset_log() -> None:
+    """Forget the configuration."""
+    _configured.clear()
 
 
 def _from_level(level: str) -> type[_JsonLog]:
@@ -97,6 +107,10 @@ def _from_level(level: str) -> type[_JsonLog]:
 
 def get_log() -> Any:
     """The logger: `log.info("event", key=value)`."""
+    if _configured:
+        return _configured[0]
+    import structlog  # noqa: PLC0415 - as below
+
     return structlog.get_logger()
 
 
@@ -114,15 +128,17 @@ def _clear_line(_logger: Any, _method: str, line: Any) -> Any:
     return f"{CLEAR_LINE}{line}"
 
 
-def _write_text() -> list[Processor]:
+def _write_text() -> "list[Processor]":
     """Processors for text. A terminal shows the time of day only; a file is read later, so it gets the date too."""
+    import structlog  # noqa: PLC0415 - slow, and JSON needs none of it
+
     is_terminal = sys.stderr.isatty()
     times = structlog.processors.TimeStamper(fmt="%H:%M:%S" if is_terminal else "%Y-%m-%dT%H:%M:%S%z", utc=False)
     colours = is_terminal and not os.environ.get("NO_COLOR")
     return [times, _simplify, structlog.dev.ConsoleRenderer(0, colors=colours, sort_keys=False, pad_level=False)]
 
 
-def _simplify(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def _simplify(_logger: Any, _method: str, event: "EventDict") -> "EventDict":
     """Make an event fit for a terminal: a request as one line, no level if it is `info`, no control characters."""
     worker = {"worker": event["worker"]} if "worker" in event else {}
     shown = {"event": describe_request(event)} | worker if event["event"] == "request" else event

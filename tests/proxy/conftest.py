@@ -7,6 +7,7 @@ import structlog
 import tiktoken
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from trimtab.proxy.telemetry.logs import reset_log
 from trimtab.rules.conversation import CountTokens
 
 
@@ -26,4 +27,5 @@ def count(encoding: tiktoken.Encoding) -> CountTokens:
 def restored_log() -> Iterator[None]:
     """Restore structlog's configuration after the test."""
     yield
+    reset_log()
     structlog.reset_defaults()

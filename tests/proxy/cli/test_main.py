@@ -69,7 +69,7 @@ def test_each_command_is_told_as_it_tells_itself(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("module", "late"),
-    [("main", {"aiohttp", "pydantic", "rich"}), ("serving.serve", {"genai_prices", "opentelemetry", "redis"})],
+    [("main", {"aiohttp", "pydantic", "rich"}), ("serving.serve", {"genai_prices", "opentelemetry", "redis", "rich"})],
 )
 def test_what_is_not_needed_at_the_start_is_not_imported(module: str, late: set[str]) -> None:
     """The list of commands needs only click; a proxy needs neither tables nor the catalogue to listen."""
