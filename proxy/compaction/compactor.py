@@ -10,8 +10,9 @@ from math import ceil
 
 from trimtab.proxy.compaction.caches import Caches
 from trimtab.proxy.telemetry.ledger import Entry
-from trimtab.proxy.wire.codec import Adapted, Counting, Question, Request, Unsent
+from trimtab.proxy.wire.codec import Adapted, Counting, Request, Unsent
 from trimtab.proxy.wire.content.cache_help import Addition
+from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.beginnings import Begun
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.apply import apply

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 
 RETRY_AFTER_SECONDS = 1
 """Value of Retry-After when the proxy is overloaded. Chosen: it only has to keep clients from retrying at once."""

@@ -1,28 +1,62 @@
-"""The interface of a wire dialect, and the values that it exchanges with the rest of the proxy.
+"""One wire dialect: what the rest of the proxy asks of it, all that dialects share, and the values that they exchange.
 
-Law: nothing outside a dialect's folder knows the names of its fields. A codec has no state of its own: it remembers
-only in the `Known` that it is given. Every method may run in a thread.
+To add a dialect: a folder beside `chat/` with a subclass of `Codec`, and one line in `dialects.py`. The subclass sets
+the tables and writes the functions that differ.
+
+Law: nothing outside a dialect's folder knows the names of its fields, and none of them stands here. A codec has no
+state of its own: it remembers only in the `Known` that it is given. Every method may run in a thread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import partial
+from typing import Any
 
-from trimtab.proxy.wire.answers.sse import FirstEvent
-from trimtab.proxy.wire.answers.tap import Tap
-from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp, Client, Helped, has_markers
-from trimtab.proxy.wire.content.tool_lists import ListMemo, make_list_memo
-from trimtab.proxy.wire.overflow.classify import Overflow
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_marked
-from trimtab.proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - part of the interface
-from trimtab.proxy.wire.transcript.body import read_outside
-from trimtab.proxy.wire.transcript.decoding import Known
-from trimtab.rules.conversation import Conversation, CountTokens, Decision
+import msgspec
+import orjson
+
+from trimtab.proxy.wire.answering import Answers
+from trimtab.proxy.wire.content.cache_help import (
+    NO_HELP,
+    Addition,
+    CacheHelp,
+    Client,
+    Helped,
+    has_markers,
+    help_openly,
+    mark_messages,
+)
+from trimtab.proxy.wire.content.schemas import read_fixed
+from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used, make_list_memo
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json.spans import Array, Span
+from trimtab.proxy.wire.members import OUTSIDE, Asked, find_edit, take_off_outside
+from trimtab.proxy.wire.parameters import (
+    CACHE_KEY,
+    SURE_FACTOR,
+    Question,
+    bound_limit,
+    find_refused,
+    list_forms,
+    write_parameters,
+)
+from trimtab.proxy.wire.routing import peek_model
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_marked, find_transcript
+from trimtab.proxy.wire.transcript.body import Form, find_elements, read_outside, replace_outside, split_body
+from trimtab.proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - of the interface
+from trimtab.proxy.wire.transcript.decoding import (
+    FindUnits,
+    FixedTokens,
+    Known,
+    KnownView,
+    decode_units,
+    join_units,
+    recall,
+)
+from trimtab.proxy.wire.transcript.elements import Shares, Source, WriteElement, write_elements
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Role, Shape
 from trimtab.rules.tokens.families import GENERIC, Costs
-
-PROMPT_TOO_LONG = "context_length_exceeded"
-"""Error code that makes clients compact by themselves. Source: OpenAI's API; agents look for it."""
+from trimtab.rules.tokens.messages import Surroundings, count_format, count_shared_frame, count_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +95,11 @@ class Request:
         marked = find_marked(self.raws, self.beginning, has_markers) if self.cache.adds - {"cache_key"} else ()
         return Client(read_outside(self.body, self.beginning), {at: self.raws[at] for at in marked})
 
+    def find_array(self) -> Array:
+        """The positions of the elements. Raises UndecodableError if their key is written with escapes."""
+        begun = self.beginning
+        return find_elements(self.codec.form, self.body, self.raws) if begun is None else begun.array
+
     def reduce_to(self, left: "Request", decisions: tuple[Decision, ...]) -> "Request":
         """What is `left` of this request, with everything that is known of it beside its body."""
         cleaned = (*self.cleaned, *decisions)
@@ -93,11 +132,6 @@ class Adapted:
     decisions: tuple[Decision, ...] = ()
 
 
-def leave_body(_: Request, __: Conversation, ___: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
-    """`Codec.adapt` of a dialect whose providers need not be told that a transcript was changed."""
-    return Adapted(pieces)
-
-
 @dataclass(frozen=True, slots=True)
 class Counting:
     """How a codec counts tokens, and what it has decoded and counted that way before.
@@ -113,78 +147,58 @@ class Counting:
     tool_lists: ListMemo = field(default_factory=make_list_memo)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The model and the parameters with which a summary is requested.
+TOOLS_FACTOR = 16
+"""Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
+text of this many times their length."""
+SHAPE = Shape()
 
-    temperature: None if it is not sent.
-    is_reasoning: the model's reasoning counts against its completion limit.
-    refused: the forms of parameters that the upstream refuses; see parameters.py.
+
+class Codec(Answers):
+    """What all dialects share. A dialect sets these tables, and writes what it has otherwise than here.
+
+    name: of the endpoint in metrics and log lines.
+    ending: the last segments of the paths whose POST requests the dialect claims, as `/chat/completions`.
+    path: for summary requests that do not follow a client's request.
+    is_count: the upstream only counts the tokens of a request and generates nothing.
+    transcript: the member of a body with the elements of the transcript. form: how these are written.
+    outside: the member beside it that is a message, too.
+    fixed: lists the members that `Request.fixed` holds; one with a value of `empty` counts as missing.
+    counted_fixed: which of them cost tokens and are read by `read_surroundings`.
+    known_members: the members of a body that are counted, or that no server puts into the prompt.
+    find_units: which elements are decoded together; None if each stands alone.
+    markers: the cache markers that providers of the dialect take, where `help_cache` puts them.
+    limits: the names of the limit of a question, the usual one first; refusable_limits: those that may be left out.
+    refusable: further members of a question that an upstream may refuse.
+    taken_over, of_session: the members of a client's request that a question behind it has, too: if it continues the
+        conversation, and in any case.
     """
 
-    model: str
-    max_tokens: int
-    temperature: float | None = None
-    is_reasoning: bool = False
-    refused: frozenset[str] = frozenset()
+    name: str
+    ending: str
+    path: str
+    is_count = False
 
+    transcript: str
+    form: Form[Any]
+    outside = ""
+    fixed: Callable[[Any], tuple[msgspec.Raw, ...]]
+    counted_fixed = slice(None)
+    empty: tuple[bytes, ...] = (b"null",)
+    known_members: frozenset[str]
+    find_units: FindUnits | None = None
+    shares: Shares | None = None
+    markers: frozenset[Addition] = frozenset()
+    peek_model = staticmethod(peek_model)
+    """The model that the beginning of a body names; the empty string if it names none."""
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """The completion that a model wrote for a question.
-
-    usage: as the upstream reports it; its fields are None if they are not reported.
-    calls_tool: the model called a tool.
-    was_cut: the completion ended at its limit.
-    was_filtered: the upstream's content filter ended the completion.
-    """
-
-    text: str
-    usage: Usage
-    calls_tool: bool = False
-    was_cut: bool = False
-    was_filtered: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorText:
-    """An error that the proxy sends to a client. `code` and `type` are for programs; `param` is the field at fault.
-
-    tokens, limit_tokens: of a prompt that is too long, and the most that it may have; None if they are not known.
-    more: further members of the error object.
-    """
-
-    message: str
-    code: str
-    type: str = "invalid_request_error"
-    param: str | None = None
-    tokens: int | None = None
-    limit_tokens: int | None = None
-    more: Mapping[str, object] = field(default_factory=dict)
-
-
-class Codec(Protocol):
-    """One wire dialect. To add one: a folder beside `chat/`, and one line in `dialects.py`."""
-
-    @property
-    def name(self) -> str:
-        """The name of the endpoint in metrics and log lines."""
-
-    @property
-    def ending(self) -> str:
-        """The last segments of the paths whose POST requests the dialect claims, as `/chat/completions`."""
-
-    @property
-    def transcript(self) -> str:
-        """The name of the body's member with the elements of the transcript."""
-
-    @property
-    def is_count(self) -> bool:
-        """Whether the upstream only counts the tokens of a request and generates nothing."""
-
-    @property
-    def path(self) -> str:
-        """The path for summary requests that do not follow a client's request."""
+    describe: Callable[[Any], Asked]
+    """What the decoded members of a body ask for."""
+    decode_unit: Callable[[Counting, bytes], tuple[Message, ...]]
+    """The messages of a unit. Raises UndecodableError or one of DECODE_ERRORS."""
+    read_surroundings: Callable[..., Surroundings]
+    """What the decoded members of `counted_fixed` cost; None for a missing one."""
+    encode_message: Callable[[Message], bytes]
+    """The JSON of one message: its own bytes, with new content if a rule edited it."""
 
     def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
         """Split a body into its elements without decoding them. Raises UndecodableError.
@@ -192,12 +206,114 @@ class Codec(Protocol):
         The part that the body has in common with `begun` is not read again; the result is the same. Invalid JSON is
         repaired if possible. That is slow: raises LargeWorkError if a body of more than `max_chars` needs it.
         """
+        members, raws, beginning = split_body(self.form, body, begun, max_chars=max_chars)
+        asked = self.describe(members)
+        return Request(
+            codec=self,
+            body=body,
+            raws=raws or self.list_text(members),
+            model=members.model if isinstance(members.model, str) else "",
+            stream=members.stream is True,
+            max_tokens=asked.max_tokens if type(asked.max_tokens) is int else None,
+            fixed=tuple([b"" if raw in self.empty else raw for raw in map(bytes, self.fixed(members))]),
+            is_reasoning=asked.is_reasoning,
+            asks_usage=asked.asks_usage,
+            beginning=beginning,
+        )
 
-    def clean(self, request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
+    def list_text(self, _: Any, /) -> tuple[bytes, ...]:
+        """The elements of a transcript that is written as a text."""
+        return ()
+
+    def clean(self, request: Request, _: Unsent, /) -> tuple[bytes, tuple[Decision, ...]]:
         """The body without what must not be sent, and a decision for each kind; the body itself if it holds none.
 
         All other bytes stay.
         """
+        return request.body, ()
+
+    def list_outside(self, _: Request, /) -> Sequence[bytes]:
+        """The JSON of the messages in no element, from which `decode_outside` makes them."""
+        return ()
+
+    def decode_outside(self, counting: Counting, raw: bytes, /) -> tuple[Message, ...]:
+        return self.decode_unit(counting, raw)
+
+    def write_outside(self, _: Conversation, /) -> bytes | None:
+        """The value of the message in no element with shortened texts; None if no rule has changed it."""
+        return None
+
+    def look_at(self, _: Request, messages: tuple[Message, ...], /) -> tuple[tuple[Message, ...], Shape, bool]:
+        """The messages as the server counts them, what it demands of them, and whether it holds earlier ones.
+
+        Raises one of DECODE_ERRORS.
+        """
+        return messages, SHAPE, False
+
+    def decode(self, request: Request, counting: Counting) -> Conversation:
+        """The request's transcript with its token counts and the origin of each message. Raises UndecodableError.
+
+        Every element must be the origin of a message; any other element would be lost when the transcript is written.
+        Notes in the request's beginning what was decoded, for the request that continues it.
+        """
+        known = counting.known.view(self.name, counting.number)
+        try:
+            decode = partial(self.decode_unit, counting)
+            messages, origins = decode_units(request.raws, request.beginning, known, decode, self.find_units)
+            outside = self.list_outside(request)
+            found = known.decode(outside, partial(self.decode_outside, counting)) if outside else []
+            fixed = self._count_fixed(request, counting, known)
+            messages, shape, continues = self.look_at(request, messages)
+        except DECODE_ERRORS as error:
+            raise UndecodableError(type(error).__name__) from error
+        if found:
+            before = [message for each in found for message in each]
+            messages, origins = (*before, *messages), (OUTSIDE,) * len(before) + origins
+        tokens = fixed.format_tokens + fixed.tools_tokens
+        if fixed.has_functions and messages:
+            tokens += count_shared_frame(messages[0], counting.count, counting.costs)
+        return Conversation(messages, max(tokens, 0), origins, shape, continues)
+
+    def uncounted_bytes(self, request: Request, counting: Counting) -> int:
+        """How many bytes `decode` would have to decode and count for the first time, roughly, by the work for them."""
+        known, raws = counting.known.view(self.name, counting.number), request.raws
+        start = recall(raws, request.beginning, known, self.find_units).elements
+        new = raws[start:] if self.find_units is None else join_units(raws, self.find_units(raws, start))
+        counted = request.fixed[self.counted_fixed]
+        return known.count_unknown_bytes([*self.list_outside(request), *new], counted, TOOLS_FACTOR)
+
+    def count_format(self, request: Request, counting: Counting) -> int:
+        """Tokens of the frame of the prompt and of the response format, without those of the tools."""
+        return self._count_fixed(request, counting, counting.known.view(self.name, counting.number)).format_tokens
+
+    def _count_fixed(self, request: Request, counting: Counting, known: KnownView) -> FixedTokens:
+        return known.count_fixed(request.fixed[self.counted_fixed], partial(self.count_fixed, counting))
+
+    def count_fixed(self, counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
+        """The tokens of those members outside the transcript that `counted_fixed` names."""
+        around, count, costs = read_fixed(raws, self.read_surroundings), counting.count, counting.costs
+        return FixedTokens(
+            count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
+        )
+
+    def counts_all(self, request: Request) -> bool:
+        """Whether each member outside the transcript is counted or costs nothing. One that cannot be read is not."""
+        try:
+            return self.knows_members(read_outside(request.body, request.beginning))
+        except DECODE_ERRORS:
+            return False
+
+    def knows_members(self, members: Mapping[str, msgspec.Raw]) -> bool:
+        """Whether each of these members is counted, or is known to cost no tokens. Raises one of DECODE_ERRORS."""
+        return members.keys() <= self.known_members
+
+    def list_tools(self, _: Request, /) -> tuple[ToolList, ...]:
+        """The lists of declarations in a request."""
+        return ()
+
+    def list_called(self, _: Request, transcript: Conversation, /) -> frozenset[str]:
+        """The tools that a transcript calls or has loaded."""
+        return find_used(transcript.messages)
 
     def drop_tools(
         self, request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
@@ -206,24 +322,8 @@ class Codec(Protocol):
 
         All other bytes stay; see content/tool_lists.py. `transcript` is the result of `decode`.
         """
-
-    def peek_model(self, beginning: bytes) -> str:
-        """The model that the beginning of a body names; the empty string if it names none."""
-
-    def uncounted_bytes(self, request: Request, counting: Counting) -> int:
-        """How many bytes of JSON `decode` would have to decode and count for the first time, roughly."""
-
-    def decode(self, request: Request, counting: Counting) -> Conversation:
-        """The request's transcript with its token counts and the origin of each message. Raises UndecodableError.
-
-        Every element must be the origin of a message; any other element would be lost when the transcript is written.
-        """
-
-    def count_format(self, request: Request, counting: Counting) -> int:
-        """The fixed tokens of the conversation, without those of the tools."""
-
-    def counts_all(self, request: Request) -> bool:
-        """Whether each member of the body outside the transcript is counted, or is known to cost no tokens."""
+        lists, used = self.list_tools(request), self.list_called(request, transcript)
+        return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)
 
     def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
         """The body with the transcript `after`, in pieces; the body itself if `after` is `before`.
@@ -231,39 +331,106 @@ class Codec(Protocol):
         `before` is the result of `decode`. What no rule touched keeps its bytes. Raises UndecodableError if the
         elements cannot be found in the body.
         """
+        if after is before:
+            return (request.body,)
+        pieces, place = self.encode_transcript(request, take_off_outside(before), take_off_outside(after))
+        value = self.write_outside(after)
+        if value is None:
+            return pieces
+        edit = find_edit(request.body, b'"%b"' % self.outside.encode(), place, value)
+        return replace_outside(request.body, place.start, pieces, edit)
 
-    def adapt(self, request: Request, before: Conversation, after: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
+    def encode_transcript(
+        self, request: Request, before: Conversation, after: Conversation
+    ) -> tuple[tuple[bytes, ...], Span]:
+        """The body with the elements of `after`, in pieces, and where they were in the client's body.
+
+        What was written is kept for the body that continues this one. Raises UndecodableError.
+        """
+        beginning, array = request.beginning, request.find_array()
+        written, ending = write_elements(
+            Source(request.body, array, before),
+            after,
+            self.make_writer(request, after.messages),
+            self.shares,
+            written=None if beginning is None else beginning.written,
+        )
+        if beginning is not None:
+            beginning.written = written
+        return (*written.pieces, ending), Span(array.start, array.stop)
+
+    def make_writer(self, _: Request, __: Sequence[Message], /) -> WriteElement:
+        """Writes the elements of a transcript; here one for each message."""
+        return lambda placed: self.encode_message(placed[0][0])
+
+    def adapt(self, _: Request, __: Conversation, ___: Conversation, pieces: tuple[bytes, ...], /) -> Adapted:
         """The body that `encode` wrote, in the form that its provider accepts after a change of what was sent before.
 
-        Answers of the model in it may have been given behind other messages than are sent now.
+        Answers of the model in it may have been given behind other messages than are sent now. Takes what `encode`
+        takes. Raises UndecodableError or one of DECODE_ERRORS.
         """
+        return Adapted(pieces)
 
     def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
         """The body that `encode` and `adapt` wrote for the transcript `after`, with `request.cache`.
 
         What the client sets itself stays, and nothing is added beside it. Raises one of DECODE_ERRORS.
         """
+        if not self.markers:
+            return Helped(pieces)
+        client = request.read_client()
+        marked = self._mark_messages(request, after, client)
+        asked = request.cache if CACHE_KEY not in client.outside else replace(request.cache, key="")
+        return help_openly(asked, pieces, after.messages, marked, self.encode_message)
 
-    def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
-        """A reader for the usage and the text of a response. It samples the text if the request `asks_usage`."""
+    def _mark_messages(
+        self, request: Request, after: Conversation, client: Client | None = None, *, at_end: bool = False
+    ) -> dict[int, Message]:
+        adds = request.cache.adds & self.markers
+        return mark_messages(adds, after, client or request.read_client(), at_end=at_end) if adds else {}
 
-    def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
-        """A buffer that holds a stream back until it is clear whether it is a completion; see FirstEvent."""
+    limits: tuple[str, ...]
+    refusable_limits: tuple[str, ...]
+    refusable: tuple[str, ...] = ()
+    asks_for_usage = False
+    """A stream has its usage only if it is asked for."""
+    taken_over: frozenset[str]
+    of_session: frozenset[str]
+    prescribes_form: Callable[[dict[str, msgspec.Raw]], bool]
+    """Whether a request prescribes an answer that a summary would not have, or continues what the upstream holds."""
+    forces_call: Callable[[str, msgspec.Raw], bool]
+    """Whether a member forces the model to call a tool; it should write a summary instead."""
+    read_thinking: Callable[[dict[str, msgspec.Raw]], int | None]
+    """The tokens that a request allows for thinking, which the limit must include: 0 if it gives no number.
 
-    def read_refusal(self, status: int, body: bytes) -> Overflow | None:
-        """What a response says about exceeding the context window; None if it is about something else.
-
-        `body` may also be one event of a stream with status 200.
-        """
-
-    def write_error(self, error: ErrorText, *, as_event: bool) -> bytes:
-        """An error as the body of a response, or as an event of a stream."""
-
-    def write_event(self, status: int, body: bytes) -> bytes:
-        """A non-stream response of the upstream as one event of a stream; an error event includes `status`."""
+    None if the request does not turn thinking on itself. With thinking on, no temperature is accepted.
+    """
 
     def ask(self, question: Question, prompt: str) -> bytes:
         """The body of a request that contains only `prompt`."""
+        asked = orjson.Fragment(self.encode_message(_make_message(prompt)))
+        members = {"model": question.model, self.transcript: [asked], **self.keep_nothing(question)}
+        return orjson.dumps({**members, **self._write_parameters(question, None)})
+
+    def keep_nothing(self, _: Question, /) -> dict[str, Any]:
+        """What asks an upstream to keep nothing of a question, in dialects whose upstreams else keep answers."""
+        return {}
+
+    def _write_parameters(
+        self, question: Question, thinking_tokens: int | None, sure_tokens: int = 0
+    ) -> dict[str, Any]:
+        """`sure_tokens`: a limit that the client has set itself, so the model accepts it."""
+        limits = {
+            name: bound_limit(question, question.max_tokens + (thinking_tokens or 0))
+            for name in self.limits
+            if name not in self.refusable_limits
+        }
+        if sure_tokens >= SURE_FACTOR * question.max_tokens:
+            limits = {name: min(tokens, sure_tokens) for name, tokens in limits.items()}
+        written = write_parameters(
+            question, self.refusable_limits, thinking_tokens=thinking_tokens, has_options=self.asks_for_usage
+        )
+        return limits | written
 
     def ask_behind(
         self, request: Request, prefix: Conversation, question: Question, prompt: str, *, is_apart: bool = False
@@ -274,12 +441,52 @@ class Codec(Protocol):
         only those by which the upstream knows its session. None if the request prescribes the form of the response,
         which a summary would not have, or if the members of its body cannot be read.
         """
+        members = self.copy_members(request, is_apart=is_apart)
+        if members is None or prefix.continues:
+            return None
+        thinking_tokens = self.read_thinking(members)
+        elements = self.write_behind(request, prefix, _make_message(prompt), members, is_apart=is_apart)
+        members[self.transcript] = msgspec.Raw(b"[" + b",".join(elements) + b"]")
+        if (value := self.write_outside(prefix)) is not None:
+            members[self.outside] = msgspec.Raw(value)
+        if request.cache.key and CACHE_KEY in self.refusable and CACHE_KEY not in question.refused:
+            members.setdefault(CACHE_KEY, msgspec.Raw(orjson.dumps(request.cache.key)))
+        own = {"model": question.model} if is_apart else {}
+        kept = {**self.keep_nothing(question), **members} if is_apart else members
+        parameters = self._write_parameters(question, thinking_tokens, request.max_tokens or 0)
+        return msgspec.json.encode({**kept, **own, **parameters})
 
-    def read_completion(self, answer: bytes) -> Completion:
-        """The completion in the response to a question, streamed or not. Raises UndecodableError."""
+    def copy_members(self, request: Request, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
+        """What `ask_behind` takes over from the body of a client's request, besides its transcript; None as there."""
+        try:
+            everything = read_outside(request.body, request.beginning)
+            if is_apart:
+                return {name: value for name, value in everything.items() if name in self.of_session}
+            if self.prescribes_form(everything):
+                return None
+            taken = {name: value for name, value in everything.items() if name in self.taken_over}
+            return {name: value for name, value in taken.items() if not self.forces_call(name, value)}
+        except DECODE_ERRORS:
+            return None
+
+    def write_behind(
+        self, request: Request, prefix: Conversation, asked: Message, _: dict[str, msgspec.Raw], /, *, is_apart: bool
+    ) -> Iterable[bytes]:
+        """The elements of a question behind a conversation. May change the members of its body."""
+        inside = take_off_outside(prefix)
+        marked = {} if is_apart else self._mark_messages(request, inside, at_end=True)
+        messages = [*(marked.get(at, message) for at, message in enumerate(inside.messages)), asked]
+        write = self.make_writer(request, messages)
+        return [write([(message, None)]) for message in messages]
 
     def list_parameters(self, question: Question) -> tuple[str, ...]:
         """The forms of parameters that an upstream may refuse in a question, the most doubtful first."""
+        return list_forms(question, self.refusable_limits, self.refusable)
 
     def find_refused(self, question: Question, answer: bytes) -> str | None:
         """The form of a parameter of a question that an error names as refused; None if it names none."""
+        return find_refused(question, self.list_parameters(question), answer, self.limits)
+
+
+def _make_message(prompt: str) -> Message:
+    return Message(Role.USER, (prompt,), edited=True)

@@ -8,15 +8,19 @@ Law: pure. Whatever an error says, the work is bounded, and only a parameter tha
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from trimtab.proxy.wire.codec import Question
 from trimtab.proxy.wire.json.decode import try_decode
 
+CACHE_KEY = "prompt_cache_key"
 TEMPERATURE, STREAM, STREAMED, STREAM_OPTIONS = "temperature", "stream", "stream=true", "stream_options"
 _ABOVE = "limit>"
+SURE_FACTOR = 2
+"""A required limit never exceeds the client's own if that is this many times the summary's: a model refuses a larger
+limit than it has, and Claude Code allows thinking nearly all of its limit. Chosen: this leaves room to think."""
 LEAST_LIMIT = 16
 """A smaller number in an error is no limit of tokens. Chosen: no model is that terse; most such numbers are counts."""
 MAX_TEXT_CHARS = 2000
@@ -36,6 +40,22 @@ _BOUND = re.compile(
     re.IGNORECASE,
 )
 """Words by which an error says that a smaller number would be accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The model and the parameters with which a summary is requested.
+
+    temperature: None if it is not sent.
+    is_reasoning: the model's reasoning counts against its completion limit.
+    refused: the forms of parameters that the upstream refuses.
+    """
+
+    model: str
+    max_tokens: int
+    temperature: float | None = None
+    is_reasoning: bool = False
+    refused: frozenset[str] = frozenset()
 
 
 def write_parameters(

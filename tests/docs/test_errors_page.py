@@ -16,7 +16,7 @@ from trimtab.proxy.cli.options import WRONG_USE
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 from trimtab.proxy.http.request_body import MIN_BYTES_PER_SECOND
-from trimtab.proxy.wire.chat.answer import write_answer_event
+from trimtab.proxy.wire.chat.codec import CHAT
 
 PAGE = "errors.md"
 
@@ -60,9 +60,9 @@ def test_limits_in_the_table_are_those_of_the_code() -> None:
 
 def test_an_upstreams_answer_becomes_the_event_that_the_page_describes() -> None:
     """An error object is passed on unchanged. For any other body, the event's code is the status."""
-    assert write_answer_event(500, b'{"error": {"x": 1}}') == b'data: {"error": {"x": 1}}\n\n'
-    assert write_answer_event(200, b'{"choices": []}') == b'data: {"choices": []}\n\n'
-    event = write_answer_event(503, b"busy")
+    assert CHAT.write_event(500, b'{"error": {"x": 1}}') == b'data: {"error": {"x": 1}}\n\n'
+    assert CHAT.write_event(200, b'{"choices": []}') == b'data: {"choices": []}\n\n'
+    event = CHAT.write_event(503, b"busy")
     assert b'"message":"status 503: busy"' in event
     assert b'"type":"upstream_error"' in event
     assert b'"code":"503"' in event

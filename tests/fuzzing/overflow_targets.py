@@ -11,8 +11,8 @@ from fuzzing.choices import NUMBERS, Choices, dump
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS
 from trimtab.proxy.models.lessons import Sent, draw_lesson
 from trimtab.proxy.models.records import MAX_RATIO
-from trimtab.proxy.wire.chat.answer import write_error
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
 from trimtab.rules.policy import Policy
 
@@ -150,5 +150,5 @@ def _check(found: Overflow | None) -> None:
         assert number is None or type(number) is int, "a value that is not an integer"
         assert number is None or 0 <= number <= MAX_NUMBER, "a number out of bounds"
     assert found.limit != 0, "a window of nothing"
-    written = write_error(ErrorText(found.text, PROMPT_TOO_LONG), as_event=False)
+    written = CHAT.write_error(ErrorText(found.text, PROMPT_TOO_LONG), as_event=False)
     assert written.startswith(b'{"error":{"message":'), "an error that is not in OpenAI's form"

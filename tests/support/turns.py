@@ -12,23 +12,16 @@ from itertools import groupby
 import msgspec
 import orjson
 
+from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, Completion, ErrorText
 from trimtab.proxy.wire.answers.sse import FirstEvent
 from trimtab.proxy.wire.answers.sse import write_event as write_sse_event
 from trimtab.proxy.wire.answers.tap import Piece, Tap
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.codec import (
-    PROMPT_TOO_LONG,
-    Completion,
-    Counting,
-    ErrorText,
-    Question,
-    Request,
-    UndecodableError,
-)
-from trimtab.proxy.wire.dialect import Dialect
+from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.json.spans import find_array
 from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.beginnings import Begun
 from trimtab.proxy.wire.transcript.decoding import FixedTokens
 from trimtab.proxy.wire.transcript.elements import Placed, Source, write_elements
@@ -126,7 +119,7 @@ def _read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequen
     return usage, ()
 
 
-class TurnsCodec(Dialect):
+class TurnsCodec(Codec):
     """The dialect of turns."""
 
     name = "turns"

@@ -8,21 +8,18 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-import orjson
 
-from trimtab.proxy.wire.answers.sse import FirstEvent, write_event
-from trimtab.proxy.wire.answers.tap import Piece, Tap
-from trimtab.proxy.wire.answers.usage import Usage, read_timings, read_usage
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.answering import NULL, Completion, try_usage
+from trimtab.proxy.wire.answers.sse import write_event
+from trimtab.proxy.wire.answers.tap import Piece
+from trimtab.proxy.wire.answers.usage import Usage, read_timings
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, try_decode
 from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
 from trimtab.proxy.wire.overflow.wordings import Kind
 
 EXCEEDED = "model_context_window_exceeded"
 """Zhipu's `finish_reason` when the context window is full. If the completion is empty, the prompt was too long."""
-MAX_REASON_BYTES = 2000
-"""Part of an error in another form than OpenAI's that is quoted in the error event. Chosen: as MAX_TEXT_CHARS in
-overflow/classify.py."""
 _EXCEEDED = EXCEEDED.encode()
 _WRITTEN = ("content", "tool_calls", "reasoning_content", "reasoning")
 
@@ -56,23 +53,23 @@ class _Choice(msgspec.Struct):
     index: int = 0
     delta: _Delta | None = None
     message: _Delta | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = NULL
 
 
 class _Started(msgspec.Struct):
     """Anthropic's message_start."""
 
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = NULL
 
 
 class _Answer(msgspec.Struct):
     """`type`, `message`: of Anthropic's message_start. `timings`: llama.cpp's."""
 
     type: Any = None
-    choices: msgspec.Raw = msgspec.Raw(b"null")
-    usage: msgspec.Raw = msgspec.Raw(b"null")
-    message: msgspec.Raw = msgspec.Raw(b"null")
-    timings: msgspec.Raw = msgspec.Raw(b"null")
+    choices: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
+    message: msgspec.Raw = NULL
+    timings: msgspec.Raw = NULL
 
 
 class _Event(msgspec.Struct):
@@ -80,31 +77,20 @@ class _Event(msgspec.Struct):
 
     type: Any = None
     choices: list[_Choice] | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
-    message: msgspec.Raw = msgspec.Raw(b"null")
-    timings: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = NULL
+    message: msgspec.Raw = NULL
+    timings: msgspec.Raw = NULL
 
 
-_NULL = msgspec.Raw(b"null")
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_started = msgspec.json.Decoder(_Started | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
 
-def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
-    """A reader for the usage and the text of a response."""
-    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end)
-
-
 def is_end(data: bytes) -> bool:
     """Whether an event says that the answer is complete."""
     return data.strip() == b"[DONE]"
-
-
-def hold_first_event(*, keeps_all: bool) -> FirstEvent:
-    """A buffer that holds a stream back until its first event is complete, or is certainly part of a completion."""
-    return FirstEvent(is_part_of_answer, keeps_all=keeps_all)
 
 
 def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
@@ -118,10 +104,9 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
         return _read_odd_answer(data, usage)
     choices = answer.choices or ()
     for choice in choices:
-        if choice.usage != _NULL:
-            with suppress(*DECODE_ERRORS):
-                usage = read_usage(choice.usage, usage)
-    if answer.type is not None or answer.usage != _NULL or answer.timings != _NULL:
+        if choice.usage != NULL:
+            usage = try_usage(choice.usage, usage)
+    if answer.type is not None or answer.usage != NULL or answer.timings != NULL:
         usage = _read_usages(answer, usage)
     return usage, _read_choices(choices)
 
@@ -142,13 +127,10 @@ def _read_usages(answer: _Answer | _Event, usage: Usage | None) -> Usage | None:
     """The usage so far with that of a response or of one event, without that of its choices."""
     if answer.type == "message_start":
         with suppress(*DECODE_ERRORS):
-            started = _decode_started(answer.message)
-            if started is not None:
-                usage = read_usage(started.usage, usage)
-    if answer.usage != _NULL:
-        with suppress(*DECODE_ERRORS):
-            usage = read_usage(answer.usage, usage)
-    if answer.timings != _NULL:
+            usage = try_usage((_decode_started(answer.message) or _Started()).usage, usage)
+    if answer.usage != NULL:
+        usage = try_usage(answer.usage, usage)
+    if answer.timings != NULL:
         with suppress(*DECODE_ERRORS):
             usage = read_timings(answer.timings, usage)
     return usage
@@ -187,25 +169,17 @@ def is_part_of_answer(line: bytes) -> bool:
     return b'"choices"' in line and _EXCEEDED not in line and b'"error"' not in line
 
 
-def read_refusal(status: int, body: bytes) -> Overflow | None:
-    """What a response says about exceeding the context window; None if it is about something else.
-
-    If the status is 200, `body` is a response or an event of a stream. Then it is a refusal if it contains an error of
-    this kind, or a completion without text whose `finish_reason` is EXCEEDED.
-    """
-    if status != 200:
-        return read_overflow(status, body)
+def read_empty_answer(body: bytes) -> Overflow | None:
+    """The overflow in an error, or in a completion without text whose `finish_reason` is EXCEEDED."""
     if is_part_of_answer(body):
         return None
-    answer: Any = None
-    with suppress(*DECODE_ERRORS):
-        answer = msgspec.json.decode(body)
+    answer: Any = try_decode(body)
     if isinstance(answer, list) and answer:
         answer = answer[0]
     if not isinstance(answer, dict):
         return None
     if "choices" not in answer:
-        return read_overflow(status, body)
+        return read_overflow(200, body)
     choices = answer["choices"]
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     message = choice.get("message") or choice.get("delta")
@@ -215,20 +189,75 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
     return Overflow(Kind.PROMPT) if choice.get("finish_reason") == EXCEEDED and is_empty and not wrote else None
 
 
-def write_error(error: ErrorText, *, as_event: bool) -> bytes:
-    """An error in OpenAI's form, as a body or as an event."""
-    param = "messages" if error.code == PROMPT_TOO_LONG else error.param
-    said = {"message": error.message, "type": error.type, "param": param, "code": error.code, **error.more}
-    body = orjson.dumps({"error": said})
-    return write_event(body) if as_event else body
-
-
-def write_answer_event(status: int, body: bytes) -> bytes:
-    """A non-stream response as one event. An error without an `error` object becomes one, which names the status."""
+def write_answer(status: int, body: bytes) -> bytes | None:
+    """One event; None for an error without an `error` object."""
     members: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):
-        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    if "error" in members or status == 200:
-        return write_event(body)
-    reason = body[:MAX_REASON_BYTES].decode("utf-8", "replace").strip() or "no reason given"
-    return write_error(ErrorText(f"status {status}: {reason}", str(status), "upstream_error"), as_event=True)
+        members = decode_members(body)
+    return write_event(body) if "error" in members or status == 200 else None
+
+
+class _SaidPart(msgspec.Struct):
+    text: str | None = None
+
+
+class _Said(msgspec.Struct):
+    content: str | list[_SaidPart] | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class _Whole(msgspec.Struct):
+    message: _Said = msgspec.field(default_factory=_Said)
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Whole]
+    usage: msgspec.Raw = NULL
+
+
+class _ChunkChoice(msgspec.Struct):
+    index: int = 0
+    delta: _Said = msgspec.field(default_factory=_Said)
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_ChunkChoice] | None = None
+    usage: msgspec.Raw = NULL
+    error: msgspec.Raw = NULL
+
+
+def read_whole(answer: bytes) -> Completion:
+    """The completion in a response. Raises one of DECODE_ERRORS."""
+    return _tell(msgspec.json.decode(answer, type=_Completion))
+
+
+def _tell(decoded: _Completion) -> Completion:
+    choice = decoded.choices[0] if decoded.choices else _Whole()
+    return Completion(
+        _read_text(choice.message),
+        try_usage(decoded.usage) or Usage(),
+        calls_tool=bool(choice.message.tool_calls),
+        was_cut=choice.finish_reason == "length",
+        was_filtered=choice.finish_reason == "content_filter",
+    )
+
+
+def _read_text(said: _Said) -> str:
+    content = said.content
+    return content if isinstance(content, str) else "".join(part.text or "" for part in content or ())
+
+
+def join(events: list[bytes]) -> Completion:
+    """The first choice of a stream. Raises UndecodableError for an error, or without an answer."""
+    chunks = [msgspec.json.decode(data, type=_Chunk) for data in events]
+    if any(chunk.error != NULL for chunk in chunks) or not any(chunk.choices for chunk in chunks):
+        message = "no completion in the stream"
+        raise UndecodableError(message)
+    pieces = [piece for chunk in chunks for piece in chunk.choices or () if piece.index == 0]
+    calls = [call for piece in pieces for call in piece.delta.tool_calls or ()]
+    text = "".join(_read_text(piece.delta) for piece in pieces)
+    finish = next((piece.finish_reason for piece in reversed(pieces) if piece.finish_reason), None)
+    usage = next((chunk.usage for chunk in reversed(chunks) if chunk.usage != NULL), NULL)
+    return _tell(_Completion([_Whole(_Said(text, calls), finish)], usage))

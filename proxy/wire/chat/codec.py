@@ -1,45 +1,58 @@
 """The dialect of chat completions: POST /v1/chat/completions, and any path with that ending."""
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
+import msgspec
 import orjson
 
-from trimtab.proxy.wire.chat import answer, cost, question, request
-from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.dialect import Dialect
+from trimtab.proxy.wire.chat import answer, cost, message, request, thinking
+from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.parameters import CACHE_KEY
+from trimtab.rules.conversation import Conversation, Message
 
 
-class ChatCodec(Dialect):
-    """The tables and functions of this dialect."""
-
+class ChatCodec(Codec):
     name = "chat"
     transcript = "messages"
     ending = "/chat/completions"
     path = f"/v1{ending}"
 
     form = request.FORM
+    fixed = attrgetter(*request.FIXED)
     known_members = request.COUNTED | request.WITHOUT_TOKENS
-    decode_unit = staticmethod(request.decode_element)
+    markers = frozenset({"cache_control", "cache_breakpoint"})
+    describe = staticmethod(request.describe)
+    decode_unit = staticmethod(message.decode_element)
     read_surroundings = staticmethod(cost.read_surroundings)
+    encode_message = staticmethod(message.encode_message)
     list_tools = staticmethod(request.list_tools)
     list_called = staticmethod(request.list_called)
+    adapt = staticmethod(thinking.leave_out_thinking)
 
-    read = request.read_request
-    encode = staticmethod(request.encode_request)
-    adapt = staticmethod(request.leave_out_thinking)
-    help_cache = staticmethod(request.help_cache)
+    read_answer = staticmethod(answer.read_answer)
+    is_end = staticmethod(answer.is_end)
+    is_part_of_answer = staticmethod(answer.is_part_of_answer)
+    read_empty_answer = staticmethod(answer.read_empty_answer)
+    write_answer = staticmethod(answer.write_answer)
+    read_whole = staticmethod(answer.read_whole)
+    join = staticmethod(answer.join)
 
-    tap = staticmethod(answer.make_tap)
-    hold_first_event = staticmethod(answer.hold_first_event)
-    read_refusal = staticmethod(answer.read_refusal)
-    write_error = staticmethod(answer.write_error)
-    write_event = staticmethod(answer.write_answer_event)
+    limits = refusable_limits = ("max_tokens", "max_completion_tokens")  # models that think accept only the second one
+    refusable = (CACHE_KEY,)
+    asks_for_usage = True
+    taken_over = request.RENDERED | request.CACHED
+    of_session = request.OF_SESSION
+    prescribes_form = staticmethod(request.prescribes_form)
+    forces_call = staticmethod(request.forces_call)
+    read_thinking = staticmethod(thinking.read_thinking)
 
-    limits = refusable_limits = question.LIMITS
-    refusable = (question.CACHE_KEY,)
-    ask = staticmethod(question.write_question)
-    ask_behind = staticmethod(question.write_question_behind)
-    read_completion = staticmethod(question.read_completion)
+    def write_behind(
+        self, request: Request, prefix: Conversation, asked: Message, members: dict[str, msgspec.Raw], *, is_apart: bool
+    ) -> Iterable[bytes]:
+        elements = super().write_behind(request, prefix, asked, members, is_apart=is_apart)
+        is_bound = request.breaks_past and thinking.is_bound(request, prefix)
+        return map(thinking.drop_thinking, elements) if is_bound else elements
 
 
 CHAT = ChatCodec()

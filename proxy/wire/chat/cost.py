@@ -3,7 +3,6 @@
 Law: never raises. A value of an unexpected type is counted by its JSON.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +12,13 @@ from trimtab.proxy.wire.content.schemas import (
     as_counted,
     as_list,
     decode_or_none,
-    has_too_many_parts,
+    read_choice,
     read_format,
     write_compact,
 )
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from trimtab.rules.conversation import CountTokens, Message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, count_message
+from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, Surroundings, count_message
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
@@ -46,23 +44,10 @@ def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count:
     return tokens
 
 
-def read_surroundings(fixed: Sequence[bytes]) -> Surroundings:
-    """Read the members outside the messages that cost tokens.
-
-    `fixed` is the JSON of `tools`, `functions`, `tool_choice`, `function_call` and `response_format`, in this order;
-    empty if the request does not have the member.
-    """
-    if has_too_many_parts(fixed):
-        return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
-    try:
-        return _read_surroundings(*(decode_any(raw) if raw else None for raw in fixed))
-    except DECODE_ERRORS:
-        return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
-
-
-def _read_surroundings(
+def read_surroundings(
     tools: Any, functions: Any, tool_choice: Any, function_call: Any, response_format: Any
 ) -> Surroundings:
+    """What the members outside the messages cost; None for a missing one."""
     legacy = as_list(functions)
     listed = [*as_list(tools), *(item for item in legacy if not isinstance(item, dict))]
     wrapped = [tool for tool in listed if isinstance(as_schema(tool).get("function"), dict)]
@@ -71,7 +56,7 @@ def _read_surroundings(
         functions=[*(tool["function"] for tool in wrapped), *bare],
         functions_json=write_compact([*wrapped, *bare]),
         others=[write_compact(tool) for tool in listed if not isinstance(as_schema(tool).get("function"), dict)],
-        choice=_read_choice(tool_choice if tool_choice is not None else function_call),
+        choice=read_choice(tool_choice if tool_choice is not None else function_call),
         format_texts=tuple(read_format(as_schema(as_schema(response_format).get("json_schema")))),
     )
 
@@ -91,12 +76,3 @@ def _count_reasoning(parts: Any, count: CountTokens) -> int:
         sealed = part.get("data")
         tokens += len(sealed) // SEALED_CHARS_PER_TOKEN if isinstance(sealed, str) else 0
     return tokens
-
-
-def _read_choice(choice: Any) -> str | None:
-    """The name of the function that must be called; NO_CHOICE if none may be called; else None."""
-    if isinstance(choice, str):
-        return NO_CHOICE if choice == NO_CHOICE else None
-    named = as_schema(choice)
-    name = as_schema(named.get("function")).get("name") or named.get("name")
-    return name if isinstance(name, str) else None

@@ -10,10 +10,11 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_wire_message
-from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.codec import Counting, UndecodableError
 from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.content.parts import (
     begins,
+    has_uncounted,
     read_content,
     read_media,
     rename,
@@ -52,10 +53,14 @@ _COUNTED = frozenset(
         *REASONING_KEYS, *ERROR_KEYS, *CACHE_MARKERS,
     }
 )  # fmt: skip
-_COUNTED_OF_PART = frozenset({"type", "text", *CACHE_MARKERS})
-_COUNTED_OF_CALL = frozenset({"id", "type", "function", "custom", "index", *CACHE_MARKERS})
-TOLERATED_BYTES = 32
-"""A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
+_COUNTED_OF_PARTS = {
+    "content": frozenset({"type", "text", *CACHE_MARKERS}),
+    "tool_calls": frozenset({"id", "type", "function", "custom", "index", *CACHE_MARKERS}),
+}
+
+
+def decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
+    return (decode_message(raw, counting.count, counting.costs),)
 
 
 def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
@@ -78,7 +83,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         raw=raw,
         wire_role="" if wire_role == role else wire_role,
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
-        has_uncounted=_has_uncounted(members),
+        has_uncounted=has_uncounted(members, _COUNTED, _COUNTED_OF_PARTS),
         has_unread_calls=role is Role.ASSISTANT and _has_unread_calls(members),
         beside=_find_beside(members) if role is Role.ASSISTANT else (),
         loads=find_referenced(raw),
@@ -104,22 +109,6 @@ def _has_unread_calls(members: dict[str, msgspec.Raw]) -> bool:
     """Whether a message calls in the legacy form, or as Messages has it."""
     legacy, content = members.get("function_call"), members.get("content")
     return (legacy is not None and begins(legacy, b"{")) or (content is not None and b'"tool_use"' in bytes(content))
-
-
-def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:
-    """Whether a message, a part or a call of it has members that are not counted but that a server may render."""
-    if _is_uncounted(members, _COUNTED):
-        return True
-    for name, counted in (("content", _COUNTED_OF_PART), ("tool_calls", _COUNTED_OF_CALL)):
-        listed = bytes(members.get(name, b""))
-        parts = map(bytes, decode_items(listed)) if listed[:1] == b"[" else ()
-        if any(part[:1] == b"{" and _is_uncounted(decode_members(part), counted) for part in parts):
-            return True
-    return False
-
-
-def _is_uncounted(members: dict[str, msgspec.Raw], counted: frozenset[str]) -> bool:
-    return any(len(bytes(members[name])) > TOLERATED_BYTES for name in members.keys() - counted)
 
 
 def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | None:

@@ -1,34 +1,33 @@
-"""Splits the body of a chat request into its messages and writes it again, and leaves out thinking that no longer fits.
+"""What a chat request has besides its messages: which members are read, counted, and copied into a question behind it.
 
-A Claude model behind a gateway binds its thinking to the messages before it. Gateways for chat completions have no
-setting by which a server may drop such thinking (messages/binding.py). Leaving out all of it is no change of what comes
-after it.
+Law: of a request that continues a conversation, a question copies each member unchanged that the upstream renders into
+the prompt, or by which it finds its prompt cache. So the question reads the cache of the conversation. Members that
+only say how to respond are left out.
 
-Law: everything that no rule touched keeps its bytes: messages, the white space between them, and all other members.
-Thinking is left out only in a session in which something before an answer was changed, and only if it is sealed.
-
-Source: Anthropic's page on preserved thinking; LiteLLM's and OpenRouter's on thinking.
+Sources: OpenAI's, Anthropic's, OpenRouter's, Fireworks', Mistral's and DashScope's references of chat completions and
+prompt caching; the request models of vLLM, SGLang and llama.cpp.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.chat.message import decode_message, encode_message
-from trimtab.proxy.wire.codec import Adapted, Codec, Counting, Request
-from trimtab.proxy.wire.content.cache_help import Client, Helped, add_breakpoint, add_controls
+from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.content.schemas import decode_or_none
 from trimtab.proxy.wire.content.tool_lists import ToolList, find_used
-from trimtab.proxy.wire.dialect import find_array, help_with_markers, write_transcript
-from trimtab.proxy.wire.json.decode import read_members
-from trimtab.proxy.wire.routing import binds_thinking
-from trimtab.proxy.wire.transcript.beginnings import Begun
-from trimtab.proxy.wire.transcript.body import Form, find_elements, split_body
-from trimtab.proxy.wire.transcript.elements import Placed
-from trimtab.rules.conversation import Conversation, Decision, Message, Role
+from trimtab.proxy.wire.json.decode import decode_member, read_members
+from trimtab.proxy.wire.members import Asked, make_form
+from trimtab.rules.conversation import Conversation, Message, Role
 from trimtab.rules.tokens.tool_schemas import as_schema
 
+FIXED = ("tools", "functions", "tool_choice", "function_call", "response_format")
+FORM = make_form(
+    "messages",
+    FIXED,
+    ("stream_options", "max_tokens", "max_completion_tokens"),
+    long=("tools", "functions", "response_format"),
+)
 COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
 WITHOUT_TOKENS = frozenset(
     {
@@ -41,55 +40,48 @@ WITHOUT_TOKENS = frozenset(
 )  # fmt: skip
 """Members that no server puts into the prompt. Source: the API references of OpenAI, vLLM and llama.cpp. Any other
 member may be part of the prompt: `documents`, `chat_template`, `chat_template_kwargs`, and future ones."""
+RENDERED = frozenset(
+    {
+        "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "documents",
+        "reasoning", "reasoning_effort", "verbosity", "output_config", "thinking", "thinking_budget", "enable_thinking",
+        "prompt_mode", "safe_prompt", "web_search_options", "plugins", "transforms", "chat_template",
+        "chat_template_kwargs", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs", "extra_body",
+        "preset", "context_management", "search_parameters", "enable_search", "search_options", "preserve_thinking",
+        "vl_high_resolution_images", "chat_template_args",
+    }
+)  # fmt: skip
+"""Members that are part of the prompt, or of hidden instructions in it.
+
+`context_management` is one of them: the upstream edits the context before it renders it, so its cache holds the edited
+text.
+"""
+CACHED = frozenset(
+    {
+        "model", "models", "route", "provider", "session_id", "service_tier", "user", "safety_identifier",
+        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "prompt_cache_isolation_key",
+        "cache_control", "cache_prompt", "cache_salt", "id_slot", "lora", "lora_path", "store",
+        "cached_content", "data_parallel_rank", "metadata",
+    }
+)  # fmt: skip
+"""Members that name the model, the account and the prompt cache, or say what the upstream may store."""
+OF_SESSION = frozenset(
+    {
+        "route", "provider", "session_id", "service_tier", "user", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "prompt_cache_isolation_key", "cache_salt", "store", "metadata", "transforms",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked."""
+_FREE_CHOICES = (None, "auto", "none")
 
 
-class _Body(msgspec.Struct):
-    messages: list[msgspec.Raw]
-    model: Any = None
-    stream: Any = None
-    stream_options: Any = None
-    max_tokens: Any = None
-    max_completion_tokens: Any = None
-    tools: msgspec.Raw = msgspec.Raw()
-    functions: msgspec.Raw = msgspec.Raw()
-    tool_choice: msgspec.Raw = msgspec.Raw()
-    function_call: msgspec.Raw = msgspec.Raw()
-    response_format: msgspec.Raw = msgspec.Raw()
-
-
-FORM = Form(
-    b'"messages"',
-    msgspec.json.Decoder(_Body).decode,
-    lambda body: body.messages,
-    lambda body: (body.tools, body.functions, body.response_format),
-)
-
-
-def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
-    """Split a body into its messages without decoding them; see `split_body`. Raises UndecodableError."""
-    decoded, raws, beginning = split_body(FORM, body, begun, max_chars=max_chars)
+def describe(members: Any) -> Asked:
     # Reasoning models want `max_completion_tokens`, and their reasoning counts against it.
-    is_reasoning = decoded.max_completion_tokens is not None
-    wanted = decoded.max_completion_tokens if is_reasoning else decoded.max_tokens
-    options = decoded.stream_options
-    fixed = (
-        decoded.tools,
-        decoded.functions,
-        decoded.tool_choice,
-        decoded.function_call,
-        decoded.response_format,
-    )
-    return Request(
-        codec=codec,
-        body=body,
-        raws=raws,
-        model=decoded.model if isinstance(decoded.model, str) else "",
-        stream=decoded.stream is True,
-        max_tokens=wanted if type(wanted) is int else None,
-        fixed=tuple(b"" if raw == b"null" else raw for raw in map(bytes, fixed)),
-        is_reasoning=is_reasoning,
-        asks_usage=isinstance(options, dict) and options.get("include_usage") is True,
-        beginning=beginning,
+    is_reasoning = members.max_completion_tokens is not None
+    options = members.stream_options
+    return Asked(
+        members.max_completion_tokens if is_reasoning else members.max_tokens,
+        is_reasoning,
+        isinstance(options, dict) and options.get("include_usage") is True,
     )
 
 
@@ -117,77 +109,18 @@ def _find_legacy_call(message: Message) -> Iterator[str]:
         yield from [called] if isinstance(called, str) else []
 
 
-def decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
-    """The message of one element. Raises UndecodableError or one of DECODE_ERRORS."""
-    return (decode_message(raw, counting.count, counting.costs),)
+def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
+    form, output = (decode_member(members.get(name)) for name in ("response_format", "output_config"))
+    is_free = form is None or (isinstance(form, dict) and form.get("type") == "text")
+    return not is_free or (isinstance(output, dict) and output.get("format") is not None)
 
 
-def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
-    """The body with the transcript `after`, in pieces. If `after` is the object `before`: the unchanged body.
-
-    Raises UndecodableError if the key of the messages is written with escapes.
-    """
-    if after is before:
-        return (request.body,)
-    return write_transcript(request, find_array(FORM, request), before, after, _write_element)
-
-
-def _write_element(placed: Sequence[Placed]) -> bytes:
-    ((message, _),) = placed
-    return encode_message(message)
-
-
-def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
-    """The body with `request.cache`. Raises one of DECODE_ERRORS."""
-    return help_with_markers(request, after, pieces, mark_messages, encode_message)
-
-
-def mark_messages(
-    request: Request, after: Conversation, client: Client | None = None, *, at_end: bool = False
-) -> dict[int, Message]:
-    """The messages that get a cache marker, by index. `at_end`: the last one gets one in any case.
-
-    Raises one of DECODE_ERRORS.
-    """
-    adds, messages = request.cache.adds, after.messages
-    if "cache_control" in adds:
-        return add_controls(messages, client or request.read_client())
-    if "cache_breakpoint" in adds:
-        return add_breakpoint(messages, after.origins, client or request.read_client(), at_end=at_end)
-    return {}
-
-
-_SEALED = ("thinking_blocks", "reasoning_details")
-
-
-def leave_out_thinking(request: Request, before: Conversation, _: Conversation, pieces: tuple[bytes, ...]) -> Adapted:
-    """The body without thinking, if its model binds that and the client's transcript `before` has any.
-
-    Raises UndecodableError, or one of DECODE_ERRORS.
-    """
-    if not is_bound(request, before):
-        return Adapted(pieces)
-    body, parts, stop = b"".join(pieces), list[bytes](), 0
-    raws = read_request(request.codec, body).raws
-    for span, raw in zip(find_elements(FORM, body, raws).elements, raws, strict=True):
-        parts += body[stop : span.start], drop_thinking(raw)
-        stop = span.stop
-    decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
-    return Adapted((b"".join([*parts, body[stop:]]),), decisions=(decision,))
-
-
-def is_bound(request: Request, transcript: Conversation) -> bool:
-    """Whether a request's model binds its thinking to what is before it, and there is any."""
-    return binds_thinking(request.model) and any(
-        name.encode() in message.raw for message in transcript.messages if message.has_reasoning for name in _SEALED
-    )
-
-
-def drop_thinking(raw: bytes) -> bytes:
-    """A message without sealed thinking; the same bytes if it has none. Raises one of DECODE_ERRORS."""
-    if not any(name.encode() in raw for name in _SEALED):
-        return raw
-    members = read_members(raw)
-    left = {name: value for name, value in members.items() if name not in _SEALED}
-    is_same = len(left) == len(members) or bytes(members.get("role", b"")) != b'"assistant"'
-    return raw if is_same else msgspec.json.encode(left)
+def forces_call(name: str, value: msgspec.Raw) -> bool:
+    if name not in {"tool_choice", "function_call"}:
+        return False
+    choice = decode_member(value)
+    if isinstance(choice, dict):
+        allowed = choice.get("allowed_tools")
+        choice = allowed if isinstance(allowed, dict) else choice
+        choice = choice.get("mode") or choice.get("type") or choice
+    return choice not in _FREE_CHOICES

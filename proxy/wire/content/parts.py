@@ -4,7 +4,7 @@ Law: each part is either a text or a `Media`; none is lost. In an edited message
 an id that says the same keep their bytes, and no cache marker is lost.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -17,8 +17,11 @@ from trimtab.proxy.wire.json.decode import decode_any, decode_items, decode_memb
 from trimtab.rules.conversation import CountTokens, Media, Message
 from trimtab.rules.tokens.families import Costs
 
+TOLERATED_BYTES = 32
+"""A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 """Types of parts that hold a text in their member `text`."""
+NO_PARTS: Mapping[str, AbstractSet[str]] = {}
 
 
 def begins(value: msgspec.Raw, sign: bytes) -> bool:
@@ -47,6 +50,23 @@ def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tu
         return (msgspec.json.decode(content),), ()
     encoded = bytes(content)
     return (), () if encoded == b"null" else ((encoded, ""),)
+
+
+def has_uncounted(
+    members: Mapping[str, msgspec.Raw], counted: AbstractSet[str], parts: Mapping[str, AbstractSet[str]] = NO_PARTS
+) -> bool:
+    """Whether an object has members that are not counted but that a server may render.
+
+    parts: members with lists, and which members of their items are counted. Raises one of DECODE_ERRORS.
+    """
+    if any(len(bytes(members[name])) > TOLERATED_BYTES for name in members.keys() - counted):
+        return True
+    for name, counted_of_part in parts.items():
+        listed = bytes(members.get(name, b""))
+        items = map(bytes, decode_items(listed)) if listed[:1] == b"[" else ()
+        if any(item[:1] == b"{" and has_uncounted(decode_members(item), counted_of_part) for item in items):
+            return True
+    return False
 
 
 def read_media(part: bytes, before: str, count: CountTokens, costs: Costs) -> Media:

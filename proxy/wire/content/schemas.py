@@ -3,15 +3,18 @@
 Law: never raises on decoded JSON.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_member
 from trimtab.proxy.wire.json.spans import has_more_parts
 from trimtab.rules.conversation import ToolCall
+from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 MAX_COMPACTED_CHARS = 1024 * 1024
 """Longer arguments of a call are counted as written. Chosen: removing white space takes three times their memory."""
@@ -87,3 +90,25 @@ def read_format(described: Any) -> Iterator[str]:
 def has_too_many_parts(raws: Iterable[bytes]) -> bool:
     """Whether one of these JSON texts has too many parts to be decoded."""
     return any(len(raw) > MAX_DECODED_PARTS and has_more_parts(raw, MAX_DECODED_PARTS) for raw in raws)
+
+
+def read_fixed(raws: Sequence[bytes], read: Callable[..., Surroundings]) -> Surroundings:
+    """What members outside the transcript cost, as `read` tells of their values; by their JSON if it cannot be decoded.
+
+    raws: the JSON of each; empty for a missing one, whose value is None.
+    """
+    if not has_too_many_parts(raws):
+        with suppress(*DECODE_ERRORS):
+            return read(*(decode_any(raw) if raw else None for raw in raws))
+    return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in raws if raw))
+
+
+def read_choice(choice: Any) -> str | None:
+    """The name of the function that must be called; NO_CHOICE if none may be called; else None."""
+    if isinstance(choice, str):
+        return NO_CHOICE if choice == NO_CHOICE else None
+    named = as_schema(choice)
+    if named.get("type") == NO_CHOICE:
+        return NO_CHOICE
+    name = as_schema(named.get("function")).get("name") or named.get("name")
+    return name if isinstance(name, str) else None

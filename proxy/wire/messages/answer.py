@@ -10,19 +10,16 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.answers.sse import FirstEvent
-from trimtab.proxy.wire.answers.tap import Piece, Tap
-from trimtab.proxy.wire.answers.usage import Usage, read_usage
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.answering import NULL, PROMPT_TOO_LONG, Completion, ErrorText, try_usage
+from trimtab.proxy.wire.answers.tap import Piece
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
 from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
 from trimtab.proxy.wire.overflow.wordings import Kind
 
 EXCEEDED = "model_context_window_exceeded"
 """The `stop_reason` if the context window is full. If the completion is empty, the prompt was too long."""
-MAX_REASON_BYTES = 2000
-"""Part of an error in another form than Anthropic's that is quoted in the error event. Chosen: as MAX_TEXT_CHARS in
-overflow/classify.py."""
 _TYPES = {
     "invalid_api_key": "authentication_error",
     "client_limit_reached": "rate_limit_error",
@@ -46,14 +43,14 @@ class _Block(msgspec.Struct):
     name: str | None = None
     text: str | None = None
     thinking: str | None = None
-    content: msgspec.Raw = msgspec.Raw(b"null")
-    input: msgspec.Raw = msgspec.Raw(b"null")
+    content: msgspec.Raw = NULL
+    input: msgspec.Raw = NULL
 
 
 class _Started(msgspec.Struct):
     """The message in message_start."""
 
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = NULL
 
 
 class _Answer(msgspec.Struct):
@@ -61,14 +58,13 @@ class _Answer(msgspec.Struct):
 
     type: Any = None
     index: Any = 0
-    delta: msgspec.Raw = msgspec.Raw(b"null")
-    content_block: msgspec.Raw = msgspec.Raw(b"null")
-    content: msgspec.Raw = msgspec.Raw(b"null")
-    message: msgspec.Raw = msgspec.Raw(b"null")
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    delta: msgspec.Raw = NULL
+    content_block: msgspec.Raw = NULL
+    content: msgspec.Raw = NULL
+    message: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
 
 
-_NULL = msgspec.Raw(b"null")
 _OTHERS = ("content_block_start", "content_block_delta", "content_block_stop", "ping", "error")
 """The events that say nothing of the usage. Source: Anthropic's API."""
 _NOTHING = frozenset({b"null", b"{}", b'""'})
@@ -79,23 +75,10 @@ _decode_blocks = msgspec.json.Decoder(list[_Block] | None).decode
 _decode_started = msgspec.json.Decoder(_Started | None).decode
 
 
-def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
-    """A reader for the usage and the text of a response."""
-    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end)
-
-
 def is_end(data: bytes) -> bool:
     """Whether an event says that the answer is complete."""
     event = try_decode(data)
     return isinstance(event, dict) and event.get("type") == "message_stop"
-
-
-def hold_first_event(*, keeps_all: bool) -> FirstEvent:
-    """A buffer that holds a stream back until it is clear whether it is a completion.
-
-    `message_start` is held until the next event, because an error may still follow it. Pings before it pass.
-    """
-    return FirstEvent(is_part_of_answer, keeps_all=keeps_all, is_ping=_is_ping, is_greeting=_is_opening)
 
 
 def is_part_of_answer(line: bytes) -> bool:
@@ -103,11 +86,12 @@ def is_part_of_answer(line: bytes) -> bool:
     return b'"content_block' in line and b'"error"' not in line
 
 
-def _is_ping(data: bytes) -> bool:
+def is_ping(data: bytes) -> bool:
     return b'"ping"' in data and b'"error"' not in data
 
 
-def _is_opening(data: bytes) -> bool:
+def is_greeting(data: bytes) -> bool:
+    """`message_start` is held until the next event, because an error may still follow it."""
     return b'"message_start"' in data and b'"error"' not in data
 
 
@@ -120,15 +104,13 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
         answer = _decode(data)
     except DECODE_ERRORS:
         return usage, None  # an error in another form, or garbage
-    if answer.delta != _NULL and answer.usage == _NULL:
+    if answer.delta != NULL and answer.usage == NULL:
         return usage, _read_delta(answer)
-    with suppress(*DECODE_ERRORS):
-        if answer.type == "message_start":
-            started = _decode_started(answer.message) or _Started()
-            usage = read_usage(started.usage, usage)
-    with suppress(*DECODE_ERRORS):
-        if answer.type not in _OTHERS:
-            usage = read_usage(answer.usage, usage)
+    if answer.type == "message_start":
+        with suppress(*DECODE_ERRORS):
+            usage = try_usage((_decode_started(answer.message) or _Started()).usage, usage)
+    if answer.type not in _OTHERS:
+        usage = try_usage(answer.usage, usage)
     pieces: list[Piece] = []
     with suppress(*DECODE_ERRORS):
         block = _decode_block(answer.content_block)
@@ -170,14 +152,8 @@ def _make_pieces(index: int, told: dict[str, str | None], thinking: str | None) 
         yield Piece((index, "thinking"), thinking, is_reasoning=True)
 
 
-def read_refusal(status: int, body: bytes) -> Overflow | None:
-    """What a response says about exceeding the context window; None if it is about something else.
-
-    If the status is 200, `body` is a response or the first event of a stream except `message_start`. Then it is a
-    refusal if it contains an error of this kind, or a completion without text whose `stop_reason` is EXCEEDED.
-    """
-    if status != 200:
-        return read_overflow(status, body)
+def read_empty_answer(body: bytes) -> Overflow | None:
+    """The overflow in an error, or in a completion without text whose `stop_reason` is EXCEEDED."""
     answer = try_decode(body)
     if not isinstance(answer, dict) or not {"delta", "content", "content_block"} & answer.keys():
         return None if isinstance(answer, dict) and answer.get("type") == "message_start" else read_overflow(200, body)
@@ -188,18 +164,23 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
     return Overflow(Kind.PROMPT) if is_refusal else None
 
 
-def write_error(error: ErrorText, *, as_event: bool) -> bytes:
-    """An error in Anthropic's form, as a body or as an event. Our own code is beside its type."""
+def describe_error(error: ErrorText) -> dict[str, Any]:
+    """Our own code is beside Anthropic's type."""
     message, kind = error.message, _TYPES.get(error.code, error.type)
     if error.code == PROMPT_TOO_LONG:
         message = f"{_describe_excess(error)}{message}"
     elif kind == "trimtab_error":
         kind = "api_error"
     said = {"type": kind, "message": message, "code": error.code, **error.more}
-    if error.param is not None:
-        said["param"] = error.param
-    body = orjson.dumps({"type": "error", "error": said})
-    return _write_event(b"error", body) if as_event else body
+    return said if error.param is None else {**said, "param": error.param}
+
+
+def write_error_body(described: dict[str, Any]) -> bytes:
+    return orjson.dumps({"type": "error", "error": described})
+
+
+def write_failure(described: dict[str, Any]) -> bytes:
+    return _write_event(b"error", write_error_body(described))
 
 
 def _describe_excess(error: ErrorText) -> str:
@@ -209,19 +190,83 @@ def _describe_excess(error: ErrorText) -> str:
     return f"prompt is too long: {max(error.tokens, error.limit_tokens + 1)} tokens > {error.limit_tokens} maximum. "
 
 
-def write_answer_event(status: int, body: bytes) -> bytes:
-    """A non-stream response as events. An error in another form becomes one of this form, which names the status."""
+def write_answer(status: int, body: bytes) -> bytes | None:
+    """As events; None for an error in another form than Anthropic's."""
     members = try_decode(body)
     members = members if isinstance(members, dict) else {}
     if status == 200:
         started = orjson.dumps({"type": "message_start", "message": orjson.Fragment(body)}) if members else body
         return _write_event(b"message_start", started) + _write_event(b"message_stop", b'{"type":"message_stop"}')
-    if isinstance(members.get("error"), dict):
-        return _write_event(b"error", body)
-    reason = body[:MAX_REASON_BYTES].decode("utf-8", "replace").strip() or "no reason given"
-    return write_error(ErrorText(f"status {status}: {reason}", str(status), "api_error"), as_event=True)
+    return _write_event(b"error", body) if isinstance(members.get("error"), dict) else None
 
 
 def _write_event(name: bytes, data: bytes) -> bytes:
     """JSON as a named event. Line breaks are dropped: JSON may have them only between its values."""
     return b"event: %b\ndata: %b\n\n" % (name, data.translate(None, b"\r\n"))
+
+
+class _Written(msgspec.Struct):
+    type: str | None = None
+    text: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    content: list[_Written]
+    stop_reason: str | None = None
+    usage: msgspec.Raw = NULL
+
+
+class _WrittenPart(msgspec.Struct):
+    type: str | None = None
+    text: str | None = None
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str | None = None
+    index: int = 0
+    content_block: _Written | None = None
+    delta: _WrittenPart | None = None
+    message: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
+
+
+def read_whole(answer: bytes) -> Completion:
+    """The completion in a response. Raises one of DECODE_ERRORS."""
+    decoded = msgspec.json.decode(answer, type=_Completion)
+    return _tell(decoded, try_usage(decoded.usage))
+
+
+def _tell(decoded: _Completion, usage: Usage | None) -> Completion:
+    return Completion(
+        "".join(block.text or "" for block in decoded.content if block.type == "text"),
+        usage or Usage(),
+        calls_tool=any(block.type == "tool_use" for block in decoded.content),
+        was_cut=decoded.stop_reason in {"max_tokens", "model_context_window_exceeded"},
+        was_filtered=decoded.stop_reason == "refusal",
+    )
+
+
+def join(events: list[bytes]) -> Completion:
+    """The completion in a stream. Raises UndecodableError without a beginning, or for an error."""
+    decoded = [msgspec.json.decode(data, type=_Event) for data in events]
+    blocks: dict[int, _Written] = {}
+    stop_reason, usage, is_begun = None, None, False
+    for event in decoded:
+        if event.type == "error":
+            is_begun = False
+            break
+        is_begun |= event.type == "message_start"
+        with suppress(*DECODE_ERRORS):
+            usage = try_usage((_decode_started(event.message) or _Started()).usage, usage)
+        usage = try_usage(event.usage, usage)
+        if event.content_block is not None:
+            blocks[event.index] = event.content_block
+        if event.delta is not None:
+            stop_reason = event.delta.stop_reason or stop_reason
+            block = blocks.setdefault(event.index, _Written("text"))
+            block.text = (block.text or "") + (event.delta.text or "")
+    if not is_begun:
+        message = "no completion in the stream"
+        raise UndecodableError(message)
+    return _tell(_Completion([*blocks.values()], stop_reason), usage)

@@ -11,6 +11,7 @@ session. A setting of the client stays, and the API's refusal of it is the clien
 Source: Anthropic's pages on preserved thinking and prefix checks.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +22,9 @@ from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_me
 from trimtab.proxy.wire.json.spans import Span, find_member
 from trimtab.proxy.wire.messages.blocks import split_blocks
 from trimtab.proxy.wire.messages.cost import THINKING
-from trimtab.proxy.wire.messages.request import FORM, encode_request, find_system_edit, read_request
+from trimtab.proxy.wire.messages.request import find_system_edit
 from trimtab.proxy.wire.routing import binds_thinking
-from trimtab.proxy.wire.transcript.body import Edit, find_elements, replace_outside
+from trimtab.proxy.wire.transcript.body import Edit, replace_outside
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.tokens.tool_schemas import as_schema
 
@@ -44,8 +45,7 @@ def bind_thinking(request: Request, before: Conversation, after: Conversation, p
     """
     if not is_bound(request, before):
         return Adapted(pieces)
-    beginning = request.beginning
-    array = find_elements(FORM, request.body, request.raws) if beginning is None else beginning.array
+    array = request.find_array()
     within = Span(array.start, array.stop)
     place = find_member(request.body, _KEY, within)
     value = b"" if place is None else request.body[place.start : place.stop]
@@ -114,14 +114,29 @@ def drop_thinking(raw: bytes) -> bytes:
     return msgspec.json.encode({**members, "content": msgspec.Raw(left)})
 
 
+def bind_question(request: Request, prefix: Conversation, members: dict[str, msgspec.Raw]) -> Sequence[bytes]:
+    """The elements to ask behind. Thinking in them that no longer fits may be dropped, as in the client's own request.
+
+    Changes the setting in `members`. Raises one of DECODE_ERRORS.
+    """
+    if not request.breaks_past or not is_bound(request, prefix):
+        return request.raws
+    setting = bytes(members.get("thinking", b""))
+    if is_off(setting):
+        return [drop_thinking(raw) for raw in request.raws]
+    if (allowed := allow_drops(setting)) is not None:
+        members["thinking"] = msgspec.Raw(allowed)
+    return request.raws
+
+
 def _leave_out(request: Request, before: Conversation, after: Conversation, elements: list[Span]) -> tuple[bytes, ...]:
     """The body for `after`, written from the client's elements without their thinking."""
     body, parts, stop = request.body, list[bytes](), 0
     for span, raw in zip(elements, request.raws, strict=True):
         parts += body[stop : span.start], drop_thinking(raw)
         stop = span.stop
-    left = read_request(request.codec, b"".join([*parts, body[stop:]]))
-    return encode_request(replace(left, model=request.model, cache=request.cache), before, after)
+    left = request.codec.read(b"".join([*parts, body[stop:]]))
+    return request.codec.encode(replace(left, model=request.model, cache=request.cache), before, after)
 
 
 def _add(pieces: tuple[bytes, ...]) -> tuple[bytes, ...]:

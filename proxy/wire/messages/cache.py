@@ -14,14 +14,17 @@ Source: Anthropic's page on prompt caching.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
-from trimtab.proxy.wire.content.cache_help import MAX_MARKERS
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.content.cache_help import MAX_MARKERS, Helped, find_summary
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, read_members, try_decode
 from trimtab.proxy.wire.messages.blocks import KEY, split_parts
+from trimtab.proxy.wire.transcript.body import read_outside
 from trimtab.rules.conversation import Conversation
 
 DEFAULT = b'{"type":"ephemeral"}'
@@ -102,3 +105,29 @@ def _find_values(text: bytes) -> list[bytes]:
 def _is_marker(value: bytes) -> bool:
     marker = try_decode(value)
     return isinstance(marker, dict) and marker.get("type") == "ephemeral"
+
+
+def find_markers(request: Request) -> Markers:
+    """The request's cache markers."""
+    outside: dict[str, msgspec.Raw] = {}
+    with suppress(*DECODE_ERRORS):  # if the body has to be repaired, only the markers of its messages are found
+        outside = read_outside(request.body, request.beginning)
+    return find_client_markers(outside, request.raws)
+
+
+def place_marker(request: Request, after: Conversation) -> Conversation:
+    """The conversation to write, with a marker at the end of its summary, if there must be one."""
+    plain, at = drop_taken_in(after), find_summary(after.messages)
+    is_wanted = "cache_control" in request.cache.adds
+    return plain if at is None else mark_end(find_markers(request), plain, at, is_wanted=is_wanted)
+
+
+def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
+    """The body itself. `encode` has put the marker there; this finds out whether the client asked for it."""
+    at = find_summary(after.messages) if "cache_control" in request.cache.adds else None
+    if at is None:
+        return Helped(pieces)
+    markers, plain = find_markers(request), drop_taken_in(after)
+    is_added = mark_end(markers, plain, at, is_wanted=True) is not plain
+    is_own = bool(markers.placed or markers.automatic)
+    return Helped(pieces, ("cache_control",) if is_added and not is_own else ())

@@ -1,14 +1,24 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
 
-from trimtab.proxy.wire.dialect import Dialect
-from trimtab.proxy.wire.messages import answer, binding, cost, message, question, request, system
+from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import attrgetter
+
+import msgspec
+
+from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.json.spans import Span
+from trimtab.proxy.wire.members import take_off_outside
+from trimtab.proxy.wire.messages import answer, binding, cache, cost, message, request, system
+from trimtab.proxy.wire.messages.write import USER_SIDE, group_elements, shares_element, write_element
+from trimtab.proxy.wire.transcript.elements import WriteElement
+from trimtab.rules.conversation import Conversation, Message
 
 
-class MessagesCodec(Dialect):
-    """The tables and functions of this dialect."""
-
+class MessagesCodec(Codec):
     name = "messages"
     transcript = "messages"
+    outside = "system"
 
     def __init__(self, ending: str = "", *, is_count: bool = False) -> None:
         self.ending = f"/messages{ending}"
@@ -16,32 +26,65 @@ class MessagesCodec(Dialect):
         self.is_count = is_count
 
     form = request.FORM
+    fixed = attrgetter(*request.FIXED)
     counted_fixed = request.COUNTED_FIXED
+    shares = staticmethod(shares_element)
+    describe = staticmethod(request.describe)
     decode_unit = staticmethod(message.decode_element)
     list_outside = staticmethod(request.list_system)
     decode_outside = staticmethod(request.decode_marked_system)
+    write_outside = staticmethod(request.write_system)
     look_at = staticmethod(request.look_at)
     read_surroundings = staticmethod(cost.read_surroundings)
     knows_members = staticmethod(request.knows_members)
     list_tools = staticmethod(request.list_tools)
-
-    read = request.read_request
     clean = staticmethod(system.clean_request)
-    encode = staticmethod(request.encode_request)
     adapt = staticmethod(binding.bind_thinking)
-    help_cache = staticmethod(request.help_cache)
+    help_cache = staticmethod(cache.help_cache)
 
-    tap = staticmethod(answer.make_tap)
-    hold_first_event = staticmethod(answer.hold_first_event)
-    read_refusal = staticmethod(answer.read_refusal)
-    write_error = staticmethod(answer.write_error)
-    write_event = staticmethod(answer.write_answer_event)
+    read_answer = staticmethod(answer.read_answer)
+    is_end = staticmethod(answer.is_end)
+    is_part_of_answer = staticmethod(answer.is_part_of_answer)
+    is_greeting = staticmethod(answer.is_greeting)
+    is_ping = staticmethod(answer.is_ping)
+    read_empty_answer = staticmethod(answer.read_empty_answer)
+    error_type = "api_error"
+    describe_error = staticmethod(answer.describe_error)
+    write_error_body = staticmethod(answer.write_error_body)
+    write_failure = staticmethod(answer.write_failure)
+    write_answer = staticmethod(answer.write_answer)
+    read_whole = staticmethod(answer.read_whole)
+    join = staticmethod(answer.join)
 
-    limits = (question.LIMIT,)
+    limits = ("max_tokens",)
     refusable_limits = ()  # the limit is required
-    ask = staticmethod(question.write_question)
-    ask_behind = staticmethod(question.write_question_behind)
-    read_completion = staticmethod(question.read_completion)
+    taken_over = request.TAKEN_OVER
+    of_session = request.OF_SESSION
+    prescribes_form = staticmethod(request.prescribes_form)
+    forces_call = staticmethod(request.forces_call)
+    read_thinking = staticmethod(request.read_thinking)
+
+    @staticmethod
+    def encode_message(said: Message) -> bytes:
+        return write_element((), ((said, None),))
+
+    def encode_transcript(
+        self, request: Request, before: Conversation, after: Conversation
+    ) -> tuple[tuple[bytes, ...], Span]:
+        return super().encode_transcript(request, before, cache.place_marker(request, after))
+
+    def make_writer(self, request: Request, _: Sequence[Message]) -> WriteElement:
+        return partial(write_element, request.raws)
+
+    def write_behind(
+        self, request: Request, prefix: Conversation, asked: Message, members: dict[str, msgspec.Raw], **_: bool
+    ) -> Iterable[bytes]:
+        marked = cache.place_marker(request, take_off_outside(prefix))
+        if marked.messages and marked.messages[-1].speaker in USER_SIDE:
+            marked = cache.mark_end(cache.find_markers(request), marked, len(marked.messages) - 1)
+        groups = group_elements([*zip(marked.messages, marked.origins, strict=True), (asked, None)])
+        raws = binding.bind_question(request, prefix, members)
+        return [write_element(raws, group) for group in groups]
 
 
 MESSAGES = MessagesCodec()

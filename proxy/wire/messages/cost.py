@@ -10,7 +10,7 @@ shortened or not at all is in the signature; it is estimated by the signature's 
 Source: Anthropic's pages on context windows, on thinking and on context editing (`clear_thinking_20251015`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +21,13 @@ from trimtab.proxy.wire.content.schemas import (
     as_counted,
     as_list,
     decode_or_none,
-    has_too_many_parts,
+    read_choice,
     read_format,
     write_compact,
 )
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from trimtab.rules.conversation import CountTokens, Message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings, count_message
+from trimtab.rules.tokens.messages import Surroundings, count_message
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -105,25 +104,11 @@ def _unseal(value: Any) -> tuple[Any, int]:
     return {key: part for key, (part, _) in members.items()}, chars
 
 
-def read_surroundings(fixed: Sequence[bytes]) -> Surroundings:
-    """Read the members outside the messages that cost tokens, except `system`.
+def read_surroundings(tools: Any, tool_choice: Any, output_config: Any, output_format: Any) -> Surroundings:
+    """What the members outside the messages cost, except `system`; None for a missing one.
 
-    `fixed` is the JSON of `tools`, `tool_choice`, `output_config` and `output_format`, in this order; empty if the
-    request does not have the member. All tools are counted, also those that a server loads only on demand.
+    All tools are counted, also those that a server loads only on demand.
     """
-    if has_too_many_parts(fixed):
-        return _as_written(fixed)
-    try:
-        return _read_surroundings(*(decode_any(raw) if raw else None for raw in fixed))
-    except DECODE_ERRORS:
-        return _as_written(fixed)
-
-
-def _as_written(fixed: Iterable[bytes]) -> Surroundings:
-    return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
-
-
-def _read_surroundings(tools: Any, tool_choice: Any, output_config: Any, output_format: Any) -> Surroundings:
     listed = as_list(tools)
     functions = [_as_function(tool) for tool in listed if _is_function(tool)]
     form = as_schema(as_schema(output_config).get("format")) or as_schema(output_format)
@@ -131,7 +116,7 @@ def _read_surroundings(tools: Any, tool_choice: Any, output_config: Any, output_
         functions=functions,
         functions_json=write_compact([{"type": "function", "function": function} for function in functions]),
         others=[write_compact(tool) for tool in listed if not _is_function(tool)],
-        choice=_read_choice(as_schema(tool_choice)),
+        choice=read_choice(tool_choice),
         format_texts=tuple(read_format(form)),
     )
 
@@ -145,11 +130,3 @@ def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool under the names by which functions are rendered."""
     members = {name: value for name, value in tool.items() if name not in _NO_PARAMETERS}
     return {("parameters" if name == "input_schema" else name): value for name, value in members.items()}
-
-
-def _read_choice(choice: dict[str, Any]) -> str | None:
-    """The name of the tool that must be called; NO_CHOICE if none may be called; else None."""
-    if choice.get("type") == "none":
-        return NO_CHOICE
-    name = choice.get("name")
-    return name if isinstance(name, str) else None

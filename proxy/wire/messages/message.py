@@ -12,7 +12,7 @@ import msgspec
 from trimtab.proxy.wire.codec import Counting, UndecodableError
 from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.content.media import write_line
-from trimtab.proxy.wire.content.parts import begins, read_content, read_text, write_canonical
+from trimtab.proxy.wire.content.parts import begins, has_uncounted, read_content, read_text, write_canonical
 from trimtab.proxy.wire.content.server_tools import find_referenced, find_served
 from trimtab.proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
 from trimtab.proxy.wire.messages.blocks import CALL, RESULT, Block, Part, split_blocks, split_parts, strip_markers
@@ -32,8 +32,6 @@ _COUNTED_OF_BLOCK = frozenset(
 elsewhere. Source: Anthropic's pages on citations and on programmatic tool calling."""
 _READ = frozenset({"text", CALL, RESULT, *THINKING})
 """Types of blocks of which only some members are counted. Of all other blocks, the whole JSON is."""
-TOLERATED_BYTES = 32
-"""A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
 _NULL = msgspec.Raw(b"null")
 
 
@@ -46,12 +44,11 @@ def decode_element(counting: Counting, marked: bytes) -> tuple[Message, ...]:
         problem = "a message has no role"
         raise UndecodableError(problem)
     role, content = _ROLES.get(wire_role, Role.OTHER), members.get("content", _NULL)
-    has_uncounted = _is_uncounted(members, _COUNTED)
     made = Message(
         role,
         raw=raw,
         wire_role="" if wire_role == role else wire_role,
-        has_uncounted=has_uncounted,
+        has_uncounted=has_uncounted(members, _COUNTED),
         # Such a message changes a setting for all that comes after it.
         stays=role is Role.SYSTEM and "output_config" in members,
     )
@@ -78,7 +75,7 @@ def _read_part(made: Message, part: Part, counting: Counting) -> Message:
         raw=block.raw,
         answers=read_id(decode_member(block.members.get("tool_use_id"))),
         is_error=bytes(block.members.get("is_error", b"")) == b"true",
-        has_uncounted=made.has_uncounted or _is_uncounted(block.members, _COUNTED_OF_BLOCK),
+        has_uncounted=made.has_uncounted or has_uncounted(block.members, _COUNTED_OF_BLOCK),
     )
     return _read_said(message, block.members.get("content", _NULL), counting)
 
@@ -92,7 +89,7 @@ def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Messa
         made,
         texts=texts,
         media=tuple([_read_media(part, before, counting) for part, before in parts]),
-        has_uncounted=made.has_uncounted or any(map(_has_uncounted, blocks)),
+        has_uncounted=made.has_uncounted or any(map(_is_partly_counted, blocks)),
         keeps_before=any(map(_is_compaction, blocks)),
         served=NOT_SERVED if made.role is Role.TOOL else find_served(made.raw, blocks),
         loads=find_referenced(made.raw),
@@ -124,7 +121,7 @@ def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) 
         media=tuple([_read_media(part, "", counting) for part in others]),
         has_reasoning=bool(thinking),
         has_fixed_texts=_thinks_behind_text(blocks),
-        has_uncounted=made.has_uncounted or any(_has_uncounted(block.members) for block in blocks),
+        has_uncounted=made.has_uncounted or any(_is_partly_counted(block.members) for block in blocks),
         keeps_before=any(_is_compaction(block.members) for block in blocks),
         served=find_served(made.raw, (block.members for block in blocks)),
         loads=find_referenced(made.raw),
@@ -151,14 +148,9 @@ def _is_compaction(members: dict[str, msgspec.Raw]) -> bool:
     return bytes(members.get("type", b"")) == b'"compaction"' and bytes(members.get("content", b"null")) != b"null"
 
 
-def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:
+def _is_partly_counted(members: dict[str, msgspec.Raw]) -> bool:
     kind = decode_member(members.get("type"))
-    return isinstance(kind, str) and kind in _READ and _is_uncounted(members, _COUNTED_OF_BLOCK)
-
-
-def _is_uncounted(members: dict[str, msgspec.Raw], counted: frozenset[str]) -> bool:
-    """Whether there are members that are not counted but that a server may render."""
-    return any(len(bytes(members[name])) > TOLERATED_BYTES for name in members.keys() - counted)
+    return isinstance(kind, str) and kind in _READ and has_uncounted(members, _COUNTED_OF_BLOCK)
 
 
 def _as_text(value: msgspec.Raw | None) -> str:

@@ -18,12 +18,12 @@ from trimtab.proxy.wire.messages.blocks import RESULT, read_content, split_parts
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import Message, Origin, Role
 
-_USER_SIDE = frozenset({Role.USER, Role.TOOL})
+USER_SIDE = frozenset({Role.USER, Role.TOOL})
 
 
 def shares_element(left: Message, right: Message) -> bool:
     """Whether neighbouring messages must be in one element: what a user says, and all results of one step."""
-    return left.speaker in _USER_SIDE and right.speaker in _USER_SIDE
+    return left.speaker in USER_SIDE and right.speaker in USER_SIDE
 
 
 def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
@@ -35,7 +35,7 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
     placed = [(message.as_said(), origin) for message, origin in placed]
     first = placed[0][0]
     base = next((raws[origin.start] for _, origin in placed if origin is not None), None)
-    if base is not None and first.role not in _USER_SIDE and not is_written:
+    if base is not None and first.role not in USER_SIDE and not is_written:
         return _write_own(base, first) if first.edited else base
     if base is not None and _is_whole(base, placed):
         return base
@@ -50,6 +50,18 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
         blocks = (block for message, origin in in_order for block in _write_blocks(message, _find_own(raws, origin)))
         members["content"] = msgspec.Raw(b"[" + b",".join(blocks) + b"]")
     return msgspec.json.encode(members)
+
+
+def group_elements(placed: Sequence[Placed]) -> list[list[Placed]]:
+    """The messages of each element. A message that a rule made joins its neighbour of the same side."""
+    groups: list[list[Placed]] = []
+    for message, origin in placed:
+        before, start = groups[-1][-1] if groups else (None, None)
+        is_apart = origin is not None and start is not None and origin.start != start.start
+        if before is None or is_apart or not shares_element(before, message):
+            groups.append([])
+        groups[-1].append((message, origin))
+    return groups
 
 
 def _write_own(base: bytes, message: Message) -> bytes:

@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-import orjson
 
-from trimtab.proxy.wire.answers.sse import FirstEvent, write_event
-from trimtab.proxy.wire.answers.tap import Piece, Tap
-from trimtab.proxy.wire.answers.usage import Usage, read_usage
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.answering import NULL, Completion, try_usage
+from trimtab.proxy.wire.answers.sse import write_event
+from trimtab.proxy.wire.answers.tap import Piece
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
 from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.responses.units import RESULT_TYPES
 
-_NULL = msgspec.Raw(b"null")
 _DELTAS = {
     "response.output_text.delta": "content",
     "response.refusal.delta": "refusal",
@@ -48,8 +48,8 @@ class _Item(msgspec.Struct):
     name: str | None = None
     arguments: str | None = None
     input: str | None = None
-    content: msgspec.Raw = _NULL
-    summary: msgspec.Raw = _NULL
+    content: msgspec.Raw = NULL
+    summary: msgspec.Raw = NULL
 
 
 class _Part(msgspec.Struct):
@@ -58,7 +58,7 @@ class _Part(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    usage: msgspec.Raw = _NULL
+    usage: msgspec.Raw = NULL
 
 
 class _Answer(msgspec.Struct):
@@ -69,10 +69,10 @@ class _Answer(msgspec.Struct):
     output_index: int = 0
     content_index: int | None = None
     summary_index: int | None = None
-    item: msgspec.Raw = _NULL
-    response: msgspec.Raw = _NULL
-    output: msgspec.Raw = _NULL
-    usage: msgspec.Raw = _NULL
+    item: msgspec.Raw = NULL
+    response: msgspec.Raw = NULL
+    output: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
 
 
 _decode = msgspec.json.Decoder(_Answer).decode
@@ -82,21 +82,11 @@ _decode_items = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
 _decode_parts = msgspec.json.Decoder(list[_Part] | None).decode
 
 
-def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
-    """A reader for the usage and the text of a response."""
-    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end, carries=True)
-
-
 def is_end(data: bytes) -> bool:
     """Whether an event says that the answer is complete."""
     with suppress(*DECODE_ERRORS):
         return _decode(data).type in _ENDS
     return False
-
-
-def hold_first_event(*, keeps_all: bool) -> FirstEvent:
-    """A buffer that holds a stream back until the first event after the greetings is complete."""
-    return FirstEvent(is_part_of_answer, keeps_all=keeps_all, is_greeting=is_greeting)
 
 
 def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
@@ -112,12 +102,11 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
     if kind is not None:
         place = answer.output_index, answer.content_index, answer.summary_index, kind
         return usage, (Piece(place, answer.delta, kind == "reasoning"),) if answer.delta else ()
-    with suppress(*DECODE_ERRORS):
-        if answer.type in _ENDS:
-            response = _decode_response(answer.response) or _Response()
-            usage = read_usage(response.usage, usage)
-        elif answer.type is None:
-            usage = read_usage(answer.usage, usage)
+    if answer.type in _ENDS:
+        with suppress(*DECODE_ERRORS):
+            usage = try_usage((_decode_response(answer.response) or _Response()).usage, usage)
+    elif answer.type is None:
+        usage = try_usage(answer.usage, usage)
     with suppress(*DECODE_ERRORS):
         return usage, _read_name(answer) if answer.type else list(_read_items(_decode_items(answer.output) or ()))
     return usage, ()
@@ -159,15 +148,10 @@ def is_greeting(data: bytes) -> bool:
     return False
 
 
-def read_refusal(status: int, body: bytes) -> Overflow | None:
-    """What a response says about exceeding the context window; None if it is about something else.
-
-    If the status is 200, `body` is a response or an event of a stream. Then it is a refusal only if it is an error.
-    """
-    if status != 200:
-        return read_overflow(status, body)
+def read_empty_answer(body: bytes) -> Overflow | None:
+    """The overflow in an error: a response or an event is a refusal only if it is one."""
     error = find_error(try_decode(body))
-    return None if error is None else read_overflow(status, msgspec.json.encode({"error": error}))
+    return None if error is None else read_overflow(200, msgspec.json.encode({"error": error}))
 
 
 def find_error(answer: Any) -> dict[str, Any] | None:
@@ -185,35 +169,21 @@ def find_error(answer: Any) -> dict[str, Any] | None:
     return {name: value for name, value in answer.items() if name in {"code", "message", "param"}}
 
 
-MAX_REASON_BYTES = 2000
-"""Part of an error in another form than OpenAI's that is quoted in the events. Chosen: as MAX_TEXT_CHARS in
-overflow/classify.py."""
-
-
 class _Whole(msgspec.Struct):
     output: list[msgspec.Raw] | None = None
     status: str | None = None
 
 
-def write_error(error: ErrorText, *, as_event: bool) -> bytes:
-    """An error in OpenAI's form, as a body or as the events that end a stream."""
-    param = "input" if error.code == PROMPT_TOO_LONG else error.param
-    said = {"message": error.message, "type": error.type, "param": param, "code": error.code, **error.more}
-    return _write_failure(said) if as_event else orjson.dumps({"error": said})
-
-
-def write_answer_event(status: int, body: bytes) -> bytes:
-    """A non-stream response as events: its items and its end, or its error. A body in another form names the status."""
+def write_answer(status: int, body: bytes) -> bytes | None:
+    """The items of a response and its end, or its error; None for a body in another form."""
     error = find_error(try_decode(body))
     if error is not None:
         code = error.get("code") or error.get("type") or status
-        return _write_failure({"type": "upstream_error", "param": None, "message": "", **error, "code": str(code)})
+        return write_failure({"type": "upstream_error", "param": None, "message": "", **error, "code": str(code)})
     if status == 200:
         with suppress(*DECODE_ERRORS):
-            response = msgspec.json.decode(body, type=_Whole)
-            return _write_events(_list_events(response, body))
-    reason = body[:MAX_REASON_BYTES].decode("utf-8", "replace").strip() or "no reason given"
-    return write_error(ErrorText(f"status {status}: {reason}", str(status), "upstream_error"), as_event=True)
+            return _write_events(_list_events(msgspec.json.decode(body, type=_Whole), body))
+    return None
 
 
 def _list_events(response: _Whole, body: bytes) -> Iterable[dict[str, Any]]:
@@ -223,11 +193,11 @@ def _list_events(response: _Whole, body: bytes) -> Iterable[dict[str, Any]]:
     yield {"type": f"response.{end}", "response": msgspec.Raw(body)}
 
 
-def _write_failure(error: dict[str, Any]) -> bytes:
-    short = {name: error.get(name) for name in ("code", "message")}
+def write_failure(described: dict[str, Any]) -> bytes:
+    short = {name: described.get(name) for name in ("code", "message")}
     response = {"id": "resp_trimtab", "object": "response", "created_at": 0, "status": "failed", "error": short}
     response |= {"incomplete_details": None, "output": [], "usage": None}
-    return _write_events([{"type": "error", "error": error}, {"type": "response.failed", "response": response}])
+    return _write_events([{"type": "error", "error": described}, {"type": "response.failed", "response": response}])
 
 
 def _write_events(events: Iterable[dict[str, Any]]) -> bytes:
@@ -236,3 +206,77 @@ def _write_events(events: Iterable[dict[str, Any]]) -> bytes:
         + write_event(msgspec.json.encode({"type": event["type"], "sequence_number": number, **event}))
         for number, event in enumerate(events)
     )
+
+
+_SUMMED = _ENDS - {"response.failed"}
+_DONE, _TEXT = "response.output_item.done", "response.output_text.delta"
+
+
+class _SaidPart(msgspec.Struct):
+    text: str | None = None
+
+
+class _SaidItem(msgspec.Struct):
+    type: str | None = None
+    content: list[_SaidPart] | None = None
+
+
+class _Details(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    output: list[_SaidItem]
+    incomplete_details: _Details | None = None
+    usage: msgspec.Raw = NULL
+
+
+class _Event(msgspec.Struct):
+    type: str | None = None
+    response: msgspec.Raw = NULL
+    item: msgspec.Raw = NULL
+    delta: Any = None
+
+
+class _Ended(msgspec.Struct):
+    """The response at the end of a stream. Its items may be missing: ChatGPT's own backend sends them once, as done."""
+
+    output: list[_SaidItem] | None = None
+    incomplete_details: _Details | None = None
+    usage: msgspec.Raw = NULL
+
+
+def read_whole(answer: bytes) -> Completion:
+    """The completion in a response. Raises one of DECODE_ERRORS."""
+    return _tell(msgspec.json.decode(answer, type=_Completion))
+
+
+def _tell(decoded: _Completion) -> Completion:
+    reason = decoded.incomplete_details.reason if decoded.incomplete_details else None
+    spoken = (item.content or () for item in decoded.output if item.type == "message")
+    return Completion(
+        "".join(part.text or "" for parts in spoken for part in parts),
+        try_usage(decoded.usage) or Usage(),
+        calls_tool=any(item.type in RESULT_TYPES for item in decoded.output),
+        was_cut=reason == "max_output_tokens",
+        was_filtered=reason == "content_filter",
+    )
+
+
+def join(events: list[bytes]) -> Completion:
+    """The response at the end of a stream. Raises UndecodableError if there is none, or for an error."""
+    decoded = [msgspec.json.decode(data, type=_Event) for data in events]
+    ended = next((event.response for event in reversed(decoded) if event.type in _SUMMED), None)
+    if ended is None:
+        message = "no response in the stream"
+        raise UndecodableError(message)
+    response, output = msgspec.json.decode(ended, type=_Ended), list[_SaidItem]()
+    for event in decoded if not response.output else ():
+        if event.type == _DONE:
+            with suppress(*DECODE_ERRORS):
+                output.append(msgspec.json.decode(event.item, type=_SaidItem))
+    output = response.output or output
+    if not output:
+        text = "".join(event.delta for event in decoded if event.type == _TEXT and isinstance(event.delta, str))
+        output = [_SaidItem("message", [_SaidPart(text)])]
+    return _tell(_Completion(output, response.incomplete_details, response.usage))

@@ -15,7 +15,7 @@ from trimtab.proxy.wire.content.media import count_json
 from trimtab.proxy.wire.content.parts import read_content, read_media, replace_texts, write_canonical, write_content
 from trimtab.proxy.wire.content.schemas import as_counted, decode_or_none
 from trimtab.proxy.wire.json.decode import decode_items, decode_members, mend, read_members
-from trimtab.proxy.wire.responses.cost import has_uncounted
+from trimtab.proxy.wire.responses.cost import lacks_count
 from trimtab.proxy.wire.responses.results import (
     read_answered_id,
     read_call_id,
@@ -93,7 +93,7 @@ def _decode_result(raw: bytes, item_type: str, members: dict[str, msgspec.Raw], 
         media=output.media,
         raw=raw,
         is_error=output.is_error,
-        has_uncounted=has_uncounted(members),
+        has_uncounted=lacks_count(members),
         form=item_type,
         served=find_served(item_type, members),
     )
@@ -109,7 +109,7 @@ def _decode_alone(raw: bytes, members: dict[str, msgspec.Raw], counting: Countin
         media = tuple(read_media(part, before, counting.count, counting.costs) for part, before in parts)
         message = Message(role, texts, media=media, raw=raw, wire_role="" if wire_role == role else wire_role)
         canonical = tuple(write_canonical(part) for part, _ in parts)
-        return _finish(replace(message, has_uncounted=has_uncounted(members)), canonical, counting)
+        return _finish(replace(message, has_uncounted=lacks_count(members)), canonical, counting)
     item_type = REFERENCE if item_type is None else item_type
     role = Role.SYSTEM if item_type in _CONTROLS else Role.OTHER
     message = Message(role, raw=raw, wire_role=item_type)

@@ -1,7 +1,12 @@
-"""Splits the body of a request into its items and writes it again; takes items out that belong to the client alone.
+"""What a request has besides its items: which members are read, counted, and copied into a question behind it.
 
-Law: everything that no rule touched keeps its bytes: items, the white space between them, and all other members. With
-an item that is taken out goes one comma.
+It also takes items out that belong to the client alone.
+
+Law: with an item that is taken out goes one comma; all other bytes stay. Of a request that continues a conversation, a
+question copies each member unchanged that the upstream renders into the prompt, or by which it finds its prompt cache.
+So the question reads the cache of the conversation. Members that only say how to respond are left out.
+
+Sources: OpenAI's references of the Responses API and of prompt caching; the request models of vLLM and llama.cpp.
 """
 
 from collections.abc import Sequence
@@ -10,97 +15,73 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.codec import Codec, Request, UndecodableError, Unsent
-from trimtab.proxy.wire.content.cache_help import Client, Helped, add_breakpoint
+from trimtab.proxy.wire.codec import SHAPE, Request, UndecodableError, Unsent
 from trimtab.proxy.wire.content.tool_lists import ToolList
-from trimtab.proxy.wire.dialect import (
-    SHAPE,
-    find_array,
-    find_edit,
-    help_with_markers,
-    take_off_outside,
-    write_outside,
-    write_transcript,
-)
-from trimtab.proxy.wire.json.decode import decode_members, read_members
+from trimtab.proxy.wire.json.decode import decode_member, decode_members, read_members
 from trimtab.proxy.wire.json.spans import Span, cut, find_member, holds
+from trimtab.proxy.wire.members import Asked, make_form, write_outside
 from trimtab.proxy.wire.responses.message import encode_message, find_call_types
 from trimtab.proxy.wire.responses.units import REFERENCE, read_head
-from trimtab.proxy.wire.transcript.beginnings import Begun
-from trimtab.proxy.wire.transcript.body import Form, find_elements, replace_outside, split_body
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, Shape
 
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
-_NOTHING = (b"", b"null", b'""')
-
-
-class _Body(msgspec.Struct):
-    input: list[msgspec.Raw] | str | None = None
-    model: Any = None
-    stream: Any = None
-    max_output_tokens: Any = None
-    reasoning: Any = None
-    instructions: msgspec.Raw = msgspec.Raw()
-    previous_response_id: msgspec.Raw = msgspec.Raw()
-    conversation: msgspec.Raw = msgspec.Raw()
-    tools: msgspec.Raw = msgspec.Raw()
-    tool_choice: msgspec.Raw = msgspec.Raw()
-    text: msgspec.Raw = msgspec.Raw()
-
-
+NOTHING = (b"", b"null", b'""')
 _READ_ANYWAY = frozenset({Role.SYSTEM, Role.USER})
 """Roles of the messages before a compaction item that the model still reads. Source: OpenAI's guide on compaction: a
 compacted window begins with the user's messages; items of the model and results before it may be left out."""
-FORM = Form(
-    b'"input"',
-    msgspec.json.Decoder(_Body).decode,
-    lambda body: body.input if isinstance(body.input, list) else (),
-    lambda body: (body.tools, body.text),
+FIXED = ("instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text")
+COUNTED_FIXED = slice(3, None)
+FORM = make_form(
+    "input",
+    FIXED,
+    ("max_output_tokens", "reasoning"),
+    long=("tools", "text"),
+    elements=list[msgspec.Raw] | str | None,
 )
+RENDERED = frozenset(
+    {
+        "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "truncation", "prompt",
+        "include", "context_management", "max_tool_calls", "chat_template", "chat_template_kwargs",
+    }
+)  # fmt: skip
+"""Members that are part of the prompt, or of hidden instructions in it, or change which items are."""
+CACHED = frozenset(
+    {
+        "model", "service_tier", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+        "prompt_cache_options", "store", "client_metadata", "cache_salt", "cache_prompt", "id_slot", "metadata",
+    }
+)  # fmt: skip
+"""Members that name the model, the account and the prompt cache, or say what the upstream may store."""
+OF_SESSION = frozenset(
+    {
+        "instructions", "include", "service_tier", "user", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "store", "client_metadata", "cache_salt", "metadata",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked. ChatGPT's own backend accepts a
+login only with `instructions` and without `store`."""
+_FREE_CHOICES = (None, "auto", "none")
+_HELD = ("previous_response_id", "conversation")
 
 
-def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
-    """Split a body into its items without decoding them; see `split_body`. Raises UndecodableError.
+def describe(members: Any) -> Asked:
+    # A stream always ends with the usage.
+    return Asked(members.max_output_tokens, isinstance(members.reasoning, dict), members.stream is True)
 
-    A text in place of items is one item. `fixed` has the instructions, the names of what the upstream holds, and the
-    members that cost tokens.
-    """
-    decoded, raws, beginning = split_body(FORM, body, begun, max_chars=max_chars)
-    if isinstance(decoded.input, str):
-        raws = (_TEXT + msgspec.json.encode(decoded.input) + b"}",)
-    wanted, stream = decoded.max_output_tokens, decoded.stream is True
-    fixed = (
-        decoded.instructions,
-        decoded.previous_response_id,
-        decoded.conversation,
-        decoded.tools,
-        decoded.tool_choice,
-        decoded.text,
-    )
-    return Request(
-        codec=codec,
-        body=body,
-        raws=raws,
-        model=decoded.model if isinstance(decoded.model, str) else "",
-        stream=stream,
-        max_tokens=wanted if type(wanted) is int else None,
-        fixed=tuple(b"" if raw in _NOTHING else raw for raw in map(bytes, fixed)),
-        is_reasoning=isinstance(decoded.reasoning, dict),
-        asks_usage=stream,  # it always ends with the usage
-        beginning=beginning,
-    )
+
+def list_text(members: Any) -> tuple[bytes, ...]:
+    """A text in place of items is one item."""
+    said = members.input
+    return (_TEXT + msgspec.json.encode(said) + b"}",) if isinstance(said, str) else ()
 
 
 def list_instructions(request: Request) -> tuple[bytes, ...]:
     """The instructions as an item."""
     instructions = request.fixed[0]
     return (_SYSTEM + instructions + b"}",) if instructions else ()
-
-
-COUNTED_FIXED = slice(3, None)
 
 
 def list_tools(request: Request) -> tuple[ToolList, ...]:
@@ -129,63 +110,24 @@ def _lacks_calls(messages: Sequence[Message]) -> bool:
     return False
 
 
-def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
-    """The body with the transcript `after`, in pieces. If `after` is the object `before`: the unchanged body.
-
-    Raises UndecodableError if the key of the items is written with escapes.
-    """
-    if after is before:
-        return (request.body,)
-    pieces, instructions = (
-        _encode_items(request, take_off_outside(before), take_off_outside(after)),
-        write_instructions(after),
-    )
-    if instructions is None:
-        return pieces
-    beginning = request.beginning
-    within = Span(len(request.body), len(request.body))
-    if beginning is not None:
-        within = Span(beginning.array.start, beginning.array.stop)
-    elif (found := find_member(request.body, FORM.key)) is not None:
-        within = found
-    edit = find_edit(request.body, b'"instructions"', within, instructions)
-    return replace_outside(request.body, within.start, pieces, edit)
-
-
 def write_instructions(after: Conversation) -> bytes | None:
     """The instructions with shortened texts; None if no rule has changed them."""
     return write_outside(after, lambda raw: bytes(read_members(raw)["content"]))
 
 
-def _encode_items(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
-    """The body with the items `after`, in pieces; both transcripts are without the instructions."""
-    if not request.raws or after.messages == before.messages:
-        return (request.body,)
-    if request.raws[0].startswith(_TEXT):
-        pieces = _encode_text(request, after)
-        if pieces is not None:
-            return pieces
-    return write_transcript(request, find_array(FORM, request), before, after, _Writer(after.messages))
-
-
-def _encode_text(request: Request, after: Conversation) -> tuple[bytes, ...] | None:
-    """The body whose input is a text; None if it has items. The input stays a text if that can hold the transcript."""
-    span = find_member(request.body, FORM.key)
+def encode_text(request: Request, after: Conversation) -> tuple[tuple[bytes, ...], Span] | None:
+    """The body whose input is a text, and where that was; None if it has items."""
+    span = find_member(request.body, FORM.key) if request.raws[0].startswith(_TEXT) else None
     if span is None or request.body[span.start : span.start + 1] != b'"':
         return None
-    items = write_items(after.messages)
+    write = Writer(after.messages)
+    items = [write([(message, None)]) for message in after.messages]
     content = bytes(decode_members(items[0]).get("content", b"")) if len(items) == 1 else b""
     written = content if content[:1] == b'"' else b"[" + b",".join(items) + b"]"
-    return request.body[: span.start], written, request.body[span.stop :]
+    return (request.body[: span.start], written, request.body[span.stop :]), span
 
 
-def write_items(messages: Sequence[Message]) -> list[bytes]:
-    """The JSON of the items of each message."""
-    write = _Writer(messages)
-    return [write([(message, None)]) for message in messages]
-
-
-class _Writer:
+class Writer:
     """Writes messages as items. The types of all calls are looked up once, and only if a result must be made."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -197,23 +139,6 @@ class _Writer:
         if self._call_types is None and not message.raw:
             self._call_types = find_call_types(self._messages)
         return encode_message(message, self._call_types or {})
-
-
-def help_cache(request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
-    """The body with `request.cache`. Raises one of DECODE_ERRORS."""
-    return help_with_markers(request, after, pieces, mark_messages, lambda message: encode_message(message, {}))
-
-
-def mark_messages(
-    request: Request, after: Conversation, client: Client | None = None, *, at_end: bool = False
-) -> dict[int, Message]:
-    """The messages that get a cache marker, by index. `at_end`: the last one gets one, too.
-
-    Raises one of DECODE_ERRORS.
-    """
-    if "cache_breakpoint" not in request.cache.adds:
-        return {}
-    return add_breakpoint(after.messages, after.origins, client or request.read_client(), at_end=at_end)
 
 
 RULE = "local_items"
@@ -232,7 +157,7 @@ def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decisi
     if not gone:
         return request.body, ()
     try:
-        spans = _find_spans(request)
+        spans = request.find_array().elements
     except UndecodableError:
         return request.body, ()
     return cut(request.body, spans, gone), (
@@ -240,7 +165,21 @@ def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decisi
     )
 
 
-def _find_spans(request: Request) -> list[Span]:
-    """The positions of the items. Raises UndecodableError."""
-    array = find_elements(FORM, request.body, request.raws) if request.beginning is None else request.beginning.array
-    return array.elements
+def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
+    if any(decode_member(members.get(name)) for name in _HELD):
+        return True
+    text = decode_member(members.get("text"))
+    form = text.get("format") if isinstance(text, dict) else None
+    return form is not None and not (isinstance(form, dict) and form.get("type") == "text")
+
+
+def forces_call(name: str, value: msgspec.Raw) -> bool:
+    choice = decode_member(value) if name == "tool_choice" else None
+    if isinstance(choice, dict):
+        choice = choice.get("mode") or choice
+    return choice not in _FREE_CHOICES
+
+
+def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
+    """0 if the request sets how the model reasons. Such models accept no temperature."""
+    return 0 if isinstance(decode_member(members.get("reasoning")), dict) else None

@@ -13,7 +13,7 @@ from trimtab.proxy.wire.content.media import PartCost, count_json, count_part
 from trimtab.proxy.wire.content.parts import read_content, read_media, write_canonical
 from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
 from trimtab.proxy.wire.content.server_tools import find_declared
-from trimtab.proxy.wire.responses.cost import count_sealed, has_uncounted
+from trimtab.proxy.wire.responses.cost import count_sealed, lacks_count
 from trimtab.proxy.wire.responses.results import read_call, read_output
 from trimtab.proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, ServedItems, read_type, tell_kind
 from trimtab.rules.conversation import CountTokens, Media, Message, Role, ToolCall
@@ -91,7 +91,7 @@ class Said:
         self._served.add(name, members)
         if name == "tool_search_output":
             self._loads += find_declared(members.get("tools"))
-        self._has_uncounted = self._has_uncounted or has_uncounted(members)
+        self._has_uncounted = self._has_uncounted or lacks_count(members)
         self._in_program = (self._in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
         if kind is Kind.SPEECH:
             self._add_speech(members.get("content"))

@@ -23,9 +23,10 @@ from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.telemetry.ledger import Entry
-from trimtab.proxy.wire.chat.answer import write_error
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText, Unsent
+from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.codec import Unsent
 from trimtab.proxy.wire.content.cache_help import CacheHelp
+from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.overflow.classify import read_overflow
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings
 from trimtab.rules.conversation import Conversation, Decision
@@ -406,7 +407,7 @@ def test_another_trimtab_reads_the_window_from_the_message() -> None:
     talk = conversation(system(), user(fill("words", 900)))
     error = refuse_talk(talk, 500)
     text = ErrorText(describe_excess(error), PROMPT_TOO_LONG, more={"context_cost": write_cost(error, [])})
-    overflow = read_overflow(400, write_error(text, as_event=False))
+    overflow = read_overflow(400, DEFAULT.write_error(text, as_event=False))
 
     assert overflow is not None
     assert (overflow.limit, overflow.requested) == (1000, talk.tokens)

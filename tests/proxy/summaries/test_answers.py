@@ -23,7 +23,7 @@ from trimtab.proxy.summaries.answers import (
 from trimtab.proxy.summaries.calls import BusyError, NoSummaryError
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.codec import Question
+from trimtab.proxy.wire.parameters import Question
 
 NOTE = write_note("All went well so far.")
 

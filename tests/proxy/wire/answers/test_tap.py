@@ -14,7 +14,7 @@ import trimtab.proxy.wire.answers.tap as reading
 from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
 from trimtab.proxy.wire.answers.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.chat.answer import make_tap
+from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import CODECS
 
@@ -149,7 +149,7 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
     """Wherever it is and however it is cut. The same words in the text do not count."""
     text = b'\\"usage\\":{\\"prompt_tokens\\":1}, ' * 20_000
     body = answer.replace(b"%b", text)
-    tap = make_tap(is_stream=False)
+    tap = CHAT.tap(is_stream=False)
     for at in range(0, len(body), size):
         tap.feed(body[at : at + size])
     tap.finish()
@@ -161,7 +161,7 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
 def test_the_usage_is_found_across_the_bound_of_what_is_kept(size: int) -> None:
     """The chunk that reaches the bound is read once, not twice."""
     body = b'{"id":"%b",%b,"x":[%b]}' % (b"a" * 150, USAGE, b"1," * 200)
-    tap = make_tap(is_stream=False)
+    tap = CHAT.tap(is_stream=False)
     with bounded(max_event_bytes=200):
         for at in range(0, len(body), size):
             tap.feed(body[at : at + size])
@@ -256,7 +256,7 @@ def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_
         b'data: {"choices":[],"usage":{"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":4}}}\n\n'
     )
     body = b"".join(reasons + chunks) + (usage if is_told else b"") + b"data: [DONE]\n\n"
-    tap = make_tap(is_stream=True, asks_usage=True)
+    tap = CHAT.tap(is_stream=True, asks_usage=True)
     for at in range(0, len(body), size):
         tap.feed(body[at : at + size], 1.0 + at)
         assert tap._unread_bytes <= MAX_SKIPPED_BYTES + size
@@ -313,7 +313,7 @@ NO_CALLS = (
 def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, *, is_stream: bool) -> None:
     """A text that quotes one is not taken for one, and neither is an empty list."""
     sent = b"data: " + body + b"\n\n" if is_stream else body
-    tap = make_tap(is_stream=is_stream, asks_usage=True)
+    tap = CHAT.tap(is_stream=is_stream, asks_usage=True)
     for at in range(0, len(sent), size):
         tap.feed(sent[at : at + size])
     tap.finish()
@@ -323,7 +323,7 @@ def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, *, 
 def test_a_tool_call_is_seen_in_a_long_stream_that_is_only_sampled() -> None:
     """It comes after much text, and before the usage."""
     text = b"data: " + b'{"choices":[{"delta":{"content":"' + b"word " * 50 + b'"}}]}\n\n'
-    tap = make_tap(is_stream=True, asks_usage=True)
+    tap = CHAT.tap(is_stream=True, asks_usage=True)
     for chunk in [text] * 400 + [b"data: " + CALLS[0] + b"\n\n"] + [text] * 400:
         tap.feed(chunk)
     tap.finish()
@@ -427,7 +427,7 @@ def test_the_usage_is_read_of_an_answer_that_cannot_be_decoded(odd: bytes, fille
     words = b'"choices":[{"message":{"content":"%b"}}]' % (b"x" * filler)
     for written in (b"{%b,%b,%b}" % (odd, TOLD, words), b"{%b,%b,%b}" % (words, TOLD, odd)):
         for body, is_stream in ((written, False), (b"data: " + written + b"\n\n", True)):
-            tap = make_tap(is_stream=is_stream)
+            tap = CHAT.tap(is_stream=is_stream)
             for at in range(0, len(body), 40_000):
                 tap.feed(body[at : at + 40_000])
             tap.finish()
@@ -463,7 +463,7 @@ def test_of_a_response_that_was_cut_off_what_arrived_is_counted(chars: int) -> N
     """From the place on where the model's words begin. One whose JSON has ended was not cut off."""
     head, text = b'{"instructions":"%b","choices":[' % (b"y" * 50), b'{"message":{"content":"%b"}}]}' % (b"x" * chars)
     for sent, is_cut in ((head[:-9], True), (head + text[:-9], True), (head + text, False)):
-        tap = make_tap(is_stream=False)
+        tap = CHAT.tap(is_stream=False)
         for at in range(0, len(sent), 60_000):
             tap.feed(sent[at : at + 60_000])
         tap.finish(is_cut=True)

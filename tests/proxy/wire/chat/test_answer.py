@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.overflow.classify import Kind, Overflow
 
 

@@ -12,6 +12,7 @@ from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.cost import SEALED_CHARS_PER_TOKEN, read_surroundings
 from trimtab.proxy.wire.chat.message import decode_message
 from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.rules.tokens.families import find_family
 from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS
@@ -90,7 +91,7 @@ def test_lone_surrogates_are_counted_as_one_character() -> None:
     for key in (b"reasoning", b"name", b"content", b"refusal"):
         plain, damaged = (_raw_message(b'{"role":"user","%s":%s}' % (key, text)) for text in (b'"x"', surrogate))
         assert damaged == plain
-    around = read_surroundings((b'[{"function":{"name":%s}}]' % surrogate, b"", b"", b"", b""))
+    around = read_fixed((b'[{"function":{"name":%s}}]' % surrogate, b"", b"", b"", b""), read_surroundings)
     assert around.functions == [{"name": "\ufffd"}]
 
 

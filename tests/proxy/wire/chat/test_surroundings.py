@@ -13,6 +13,7 @@ from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.chat.cost import read_surroundings
 from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from trimtab.rules.tokens.families import GENERIC, find_family
 from trimtab.rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
@@ -29,7 +30,7 @@ def _read(
     response_format: Any = None,
 ) -> Surroundings:
     values = (tools, functions, tool_choice, function_call, response_format)
-    return read_surroundings([b"" if value is None else orjson.dumps(value) for value in values])
+    return read_fixed([b"" if value is None else orjson.dumps(value) for value in values], read_surroundings)
 
 
 F, G = {"name": "f"}, {"name": "g", "parameters": {}}
@@ -99,7 +100,7 @@ def test_a_response_format_costs_its_schema(response_format: Any, texts: tuple[s
 )
 def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
     """Even if it is too deeply nested, or not JSON. What is absent costs nothing."""
-    around = read_surroundings((tools, b"", b'"none"', b"", b""))
+    around = read_fixed((tools, b"", b'"none"', b"", b""), read_surroundings)
     assert around == Surroundings(others=(tools.decode("utf-8", "replace"), '"none"'))
     body = b'{"messages":[],"tools":%s}' % tools
     if tools != b"[":
@@ -126,7 +127,7 @@ def test_a_deep_schema_in_a_response_format_is_counted() -> None:
     for depth in (10, 100, 300, 900):
         schema = b'{"items":' * depth + b"{}" + b"}" * depth
         raw = b'{"json_schema":{"schema":%s}}' % schema
-        around = read_surroundings((b"", b"", b"", b"", raw))
+        around = read_fixed((b"", b"", b"", b"", raw), read_surroundings)
         assert around.format_texts == (schema.decode(),) or around.others == (raw.decode(),)
 
 
@@ -141,7 +142,7 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
     """Usual values and unusual ones."""
     keys = (b"tools", b"functions", b"tool_choice", b"function_call", b"response_format")
     body = b",".join(b'"%s":%s' % pair for pair in zip(keys, fixed, strict=True))
-    read_surroundings(fixed)
+    read_fixed(fixed, read_surroundings)
     for costs in (GPT, GENERIC.costs):
         counting = Counting(count_by_heuristic, make_known(), costs)
         assert CHAT.decode(CHAT.read(b'{"messages":[],%s}' % body), counting).fixed_tokens > 0
@@ -150,7 +151,7 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
 @given(st.lists(st.binary(max_size=40), min_size=5, max_size=5))
 def test_junk_around_the_messages_is_counted_as_text(fixed: list[bytes]) -> None:
     """All of it, if any part is not JSON."""
-    found = read_surroundings(fixed)
+    found = read_fixed(fixed, read_surroundings)
     try:
         for raw in filter(None, fixed):
             decode_any(raw)

@@ -10,7 +10,16 @@ from support.odd_json import ODD, dump
 
 from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.content.media import count_part
-from trimtab.proxy.wire.content.parts import TEXT_PARTS, begins, read_content, read_media, read_text, write_canonical
+from trimtab.proxy.wire.content.parts import (
+    TEXT_PARTS,
+    TOLERATED_BYTES,
+    begins,
+    has_uncounted,
+    read_content,
+    read_media,
+    read_text,
+    write_canonical,
+)
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.rules.tokens.families import find_family
 
@@ -155,3 +164,11 @@ def test_parts_that_say_something_else_have_another_canonical_form(one: Any, oth
 @given(st.binary(max_size=5), st.binary(min_size=1, max_size=1))
 def test_the_first_byte_of_a_value_tells_its_kind(value: bytes, sign: bytes) -> None:
     assert begins(msgspec.Raw(value), sign) is value.startswith(sign)
+
+
+@pytest.mark.parametrize(("more_bytes", "is_uncounted"), [(0, False), (1, True)])
+def test_a_short_member_that_is_not_known_is_tolerated(more_bytes: int, *, is_uncounted: bool) -> None:
+    """It costs a token or two at most. A known one is counted, however long it is."""
+    value = msgspec.Raw(b"1" * (TOLERATED_BYTES + more_bytes))
+    assert has_uncounted({"new": value}, frozenset({"known"})) is is_uncounted
+    assert not has_uncounted({"known": value}, frozenset({"known"}))

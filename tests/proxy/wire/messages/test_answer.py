@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
+from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.messages.answer import EXCEEDED, read_answer
 from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.proxy.wire.overflow.wordings import Kind

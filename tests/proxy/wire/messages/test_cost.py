@@ -11,6 +11,7 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content.media import guess_data
+from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.proxy.wire.messages.cost import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_surroundings
 from trimtab.rules.conversation import Message, Role
@@ -125,7 +126,7 @@ def test_encrypted_texts_count_by_their_length() -> None:
 def test_tools_of_the_server_count_by_their_json() -> None:
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
     custom = {"type": "custom", "name": "ls", "input_schema": SCHEMA}
-    around = read_surroundings((orjson.dumps([search, custom]), b'{"type":"none"}', b"", b""))
+    around = read_fixed((orjson.dumps([search, custom]), b'{"type":"none"}', b"", b""), read_surroundings)
     assert around.others == [orjson.dumps(search).decode()]
     assert around.functions == [{"name": "ls", "parameters": SCHEMA}]
     assert around.choice == NO_CHOICE
@@ -135,7 +136,7 @@ def test_tools_of_the_server_count_by_their_json() -> None:
 def test_odd_members_are_counted_somehow(members: list, odd: object) -> None:
     """Nothing is raised, whatever their types are."""
     raws = [dump(member) for member in members]
-    assert read_surroundings(raws) is not None
+    assert read_fixed(raws, read_surroundings) is not None
     assert count_block(dump({"type": "document", "source": odd, "title": odd}), count, GENERIC.costs).tokens >= 0
     assert count_block(dump(odd), count, GENERIC.costs).tokens >= 0
 
@@ -143,5 +144,5 @@ def test_odd_members_are_counted_somehow(members: list, odd: object) -> None:
 def test_very_many_tools_are_counted_undecoded() -> None:
     """And so is a nesting that no decoder follows."""
     for tools in (b"[" + b",".join([b"1"] * 200_000) + b"]", b"[" * 5000 + b"]" * 5000):
-        assert read_surroundings((tools, b"", b"", b"")).others == (tools.decode(),)
+        assert read_fixed((tools, b"", b"", b""), read_surroundings).others == (tools.decode(),)
     assert count_block(b'{"type":"x","y":%b1%b}' % (b"[" * 900, b"]" * 900), count, GENERIC.costs).tokens > 900

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump
 
-from trimtab.proxy.wire.chat.answer import read_refusal
+from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
 from trimtab.proxy.wire.overflow.wordings import Kind
 
@@ -30,7 +30,7 @@ def test_recorded_overflows_are_recognised_with_their_numbers():
     ]
     assert len(told) > 50
     for row in told:
-        found = read_refusal(row["status"], row["body"].encode())
+        found = CHAT.read_refusal(row["status"], row["body"].encode())
         assert found is not None, row["server"]
         assert (found.limit, found.requested) == (row["limit"], row["requested"]), row["server"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from trimtab.proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.responses.codec import RESPONSES
 
 ERROR = ErrorText("The prompt is too long.", PROMPT_TOO_LONG)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -12,8 +11,9 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.responses.cost import TOLERATED_BYTES, _is_uncounted, read_surroundings
+from trimtab.proxy.wire.responses.cost import read_surroundings
 
 FUNCTION = {
     "name": "ls",
@@ -110,16 +110,8 @@ def test_the_items_are_not_read_for_that(monkeypatch: pytest.MonkeyPatch) -> Non
 @given(ODD, ODD, ODD)
 def test_odd_members_are_counted_by_their_json(tools: Any, choice: Any, text: Any) -> None:
     """Nothing is raised."""
-    read_surroundings((dump(tools), dump(choice), dump(text)))
+    read_fixed((dump(tools), dump(choice), dump(text)), read_surroundings)
 
 
 def test_what_cannot_be_decoded_is_counted_as_text() -> None:
-    assert read_surroundings((b"[" * 5000, b"", b"")).others == ("[" * 5000,)
-
-
-@pytest.mark.parametrize(("more_bytes", "is_uncounted"), [(0, False), (1, True)])
-def test_a_short_member_that_is_not_known_is_tolerated(more_bytes: int, *, is_uncounted: bool) -> None:
-    """It costs a token or two at most. A known one is counted, however long it is."""
-    value = msgspec.Raw(b"1" * (TOLERATED_BYTES + more_bytes))
-    assert _is_uncounted({"new": value}, frozenset({"known"})) is is_uncounted
-    assert not _is_uncounted({"known": value}, frozenset({"known"}))
+    assert read_fixed((b"[" * 5000, b"", b""), read_surroundings).others == ("[" * 5000,)

@@ -6,7 +6,7 @@ import msgspec
 import orjson
 import pytest
 
-from trimtab.proxy.wire.chat.question import read_thinking, write_members
+from trimtab.proxy.wire.chat.codec import CHAT
 
 RENDERED = {
     "tools": [{"type": "function", "function": {"name": "ls"}}],
@@ -87,7 +87,7 @@ SAMPLED = {
 
 def members(body: dict[str, Any]) -> dict[str, Any] | None:
     """What is taken over, decoded."""
-    kept = write_members(orjson.dumps(body))
+    kept = CHAT.copy_members(CHAT.read(orjson.dumps({"messages": [], **body})))
     return None if kept is None else {name: msgspec.json.decode(value) for name, value in kept.items()}
 
 
@@ -115,32 +115,6 @@ def test_what_says_how_to_answer_stays_behind() -> None:
 def test_an_object_that_leaves_the_model_free_is_kept(choice: dict[str, Any]) -> None:
     """It does not force a call, and may be part of the prompt."""
     assert members({"tool_choice": choice}) == {"tool_choice": choice}
-
-
-@pytest.mark.parametrize(
-    ("body", "tokens"),
-    [
-        ({}, None),
-        ({"thinking": {"type": "disabled"}}, None),
-        ({"thinking": None}, None),
-        ({"thinking": {"type": "enabled", "budget_tokens": 9000}}, 9000),
-        ({"thinking": {"type": "adaptive"}}, 0),
-        ({"extra_body": {"thinking": {"type": "enabled", "budget_tokens": 9000}}}, 9000),
-        ({"extra_body": {"google": {"thinking_config": {"thinking_budget": 500}}}}, 500),
-        ({"extra_body": {"reasoning": {"max_tokens": 70}, "max_tokens": 5}}, 70),
-        ({"reasoning": {"max_tokens": 2000}}, 2000),
-        ({"reasoning": {"effort": "high"}}, None),
-        ({"thinking_budget": 700, "enable_thinking": True}, 700),
-        ({"thinking_budget": -1}, None),
-        ({"thinking": {"type": "enabled", "budget_tokens": True}}, 0),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1e300}}, 0),
-    ],
-)
-def test_a_budget_of_thinking_is_read_in_any_form(body: dict[str, Any], tokens: int | None) -> None:
-    """None if the request does not turn thinking on itself, 0 if it names no budget."""
-    kept = write_members(orjson.dumps(body))
-    assert kept is not None
-    assert read_thinking(kept) == tokens
 
 
 @pytest.mark.parametrize(
@@ -177,9 +151,3 @@ def test_an_answer_of_a_prescribed_form_is_no_note(form: dict[str, Any]) -> None
 def test_a_null_prescribes_nothing(nothing: dict[str, Any]) -> None:
     """It means that nothing is requested."""
     assert members(nothing | {"model": "m"}) is not None
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff"])
-def test_a_body_that_cannot_be_read_asks_nothing(body: bytes) -> None:
-    """No exception: the transcript is written out."""
-    assert write_members(body) is None

@@ -1,7 +1,5 @@
 """What all dialects have in common."""
 
-from dataclasses import replace
-
 import orjson
 import pytest
 from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
@@ -10,8 +8,8 @@ from support.turns import TURNS
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.codec import Counting, Question, UndecodableError
-from trimtab.proxy.wire.dialect import OUTSIDE, take_off_outside
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.parameters import Question
 
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 QUESTION = Question("m", 500, 0.2)
@@ -44,19 +42,6 @@ def test_what_was_decoded_once_is_known(dialect: Dialect) -> None:
     first = dialect.codec.decode(request, counting)
     assert dialect.codec.uncounted_bytes(request, counting) == 0
     assert dialect.codec.decode(request, counting) == first
-
-
-@each_dialect
-def test_a_transcript_without_its_outside_begins_with_the_first_element(dialect: Dialect) -> None:
-    """A message that a rule made has no position, and stays."""
-    request = dialect.codec.read(orjson.dumps(dialect.write(MESSAGES)))
-    transcript = dialect.codec.decode(request, _count())
-    inside = take_off_outside(transcript)
-    assert inside.origins[:1] != (OUTSIDE,)
-    assert inside.messages == transcript.messages[len(transcript.messages) - len(inside.messages) :]
-    assert take_off_outside(inside) is inside
-    made = replace(transcript, origins=(None, *transcript.origins[1:]))
-    assert take_off_outside(made) is made
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

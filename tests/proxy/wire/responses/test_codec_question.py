@@ -7,10 +7,9 @@ import pytest
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.codec import Completion, Counting, Question, UndecodableError
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.responses.question import write_members
 
 QUESTION = Question("gpt-5", 500, 0.2)
 PROMPT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Summarise."}]}
@@ -76,66 +75,6 @@ def test_a_text_becomes_an_item() -> None:
     assert _ask_behind(input="a")["input"] == [ITEMS[0], PROMPT]
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (
-            {
-                "output": [
-                    {"type": "reasoning", "summary": []},
-                    {"type": "message", "content": [{"type": "output_text", "text": "a"}, {"text": "b"}]},
-                    {"type": "message", "content": [{"type": "refusal", "refusal": "c"}]},
-                ],
-                "usage": {"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}},
-            },
-            Completion("ab", Usage(7, 3, 5)),
-        ),
-        ({"output": [], "usage": 7}, Completion("", Usage())),
-        ({"output": [{"type": "custom_tool_call"}]}, Completion("", Usage(), calls_tool=True)),
-        ({"output": [{"type": "web_search_call"}]}, Completion("", Usage())),
-        ({"output": [], "incomplete_details": {"reason": "max_output_tokens"}}, Completion("", Usage(), was_cut=True)),
-        (
-            {"output": [], "incomplete_details": {"reason": "content_filter"}},
-            Completion("", Usage(), was_filtered=True),
-        ),
-    ],
-)
-def test_a_completion_is_read(answer: dict[str, Any], expected: Completion) -> None:
-    assert RESPONSES.read_completion(orjson.dumps(answer)) == expected
-
-
-@pytest.mark.parametrize("answer", [b"", b"{}", b'{"output":7}', b"[]"])
-def test_anything_else_is_no_completion(answer: bytes) -> None:
-    with pytest.raises(UndecodableError):
-        RESPONSES.read_completion(answer)
-
-
-ITEM = {"type": "message", "content": [{"type": "output_text", "text": "ab"}]}
-
-
-@pytest.mark.parametrize("output", [[ITEM], []], ids=["at the end", "as it is done"])
-@pytest.mark.parametrize("has_item", [True, False])
-def test_a_streamed_answer_is_the_same_answer(output: list[Any], *, has_item: bool) -> None:
-    """ChatGPT's backend sends the items only as they are done; others might send only their text."""
-    events = [
-        {"type": "response.created", "response": {"status": "in_progress"}},
-        {"type": "response.output_text.delta", "delta": "a"},
-        {"type": "response.output_text.delta", "delta": "b"},
-        {"type": "response.output_item.done", "item": ITEM if has_item else "odd"},
-        {"type": "response.completed", "response": {"output": output, "usage": {"input_tokens": 7}}},
-    ]
-    body = b"".join(b"event: x\ndata: %b\n\n" % orjson.dumps(event) for event in events)
-    assert RESPONSES.read_completion(body) == Completion("ab", Usage(7))
-
-
-@pytest.mark.parametrize(
-    "event", [{"type": "response.failed", "response": {"error": {}}}, {"type": "error", "message": "no"}, {}]
-)
-def test_a_stream_without_an_answer_is_no_completion(event: dict[str, Any]) -> None:
-    with pytest.raises(UndecodableError):
-        RESPONSES.read_completion(b"data: %b\n\n" % orjson.dumps(event))
-
-
 def test_what_is_refused_is_not_sent() -> None:
     """ChatGPT's backend takes neither a limit nor a temperature, and only streams."""
     refused = frozenset({"temperature", "max_output_tokens", "stream", "store"})
@@ -189,7 +128,7 @@ DROPPED = {
 
 
 def _write(members: dict[str, Any]) -> dict[str, Any] | None:
-    written = write_members(orjson.dumps(members))
+    written = RESPONSES.copy_members(RESPONSES.read(orjson.dumps(members)))
     return None if written is None else {name: orjson.loads(bytes(value)) for name, value in written.items()}
 
 
@@ -233,8 +172,3 @@ def test_no_tool_is_forced(choice: object, *, is_kept: bool) -> None:
 )
 def test_a_prescribed_form_forbids_a_summary(text: object, *, is_free: bool) -> None:
     assert (_write({"text": text}) is not None) is is_free
-
-
-@pytest.mark.parametrize("body", [b"[]", b"{", b'{"text":{"a":}}'])
-def test_what_cannot_be_decoded_is_not_continued(body: bytes) -> None:
-    assert write_members(body) is None

@@ -7,14 +7,13 @@ import orjson
 import pytest
 from hypothesis import given
 from support.dialects.messages_validity import check_body, walk_markable
-from support.odd_json import ODD, dump, odd_objects
+from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.codec import Completion, Counting, Question, UndecodableError
+from trimtab.proxy.wire.codec import Counting, UndecodableError
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.messages.question import read_thinking, write_members
+from trimtab.proxy.wire.parameters import Question
 
 QUESTION = Question("m", 400, 0.2)
 MARKER = {"type": "ephemeral"}
@@ -39,15 +38,6 @@ def _ask_behind(
     prefix = replace(whole, messages=whole.messages[:stop], origins=whole.origins[:stop])
     asked = MESSAGES.ask_behind(request, prefix, question, "WRITE")
     return None if asked is None else orjson.loads(asked)
-
-
-def test_a_question_of_its_own_says_how_it_is_to_be_answered() -> None:
-    """Model, prompt, limit; nothing is streamed, and no temperature is sent if none is given."""
-    asked = orjson.loads(MESSAGES.ask(QUESTION, "WRITE"))
-    messages = [{"role": "user", "content": "WRITE"}]
-    assert asked == {"model": "m", "messages": messages, "max_tokens": 400, "stream": False, "temperature": 0.2}
-    assert check_body(asked) == []
-    assert "temperature" not in orjson.loads(MESSAGES.ask(Question("m", 400, None), "WRITE"))
 
 
 def test_a_question_behind_a_conversation_begins_with_it() -> None:
@@ -101,66 +91,6 @@ def test_thinking_gets_room_within_the_clients_own_limit(max_tokens: int, budget
     assert check_body(asked) == []
 
 
-def test_no_question_follows_a_prescribed_form() -> None:
-    assert _ask_behind(TALK, output_format={"type": "json_schema", "schema": {}}) is None
-
-
-@pytest.mark.parametrize(
-    ("reason", "blocks", "expected"),
-    [
-        ("end_turn", [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], Completion("ab", Usage(5, 2))),
-        ("max_tokens", [{"type": "text", "text": "a"}], Completion("a", Usage(5, 2), was_cut=True)),
-        ("model_context_window_exceeded", [], Completion("", Usage(5, 2), was_cut=True)),
-        ("refusal", [], Completion("", Usage(5, 2), was_filtered=True)),
-        ("tool_use", [USE], Completion("", Usage(5, 2), calls_tool=True)),
-        (None, [{"type": "thinking", "thinking": "hm"}, {"type": "x", "text": "y"}], Completion("", Usage(5, 2))),
-    ],
-)
-def test_a_completion_is_read(reason: str | None, blocks: list, expected: Completion) -> None:
-    usage = {"input_tokens": 5, "output_tokens": 2}
-    body = {"type": "message", "content": blocks, "stop_reason": reason, "usage": usage}
-    assert MESSAGES.read_completion(orjson.dumps(body)) == expected
-
-
-def test_an_odd_usage_is_no_usage() -> None:
-    assert MESSAGES.read_completion(b'{"content":[],"usage":[1]}') == Completion("", Usage())
-
-
-@given(ODD)
-def test_what_is_no_completion_is_refused(answer: object) -> None:
-    with pytest.raises(UndecodableError):
-        MESSAGES.read_completion(dump({"content": {"x": answer}}))
-    MESSAGES.find_refused(QUESTION, dump(answer))
-
-
-def _stream(*events: dict) -> bytes:
-    return b"".join(b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event)) for event in events)
-
-
-def test_a_streamed_answer_is_the_same_answer() -> None:
-    """Thinking is no part of it; the usage is in two events."""
-    body = _stream(
-        {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
-        {"type": "ping"},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "a"}},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "b"}},
-        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 2}},
-        {"type": "message_stop"},
-    )
-    assert MESSAGES.read_completion(body) == Completion("ab", Usage(5, 2), was_cut=True)
-
-
-def test_a_stream_without_an_answer_is_no_completion() -> None:
-    """Also one that fails after its beginning."""
-    failed = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    for body in (_stream(failed), _stream({"type": "message_start", "message": {}}, failed), _stream({"type": "ping"})):
-        with pytest.raises(UndecodableError):
-            MESSAGES.read_completion(body)
-
-
 @pytest.mark.parametrize(
     ("message", "form"),
     [
@@ -203,7 +133,7 @@ SCHEMA = {"type": "json_schema", "schema": {"type": "object"}}
 
 
 def _write(**members: Any) -> dict[str, Any] | None:
-    written = write_members(MESSAGES.read(orjson.dumps({"model": "m", "messages": [], **members})))
+    written = MESSAGES.copy_members(MESSAGES.read(orjson.dumps({"model": "m", "messages": [], **members})))
     return None if written is None else {name: orjson.loads(bytes(value)) for name, value in written.items()}
 
 
@@ -258,9 +188,9 @@ def test_a_prescribed_form_leaves_no_room_for_a_summary(members: dict) -> None:
     ],
 )
 def test_thinking_is_on_or_off(thinking: object, tokens: int | None) -> None:
-    written = write_members(MESSAGES.read(orjson.dumps({"messages": [], "thinking": thinking})))
+    written = MESSAGES.copy_members(MESSAGES.read(orjson.dumps({"messages": [], "thinking": thinking})))
     assert written is not None
-    assert read_thinking(written) == tokens
+    assert MESSAGES.read_thinking(written) == tokens
 
 
 @given(odd_objects("tool_choice", "thinking", "output_config", "system", "output_format", "compaction", "format"))
@@ -271,11 +201,11 @@ def test_odd_members_are_copied_or_nothing_is(members: object) -> None:
         request = MESSAGES.read(dump({**members, "messages": []}))
     except UndecodableError:
         return
-    written = write_members(request)
+    written = MESSAGES.copy_members(request)
     assert written is None or written.keys() <= members.keys()
     if written is not None:
-        assert read_thinking(written) is None or members.get("thinking")
+        assert MESSAGES.read_thinking(written) is None or members.get("thinking")
 
 
 def test_a_body_that_must_be_repaired_is_not_copied() -> None:
-    assert write_members(MESSAGES.read(b'{"messages":[],"x":"\\ud83d"}')) is None
+    assert MESSAGES.copy_members(MESSAGES.read(b'{"messages":[],"x":"\\ud83d"}')) is None

@@ -1,0 +1,78 @@
+"""The members of a body beside its transcript: which ones a dialect reads, and the one that is a message, too.
+
+Law: what no rule has changed keeps its bytes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from trimtab.proxy.wire.content.parts import replace_texts
+from trimtab.proxy.wire.json.spans import Span, find_member
+from trimtab.proxy.wire.transcript.body import Edit, Form, UndecodableError
+from trimtab.rules.conversation import Conversation, Origin
+
+OUTSIDE = Origin(0, 0)
+"""The position of a message that is in no element: before all of them."""
+
+
+class Asked(NamedTuple):
+    """What the members of a body ask for; `max_tokens` is as it was decoded. The others are as in `Request`."""
+
+    max_tokens: Any
+    is_reasoning: bool = False
+    asks_usage: bool = True
+
+
+def make_form(
+    transcript: str, fixed: Iterable[str], others: Iterable[str] = (), *, long: Sequence[str], elements: Any = None
+) -> Form[Any]:
+    """The form of a body with these members. Those of `fixed` stay JSON; some of them may be `long`.
+
+    elements: the type of the transcript if it is not always an array, and may be missing.
+    """
+    array = (transcript, list[msgspec.Raw]) if elements is None else (transcript, elements, None)
+    values = [(name, Any, None) for name in ("model", "stream", *others)]
+    body = msgspec.defstruct("Body", [array, *values, *((name, msgspec.Raw, msgspec.Raw()) for name in fixed)])
+
+    def list_elements(members: Any) -> Sequence[msgspec.Raw]:
+        listed = getattr(members, transcript)
+        return listed if isinstance(listed, list) else ()
+
+    return Form(
+        b'"%b"' % transcript.encode(),
+        msgspec.json.Decoder(body).decode,
+        list_elements,
+        lambda members: [getattr(members, name) for name in long],
+    )
+
+
+def take_off_outside(conversation: Conversation) -> Conversation:
+    """The conversation without the messages that are in no element."""
+    number = sum(1 for _ in takewhile(lambda origin: origin == OUTSIDE, conversation.origins))
+    if not number:
+        return conversation
+    return replace(conversation, messages=conversation.messages[number:], origins=conversation.origins[number:])
+
+
+def write_outside(after: Conversation, read_value: Callable[[bytes], bytes]) -> bytes | None:
+    """The value of the message in no element with shortened texts; None if no rule has changed it.
+
+    read_value: finds the value in the JSON of the message.
+    """
+    if after.origins[:1] != (OUTSIDE,) or not after.messages[0].edited:
+        return None
+    message = after.messages[0]
+    return replace_texts(read_value(message.raw), iter(message.texts))
+
+
+def find_edit(body: bytes, key: bytes, array: Span, value: bytes) -> Edit:
+    """A new value for a member beside the transcript. Raises UndecodableError if its place is not found."""
+    place = find_member(body, key, array)
+    if place is None:
+        problem = "a key is written with escapes"
+        raise UndecodableError(problem)
+    return Edit(place, value)
