@@ -25,8 +25,6 @@ other sessions keep alive, is less."""
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The lifetime at a host (the end of its name) for models whose names match."""
-
     host: str
     model: str
     seconds: float

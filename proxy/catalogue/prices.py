@@ -84,7 +84,6 @@ class PriceList:
     entry: str = ""
 
     def at(self, prompt_tokens: int) -> PriceTier:
-        """The prices of a prompt of this length."""
         return next(tier for tier in reversed(self.tiers) if prompt_tokens > tier.above_tokens or not tier.above_tokens)
 
     def to_ratios(self, prompt_tokens: int = 0) -> Prices:
@@ -267,13 +266,10 @@ class Tokens(msgspec.Struct, frozen=True):
 
     @property
     def prompt(self) -> int:
-        """All tokens of the prompt."""
         return self.fresh + self.cached + self.written
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What the parts of a request cost, in nanodollars."""
-
     fresh: int = 0
     cached: int = 0
     written: int = 0
@@ -281,7 +277,6 @@ class Cost(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """All parts together."""
         return self.fresh + self.cached + self.written + self.completion
 
 

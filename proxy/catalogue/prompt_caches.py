@@ -85,7 +85,6 @@ ROWS = (
 
 @lru_cache(KEPT_ANSWERS)
 def find_additions(base_url: str, dialect: str, model: str) -> frozenset[Addition]:
-    """What the upstream takes in requests of a dialect for a model."""
     if len(model) > MAX_NAME_CHARS:
         return frozenset()
     name, host = model.lower(), f".{read_host(base_url)}"

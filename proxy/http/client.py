@@ -112,8 +112,6 @@ async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes 
 
 
 class _Known(NamedTuple):
-    """What is computed once for an upstream."""
-
     upstream: UpstreamConfig
     settings: SendSettings
     proxy: ForwardProxy | None
@@ -137,7 +135,6 @@ class UpstreamClient:
         self._upstreams: dict[int, _Known] = {}
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._session.close()
 
     def _prepare_upstream(self, upstream: UpstreamConfig) -> _Known:
@@ -205,7 +202,6 @@ class Sending:
         return self.sent.is_set() and self._response is None
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
-        """Send the request and wait for the head of the response."""
         upstream, settings, proxy = self._known
         url, headers, body = self._url, self._headers, self.body
         self.body = None  # frees the memory as soon as aiohttp has sent the body

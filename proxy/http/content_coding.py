@@ -214,7 +214,6 @@ class _Stage:
         return b"".join(pieces)
 
     def _step(self, max_bytes: int) -> bytes | None:
-        """Some more output, which may be empty; None if there is nothing to decode."""
         decoder = self._decoder
         if decoder is None or not self.is_behind:
             return None
@@ -248,7 +247,6 @@ class Reader:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a part of the answer cannot be read."""
         return not self._left_bytes or self._stages is None or any(stage.is_lost for stage in self._stages)
 
     @property

@@ -142,7 +142,6 @@ def plain(name: str) -> str:
 
 
 def is_key(name: str) -> bool:
-    """Whether a `plain` name is the name of a key."""
     return name in KEY_NAMES or (name.endswith(KEY_ENDINGS) and not name.endswith(OTHER_ENDINGS))
 
 

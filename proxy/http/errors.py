@@ -37,7 +37,6 @@ class ProxyError(Exception):
         cls.status, cls.code = status, code
 
     def text(self) -> ErrorText:
-        """The error in the form that a codec writes."""
         return ErrorText(str(self), self.code, self.type, self.param)
 
 
@@ -125,8 +124,6 @@ class NoSuchPageError(ProxyError, status=404, code="not_found"):
 
 
 class SlowRequestError(ProxyError, status=408, code="request_timeout"):
-    """The client stopped sending its request, or sent it too slowly."""
-
     closes = True
 
 
@@ -154,7 +151,6 @@ class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
         self.tokens, self.limit_tokens, self.context_cost = tokens, limit_tokens, context_cost
 
     def text(self) -> ErrorText:
-        """The error in the form that a codec writes."""
         more = {} if self.context_cost is None else {"context_cost": self.context_cost}
         return replace(super().text(), tokens=self.tokens, limit_tokens=self.limit_tokens, more=more)
 

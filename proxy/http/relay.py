@@ -95,7 +95,6 @@ class Reply:
         return transport is not None and not transport.get_write_buffer_size()
 
     async def begin(self, response: PlainResponse) -> PlainResponse:
-        """Send the head of the response."""
         if self.request.version < HttpVersion11 and "Content-Length" not in response.headers:
             response.force_close()  # HTTP/1.0 has no chunks: the end of the connection marks the end of the body
         self.response = response
@@ -191,7 +190,6 @@ async def replace_answer(
 
 
 async def send_whole(reply: Reply, response: PlainResponse, body: bytes) -> web.StreamResponse:
-    """Send a response whose whole body is known."""
     reply.status = response.status
     reply.last_byte_at = time.monotonic()
     response.headers.popall("Content-Length", None)
@@ -281,11 +279,9 @@ class _Decoding:
             self.feed(b"", self._arrived_at)
 
     def tell_pace(self) -> Pace:
-        """When the text of a stream arrived, so far."""
         return self._listener.tell_pace()
 
     def has_ended(self) -> bool:
-        """Whether a stream has said that it is complete."""
         return self._listener.has_ended()
 
     def finish(self, *, is_cut: bool) -> bool:

@@ -51,8 +51,6 @@ def check_framing(request: web.BaseRequest) -> None:
 
 @dataclass(slots=True)
 class _Upload:
-    """What one request holds."""
-
     account: Account | None = None
     held_bytes: int = 0
 
@@ -74,7 +72,6 @@ class Uploads:
         self._open.setdefault(id(request), _Upload()).account = account
 
     def find_account(self, request: web.BaseRequest) -> Account | None:
-        """The account that was opened for a request; None if none was."""
         upload = self._open.get(id(request))
         return None if upload is None else upload.account
 
@@ -198,7 +195,6 @@ async def receive_beginning(request: web.BaseRequest, least_bytes: int, uploads:
 async def _read(
     request: web.BaseRequest, max_bytes: int, uploads: Uploads
 ) -> tuple[bytes | list[bytes], AsyncIterator[bytes] | None]:
-    """The whole body; if it is larger than `max_bytes`, its first pieces and the rest."""
     if request.content.is_eof():  # the whole body arrived with the head
         whole = request.content.read_nowait()
         uploads.hold(request, len(whole))

@@ -80,12 +80,10 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
 
 
 def name_host(url: URL) -> str:
-    """`HOST:PORT` of a URL."""
     return f"{url.host_subcomponent}:{url.port}"
 
 
 def describe_refusal(proxy: ForwardProxy, status: int, url: URL) -> str:
-    """The message for a forward proxy that refused a request with this status."""
     if status == PROXY_AUTHENTICATION_REQUIRED:
         key = proxy.told_by
         if proxy.authorization is None:
@@ -98,7 +96,6 @@ def describe_refusal(proxy: ForwardProxy, status: int, url: URL) -> str:
 
 
 def describe_large_head(url: URL) -> str:
-    """The message for a response whose head exceeds MAX_HEADER_FIELDS or MAX_HEAD_BYTES."""
     limits = f"more than {MAX_HEADER_FIELDS} header fields, or more than {MAX_HEAD_BYTES} bytes of them"
     return f"{name_host(url)} answered with {limits}; have it send fewer or shorter ones"
 

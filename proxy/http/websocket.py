@@ -70,7 +70,6 @@ async def relay_websocket(
 
 
 async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse, added: Headers) -> web.StreamResponse:
-    """Send the upstream's acceptance to the client, and pass bytes."""
     upstream = answer.connection.protocol if answer.connection is not None else None
     if upstream is None:
         message = "the upstream closed the WebSocket at once"
@@ -107,7 +106,6 @@ class _Inlet:
         return False, b""
 
     def feed_eof(self) -> None:
-        """Mark the end of the stream."""
         self.stream.feed_eof()
 
 

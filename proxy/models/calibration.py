@@ -131,7 +131,6 @@ class Calibration:
 
     @property
     def cuts_short(self) -> bool:
-        """Whether the last prompt looks cut short."""
         return bool(self._cut)
 
     def stays_off(self, *, is_calibrated: bool) -> bool:

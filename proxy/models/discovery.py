@@ -113,7 +113,6 @@ class Windows:
 
     @property
     def told_any(self) -> bool:
-        """Whether the upstream reported any window."""
         return bool(self.by_model) or self.every is not None
 
     def find(self, model: str) -> int | None:
@@ -296,7 +295,6 @@ class Told:
         self._asking: set[tuple[str, str]] = set()
 
     def find(self, base_url: str, model: str, tenant: str) -> int | None:
-        """The window in tokens that the upstream reported for a model; None if it reported none."""
         known = self._upstreams.get(base_url)
         if known is None or not known.has_told:
             known = self._of_tenants.get((base_url, tenant))

@@ -83,14 +83,12 @@ class Model:
 
     @property
     def facts(self) -> Facts:
-        """The facts that requests are planned with."""
         facts = recall(self.known)
         return (
             facts if self.most_answered <= facts.answered_tokens else replace(facts, answered_tokens=self.most_answered)
         )
 
     def find_changes(self, believed_tokens: int, lesson: Lesson, now: float) -> dict[str, Any]:
-        """The fields of the record that a lesson changes (see `lessons.find_changes`)."""
         return find_changes(believed_tokens, lesson, self.known, now=now)
 
     def take_test(self, of_all: Record) -> bool:
@@ -106,7 +104,6 @@ class Model:
         self.calibration = Calibration()
 
     def teach(self, changes: dict[str, Any]) -> None:
-        """Apply the changes of a lesson in this process only."""
         if changes:
             self.known = msgspec.structs.replace(self.known, **changes)
             self.is_taught = True
@@ -162,11 +159,9 @@ class Kept:
         """Kept separately, so that invented names cannot push out vouched models."""
 
     def find(self, name: ModelName) -> Model | None:
-        """The model; None if this process does not know it."""
         return self.vouched.get(name.key) or self._strangers.get(name.key)
 
     def find_both(self, name: ModelName) -> tuple[Model | None, Model | None]:
-        """The model as known to the client, and as known to all."""
         own, of_all = self.vouched.get_many((name.key, name.of_all.key))
         return own or self._strangers.get(name.key), of_all or self._strangers.get(name.of_all.key)
 

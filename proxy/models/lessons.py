@@ -90,7 +90,6 @@ class Lesson:
         return replace(self, window_tokens=answered_tokens if is_between else None)
 
     def apply(self, policy: Policy) -> Policy:
-        """The policy for the second attempt."""
         return replace(
             policy,
             context_window=self.window_tokens or policy.context_window,

@@ -64,7 +64,6 @@ class ModelView:
 
     @property
     def has_learned(self) -> bool:
-        """Whether anything that was learned changes the policy."""
         return self.has_learned_window or self.facts.has_ratio
 
     @property
@@ -78,7 +77,6 @@ class ModelView:
         return self.policy.context_window < self.believed_tokens or self.policy.added_tokens is not None
 
     def forget(self, config: Config) -> Self:
-        """The view without anything that was learned."""
         facts = self.facts.forget(find_family(self.name.model).ratio)
         return self.of(config, self.settings, self.name, facts)
 

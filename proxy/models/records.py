@@ -65,7 +65,6 @@ class ModelName:
     of_all: "ModelName" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make what requests look up by."""
         object.__setattr__(self, "key", f"{self.base_url}\n{self.vocabulary}\n{self.tenant}\n{self.model}")
         of_all = name_for(self.base_url, self.model, self.vocabulary) if self.tenant else self
         object.__setattr__(self, "of_all", of_all)
@@ -168,11 +167,9 @@ class Facts:
         return min(self.learned_tokens, window_tokens) if is_configured else self.learned_tokens
 
     def has_outgrown(self, window_tokens: int) -> bool:
-        """Whether the upstream has answered a prompt that is longer than this window."""
         return self.answered_tokens > window_tokens
 
     def forget(self, family_ratio: float) -> "Facts":
-        """The facts without anything that was learned."""
         return replace(self, ratio=family_ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=False)
 
     def doubt(self, family_ratio: float) -> "Facts":
@@ -226,7 +223,6 @@ class Known:
 
 
 def recall(record: Record) -> Facts:
-    """The facts in a record."""
     return Facts(
         record.ratio,
         record.window_tokens,
@@ -263,8 +259,6 @@ def find_ratios(model: str) -> Bounds:
 
 
 class Records:
-    """Reads and extends the chains of records in the store."""
-
     def __init__(self, store: SummaryStore) -> None:
         self._store = store
 
@@ -299,7 +293,6 @@ class Records:
 
 
 def _decode(encoded: bytes) -> Record | None:
-    """Decode a record; None if it is damaged."""
     try:
         return msgspec.json.decode(encoded, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -141,7 +141,6 @@ class Models:
             self._calibrate(name, model)
 
     def _calibrate(self, name: ModelName, model: Model) -> None:
-        """Use another ratio if the reports justify it."""
         calibration, known = model.calibration, model.known
         found = calibration.choose_ratio(known.ratio, is_calibrated=known.calibrated, ratios=find_ratios(name.model))
         if found is None:
@@ -187,7 +186,6 @@ class Models:
             model.writing = self._tasks.start(self._kept.write(model, failures=model.known.failures + 1))
 
     def _watch_cuts(self, name: ModelName, model: Model, report: Report) -> None:
-        """Learn the window if the upstream silently cuts prompts short."""
         if model.calibration.cuts_short:
             self._metrics.silent_truncations[model.label] += 1
         window_tokens = model.calibration.find_window()
@@ -206,7 +204,6 @@ class Models:
         model.writing = self._tasks.start(self.learn(name, report.believed_tokens, lesson))
 
     def learn_soon(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
-        """The same as `learn`, in the background."""
         _ = self._tasks.start(self.learn(name, believed_tokens, lesson))
 
     async def learn(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
@@ -256,11 +253,9 @@ class Models:
             _ = self._tasks.start(self._ask(upstream, headers, tenant))
 
     async def settle(self) -> None:
-        """Wait for all background work, also for work that is started meanwhile."""
         await self._tasks.settle()
 
     async def close(self) -> None:
-        """Cancel all background work, and wait until it has ended."""
         await self._tasks.close()
 
     async def _ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:

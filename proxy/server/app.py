@@ -60,7 +60,6 @@ class Proxy:
 
     @property
     def services(self) -> Services:
-        """The services for requests that arrive now."""
         return self.current.services
 
 
@@ -145,7 +144,6 @@ async def _open_services(
 
 
 def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:
-    """What request bodies may take together."""
     limits = config.limits
     uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
     caches_bytes = bound_caches(limits.max_memory_bytes, CACHES_BYTES)

@@ -103,7 +103,6 @@ class _Connection(RequestHandler):
         self._drop_stall()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As in aiohttp."""
         self._drop_stall()
         super().connection_lost(exc)
 
@@ -209,7 +208,6 @@ class _Connection(RequestHandler):
         return await super().finish_response(request, resp, start_time)
 
     def eof_received(self) -> None:
-        """The client has closed its sending side."""
         if self._has_ended is not None:
             self._has_ended.set()
         super().eof_received()
@@ -286,7 +284,6 @@ class _Reader:
         return found, False, b""
 
     def _find_stop(self, data: bytes, start: int) -> int:
-        """End of the piece that may be fed at once."""
         if self._body_bytes is not None and not self._body.is_eof():
             return min(start + self._body_bytes - self._body.total_bytes, len(data))
         if start == 0 and self._last_bytes:
@@ -334,23 +331,17 @@ class _Reader:
             raise LineTooLong(b"", MAX_HEAD_BYTES)  # noqa: EM101 - the quoted line, not a message
 
     def pause_reading(self) -> None:
-        """As in aiohttp."""
         self._parser.pause_reading()
 
     def message_consumed(self) -> None:
-        """As in aiohttp."""
         self._parser.message_consumed()
 
     def set_upgraded(self, val: bool) -> None:  # noqa: FBT001 - signature of aiohttp
-        """As in aiohttp."""
         self._parser.set_upgraded(val)
 
 
 class Server(web.Server):
-    """aiohttp's server with our connections."""
-
     def __call__(self) -> RequestHandler:
-        """The protocol for a new connection."""
         return _Connection(self, loop=self._loop, **self._kwargs)
 
 

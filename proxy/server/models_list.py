@@ -91,7 +91,6 @@ def merge_lists(lists: Sequence[Listed], find_upstream: Callable[[str], str]) ->
 
 
 def _show(name: str, listed: Listed, expected: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's entry with its owner and its upstream."""
     model = listed.models[name]
     entry = {**expected, "id": name, **model.members} | {"id": name}
     if "created_at" in expected:
@@ -125,7 +124,6 @@ class _Asked:
 
     @property
     def reason(self) -> str:
-        """Why there is no list, in a word or two."""
         if self.error is not None:
             return self.error.code
         status = 0 if self.response is None else self.response.status
@@ -133,7 +131,6 @@ class _Asked:
 
 
 def wants_all(config: Config, request: web.BaseRequest) -> bool:
-    """Whether a request asks for the models of several upstreams."""
     is_list = request.method == "GET" and request.path.removesuffix("/") == PATH
     if not is_list or config.models_list == "main":
         return False

@@ -92,7 +92,6 @@ _PASSED = Passed(PASSED)
 
 
 async def pass_through(services: Services, arrival: Arrival, reply: Reply, note: Note) -> web.StreamResponse:
-    """Answer a request that no codec claims. Raises ProxyError."""
     request, target, sent_at = reply.request, NO_TARGET, 0.0
     is_known = arrival.passed is not None and arrival.passed.is_inference
     added: Headers = [(OUTCOME_HEADER, PASSED)] if is_known else ()

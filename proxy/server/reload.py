@@ -59,14 +59,12 @@ def warn_of_open_addresses(config: Config, log: Any) -> None:
 
 
 def warn_of_kept_text(config: Config, log: Any) -> None:
-    """Log that the dashboard keeps text of conversations."""
     if config.dashboard.enabled and config.dashboard.keep_text:
         meaning = "the dashboard keeps text of conversations in memory, and shows it to everyone who may open it"
         log.warning("text_kept", meaning=meaning)
 
 
 def warn_of_recording(config: Config, log: Any) -> None:
-    """Log that the text of messages is written to disk, if it is."""
     if config.record is not None:
         meaning = "the text of messages is written to this folder, without keys; only its owner can read it"
         log.warning("recording", dir=config.record.dir, meaning=meaning)

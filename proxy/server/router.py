@@ -50,8 +50,6 @@ class Current:
     services: Services
 
     def serve_by(self, handler: Handler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        """Make the handler for a server."""
-
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             response = await handler(self.services, request)
             if loses_what_follows(request):
@@ -62,7 +60,6 @@ class Current:
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer any request."""
     config, path, codec = services.config, request.path, None
     if request.method == "POST" and not path.startswith(f"{ROOT}/"):
         codec = find_codec(services.codecs, path, config.compaction.paths)

@@ -73,7 +73,6 @@ class LayeredStore:
         self._confirming = Tasks(lambda error: log.error("store_fault", error=type(error).__name__))
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary of an id, from memory, else from the durable store."""
         sealed = await self._memory.get(summary_id)
         if sealed is not None:
             self._confirm_soon(summary_id, sealed)
@@ -81,8 +80,6 @@ class LayeredStore:
         return self._hold(summary_id, await self._ask(lambda store: store.get(summary_id)))
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
-        """Keep a summary unless the id has one."""
-
         async def keep(store: SummaryStore) -> bytes | None:
             if store is self._durable:
                 is_own = lease is not None and lease < FIRST_STAND_IN_LEASE
@@ -103,7 +100,6 @@ class LayeredStore:
         return await self._ask(lambda store: store.renew(summary_id, lease, seconds))
 
     async def release(self, summary_id: str, lease: int) -> None:
-        """Give a lease back to the store that granted it."""
         if lease >= FIRST_STAND_IN_LEASE:
             await self._memory.release(summary_id, lease)
         else:
@@ -115,7 +111,6 @@ class LayeredStore:
         await self._tasks.settle()
 
     async def close(self) -> None:
-        """Stop waiting for the durable store, and close it."""
         await self._confirming.close()
         await self._tasks.close()
         with suppress(StoreError):

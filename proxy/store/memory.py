@@ -39,7 +39,6 @@ class MemoryStore:
         self._numbers = itertools.count(first_lease)
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary of an id; None if there is none."""
         return self._use(summary_id)
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
@@ -57,7 +56,6 @@ class MemoryStore:
         self._entries[summary_id] = (sealed, self._clock() + self._ttl_seconds)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A new lease; None while another one is valid."""
         if self._find_holder(summary_id) is not None:
             return None
         now = self._clock()
@@ -67,14 +65,12 @@ class MemoryStore:
         return number
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it is still valid."""
         if self._find_holder(summary_id) != lease:
             return False
         self._leases[summary_id] = (lease, self._clock() + seconds)
         return True
 
     async def release(self, summary_id: str, lease: int) -> None:
-        """Give a lease back."""
         if self._find_holder(summary_id) == lease:
             del self._leases[summary_id]
 

@@ -59,7 +59,6 @@ def require_store(config: Config) -> None:
 
 
 def _open_redis(url: str, ttl_seconds: float) -> SummaryStore:
-    """A store on a server. It connects at the first use."""
     # The errors do not repeat the URL, because it may contain a password.
     try:
         from trimtab.proxy.store.redis import RedisStore  # noqa: PLC0415  an optional package, and slow to import

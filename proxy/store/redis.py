@@ -74,13 +74,10 @@ def summary_key(summary_id: str) -> str:
 
 
 def lease_key(summary_id: str) -> str:
-    """The server's key of the lease of a summary."""
     return f"{PREFIX}lease:{{{summary_id}}}"
 
 
 class RedisStore:
-    """A SummaryStore on Redis. It connects at the first use."""
-
     name = "redis"
 
     def __init__(self, url: str, *, ttl_seconds: float) -> None:
@@ -91,30 +88,25 @@ class RedisStore:
         self._tasks = Tasks(lambda _: None)  # the caller of an operation gets its error
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary of an id; None if there is none."""
         key = summary_key(summary_id)
         sealed = await self.ask(lambda: self.commands.getex(key, px=self._ttl_milliseconds))
         return sealed if isinstance(sealed, bytes) else None
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
-        """Keep a summary unless the id has one."""
         keys = [summary_key(summary_id), lease_key(summary_id)]
         arguments: list[bytes | str | int] = [sealed, self._ttl_milliseconds, "" if lease is None else lease]
         kept: bytes | None = await self.run(_PUT, keys, arguments)
         return kept
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A new lease; None while another one is valid."""
         lease: bytes | None = await self.run(_CLAIM, [lease_key(summary_id)], [_to_milliseconds(seconds)])
         return None if lease is None else int(lease)
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it is still valid."""
         prolonged: int = await self.run(_RENEW, [lease_key(summary_id)], [lease, _to_milliseconds(seconds)])
         return prolonged == 1
 
     async def release(self, summary_id: str, lease: int) -> None:
-        """Give a lease back."""
         await self.run(_RELEASE, [lease_key(summary_id)], [lease])
 
     async def close(self) -> None:
@@ -123,7 +115,6 @@ class RedisStore:
         await self.ask(self._client.close)
 
     async def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
-        """The result of a script. Raises StoreError."""
         # The whole script, not its hash: a server that was restarted or took over does not know the hash.
         return await self.ask(lambda: self.commands.eval(script, len(keys), *keys, *arguments))
 

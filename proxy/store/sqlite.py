@@ -47,7 +47,6 @@ class SqliteStore:
         self._thread = SqliteThread(self.name, SqliteFile(path, self._sweep, log))
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary under an id, if it is there."""
         return await self._do(self._read, summary_id)
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
@@ -55,20 +54,16 @@ class SqliteStore:
         return await self._do(self._write, summary_id, sealed, lease)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A new lease; None while another one is valid."""
         return await self._do(self._lend, summary_id, seconds)
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it is still valid."""
         return await self._do(self._prolong, summary_id, lease, seconds)
 
     async def release(self, summary_id: str, lease: int) -> None:
-        """Give a lease back."""
         statement = "DELETE FROM leases WHERE summary_id = ? AND number = ?"
         await self._do(sqlite3.Connection.execute, statement, (summary_id, lease))
 
     async def close(self) -> None:
-        """Close the file and end the thread."""
         await self._thread.close()
 
     async def _do(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

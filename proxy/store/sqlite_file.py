@@ -98,7 +98,6 @@ class SqliteFile:
         return work(self._connect())
 
     def close(self) -> None:
-        """Close the file."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -212,11 +211,9 @@ class SqliteThread:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def use(self, work: Work[T]) -> T:
-        """Return what `work` returns for the connection. Raises StoreError."""
         return await self._run(lambda: self._file.use(work))
 
     async def close(self) -> None:
-        """Close the file and end the thread. Raises StoreError."""
         try:
             await self._run(self._file.close)
         finally:

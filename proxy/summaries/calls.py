@@ -61,7 +61,6 @@ class Payer:
 
     @property
     def label(self) -> str:
-        """The label under which the cost is booked now."""
         return self.tell_label()
 
 
@@ -91,7 +90,6 @@ class SummaryCalls:
         self.refusals: Refusals[str] = Refusals(RETRIAL_SECONDS)
 
     def end(self, call: "SummaryCall") -> None:
-        """Record a finished call."""
         seconds = time.monotonic() - call.started
         self.metrics.summary_seconds.observe((call.model, call.result), seconds)
         if call.result == "rejected":
@@ -127,7 +125,6 @@ class SummaryCalls:
         self._log.warning("session_without_summaries", session=session, model=model, reason=reason)
 
     def note_success(self, model: str) -> None:
-        """Note that a model has written a summary."""
         if model in self._failing:
             self._failing.remove(model)
             self._log.info("summaries_work_again", model=model)

@@ -38,11 +38,9 @@ class Session:
     anchor: bytes
 
     def name_cut(self, number: int) -> str:
-        """The id of the record of a cold cut."""
         return derive_record_id(self.secret, f"cold cut {number}", self.anchor.hex(), self.model)
 
     def name_time(self, prefix: bytes) -> str:
-        """The id of the record of the time at which a prefix was forwarded."""
         return derive_record_id(self.secret, "forwarded", prefix.hex(), self.model)
 
 
@@ -141,7 +139,6 @@ class ColdCuts:
                 await self._write(session, record_id, f"{prefix.hex()} {kind}")
 
     def _show(self, session: Session, cuts: Mapping[bytes, ColdCut]) -> None:
-        """Let `recall` find the cuts of a session."""
         before = self.recall(session.tenant, session.model)
         if cuts.keys() - before.keys():
             newest = list({**before, **cuts}.items())[-MAX_CUTS * MAX_CUTS :]

@@ -79,7 +79,6 @@ class Summaries:
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
 
     async def find(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
-        """Find the stored summary of a cut; None if there is none."""
         return await self._read(summariser.name_summary(request.key), summariser)
 
     async def find_base(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
@@ -133,11 +132,9 @@ class Summaries:
         return "" if pause is None else pause.reason
 
     def is_under_way(self, request: SummaryRequest, summariser: Summariser) -> bool:
-        """Whether this process is writing this summary."""
         return summariser.name_summary(request.key) in self._under_way
 
     async def close(self) -> None:
-        """Cancel the calls under way."""
         await self._tasks.close()
 
     async def _wait(self, summary_id: str, task: Task, most_seconds: float = inf) -> Summary | None:
@@ -172,7 +169,6 @@ class Summaries:
         return summary
 
     async def _write_claimed(self, summary_id: str, task: Task, result: str, lease: int) -> Summary | None:
-        """Write a summary while this process holds the lease."""
         summary = await self._read(summary_id, task.summariser)
         if summary is None:
             summary = await self._ask(task, result)

@@ -33,14 +33,11 @@ class _Noted:
 
 
 class SlidingWatch:
-    """Remembers the last summaries that each client asked for."""
-
     def __init__(self) -> None:
         self._noted: BytesLRU[str, deque[_Noted]] = BytesLRU(MAX_BYTES, lambda *_: SUMMARIES * NOTED_BYTES)
         self._found: BytesLRU[str, tuple[str, int]] = BytesLRU(MAX_BYTES, lambda *_: NOTED_BYTES)  # key, times in a row
 
     def note(self, client: str, request: SummaryRequest) -> None:
-        """Note that a summary is asked for."""
         noted = self._noted.get(client) or deque(maxlen=SUMMARIES)
         if all(one.key != request.key for one in noted):
             noted.append(_Noted(request.key, _last_digests(request.span)))

@@ -117,7 +117,6 @@ class Summariser:
 
     @property
     def client_id(self) -> str:
-        """An id of this client and model that reveals neither."""
         return self.name_summary("")
 
     @property
@@ -132,7 +131,6 @@ class Summariser:
         return self.client_id, self.upstream.base_url, f"{self.codec.name} {self.model}"
 
     def name_summary(self, key: str) -> str:
-        """The id under which the summary for a request's `key` is stored."""
         return derive_id(self.secret, key, self.model, self.settings.instructions)
 
 
@@ -235,7 +233,6 @@ class _Asking:
         await asyncio.sleep(seconds)
 
     def _change(self, error: NoSummaryError) -> bool:
-        """Change the next attempt; return whether there is anything to change."""
         if isinstance(error, NoNoteError):
             self._keep()
             return self._ask_otherwise(error)

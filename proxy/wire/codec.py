@@ -222,7 +222,6 @@ class Codec(Answers):
         )
 
     def list_text(self, _: Any, /) -> tuple[bytes, ...]:
-        """The elements of a transcript that is written as a text."""
         return ()
 
     def clean(self, request: Request, _: Unsent, /) -> tuple[bytes, tuple[Decision, ...]]:
@@ -308,7 +307,6 @@ class Codec(Answers):
         return members.keys() <= self.known_members
 
     def list_tools(self, _: Request, /) -> tuple[ToolList, ...]:
-        """The lists of declarations in a request."""
         return ()
 
     def list_called(self, _: Request, transcript: Conversation, /) -> frozenset[str]:
@@ -360,7 +358,6 @@ class Codec(Answers):
         return (*written.pieces, ending), Span(array.start, array.stop)
 
     def make_writer(self, _: Request, __: Sequence[Message], /) -> WriteElement:
-        """Writes the elements of a transcript; here one for each message."""
         return lambda placed: self.encode_message(placed[0][0])
 
     def adapt(self, _: Request, __: Conversation, ___: Conversation, pieces: tuple[bytes, ...], /) -> Adapted:

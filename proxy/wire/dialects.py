@@ -40,7 +40,6 @@ def guess_dialect(body: bytes) -> str:
 
 
 def name_codec(dialect: str) -> Codec:
-    """The codec of a dialect by its name. Raises ValueError if there is none."""
     codec = find_dialect(by_ending(CODECS), dialect)
     if codec is None:
         message = f"there is no dialect {dialect!r}; known: {', '.join(DIALECTS)}"

@@ -150,7 +150,6 @@ def _find_texts(answer: bytes) -> list[str]:
 
 
 def _walk(decoded: Any) -> Iterator[tuple[str, str]]:
-    """The texts of an error and the keys of its members, each with the key that it is under."""
     waiting: list[tuple[str, Any]] = [("", decoded)]
     for _ in range(MAX_TEXTS):
         if not waiting:

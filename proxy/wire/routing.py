@@ -93,7 +93,6 @@ _DEPLOYMENT = re.compile(r"(/deployments/)([^/?#]+)(?=/)")
 
 
 def binds_thinking(model: str) -> bool:
-    """Whether a model of this name binds its thinking to what is before it."""
     found = _VERSION.search(model)
     return found is not None and (int(found[1]), int(found[2] or 0)) >= FIRST_BOUND
 

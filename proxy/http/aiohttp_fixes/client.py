@@ -72,7 +72,6 @@ class Follower:
             self.over.set_result(None)
 
     def leave(self) -> None:
-        """Detach from the connection, which may serve another request from now on."""
         if self._protocol.follower is self:
             self._protocol.follower = None
 
@@ -188,7 +187,6 @@ class _TunnelResponse(aiohttp.ClientResponse):
     """The response to CONNECT. Any 2xx opens the tunnel (RFC 9110 section 9.3.6); aiohttp accepts only 200."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Read the head; a 2xx status becomes 200."""
         await super().start(connection)
         if 200 <= self.status < 300:
             self.status = 200
@@ -326,7 +324,6 @@ async def send_plainly(
 
 
 async def _connect(session: aiohttp.ClientSession, url: URL, settings: SendSettings) -> Connection:
-    """An idle connection, else a new one."""
     connector: Any = session.connector
     if connector is None or connector.closed:
         message = "Session is closed"

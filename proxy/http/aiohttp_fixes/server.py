@@ -57,7 +57,6 @@ class PlainResponse(web.StreamResponse):
         return writer
 
     def _frame_body(self, request: web.BaseRequest, writer: AbstractStreamWriter, *, is_newest: bool) -> None:
-        """Set the headers that say where the body ends, as aiohttp does."""
         headers = self._headers
         writer.length = length = self.content_length
         if self._must_be_empty_body:
@@ -112,7 +111,6 @@ class OwnRequest(web.BaseRequest):
 
     @classmethod
     def make(cls, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> "OwnRequest":
-        """The request factory for aiohttp's server."""
         return cls(message, payload, protocol, writer, task, protocol._loop)  # noqa: SLF001 - asking for it costs a system call
 
     async def _prepare_hook(self, resp: web.StreamResponse) -> None:

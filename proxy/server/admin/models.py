@@ -43,7 +43,6 @@ def _agree(known: Sequence[Known]) -> Known:
 
 
 def _recall(services: Services, base_url: str, model: str) -> Known:
-    """A model that no request has used yet."""
     name = ModelName(base_url, model, services.config.policy_for(model).count)
     return Known(name, services.models.recall(name))
 

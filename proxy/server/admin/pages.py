@@ -32,7 +32,6 @@ Page = Callable[[Services], Awaitable[web.Response]]
 
 
 def is_own(config: Config, path: str) -> bool:
-    """Whether a path belongs to our own pages."""
     return path in {config.metrics_path, ROOT} or path.startswith(f"{ROOT}/")
 
 
@@ -82,7 +81,6 @@ def _find_page(config: Config, path: str) -> Page:
 
 
 def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
-    """The answer for an error of our own."""
     answer = web.Response(
         body=codec.write_error(error.text(), as_event=False),
         status=error.status,
@@ -135,7 +133,6 @@ def _read_quality(part: str) -> float:
 
 
 async def show_models(services: Services) -> web.Response:
-    """JSON of what is known about models."""
     return web.Response(body=write_models(services), content_type="application/json", headers=UNSTORED)
 
 

@@ -69,7 +69,6 @@ def _reading(in_flight: Counter[str], reader: str, most_pages: int) -> Iterator[
 
 
 async def _send(request: web.BaseRequest, answer: web.Response, body: bytes) -> web.StreamResponse:
-    """Send a page piece by piece."""
     response = PlainResponse(status=answer.status, headers=CIMultiDict(answer.headers))
     response.content_length = len(body)
     if answer.keep_alive is False:

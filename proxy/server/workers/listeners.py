@@ -48,11 +48,9 @@ class Listeners:
         self.url = site_url(host, self._held[0].getsockname()[1])
 
     def of(self, number: int) -> Sequence[socket.socket]:
-        """The sockets of a worker."""
         return self._sockets[number]
 
     def keep(self, number: int) -> None:
-        """In a worker: close the sockets of all others."""
         own = set(map(id, self._sockets[number]))
         for one in self._list():
             if id(one) not in own:
@@ -66,7 +64,6 @@ class Listeners:
                 one.close()
 
     def close(self) -> None:
-        """Close all sockets of this process."""
         for one in self._list():
             one.close()
 
@@ -80,7 +77,6 @@ class Listeners:
         return [_bind_beside(one) for one in alone]
 
     def _bind(self) -> list[socket.socket]:
-        """Sockets for one worker: its own, or the shared ones."""
         return [_bind_beside(one) for one in self._held] if self._is_spread else self._held
 
 

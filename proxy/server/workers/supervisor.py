@@ -172,7 +172,6 @@ class Supervisor:
         return None
 
     def _become(self, place: _Place, line: socket.socket) -> Worker:
-        """In the new process: close everything that belongs to the supervisor."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C reaches all processes; only the supervisor acts on it
@@ -232,7 +231,6 @@ class Supervisor:
             self._program.tell_ready()
 
     def _bury(self, place: _Place) -> None:
-        """Clean up after a worker that ended, and plan its restart."""
         _, waited = os.waitpid(place.pid, 0)
         code, pid = os.waitstatus_to_exitcode(waited), place.pid
         if place.line is not None:
@@ -301,5 +299,4 @@ class Supervisor:
                 os.kill(place.pid, number)
 
     def _is_over(self) -> bool:
-        """Whether no worker is left and none will be started."""
         return all(place.pid == 0 and place.due_at is None for place in self._places)

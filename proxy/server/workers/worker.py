@@ -42,7 +42,6 @@ class Worker:
     line: socket.socket
 
     def tell(self, word: bytes) -> None:
-        """Tell the supervisor this worker's state."""
         with suppress(OSError):
             self.line.send(word)
 
@@ -85,7 +84,6 @@ class Ground:
 
     @property
     def listeners(self) -> tuple[Listeners, ...]:
-        """The listeners of all addresses."""
         return (self.requests,) if self.pages is None else (self.requests, self.pages)
 
     def become(self, number: int, line: socket.socket) -> Worker:

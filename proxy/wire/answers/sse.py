@@ -132,7 +132,6 @@ class FirstEvent:
 
     @property
     def is_greeted(self) -> bool:
-        """Whether a greeting is held, so the server has accepted the request."""
         return self._greeted > 0
 
     def finish(self) -> None:

@@ -153,13 +153,11 @@ class Tap:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the stream has said that it is complete."""
         self._catch_up()
         return self._is_end(self._last_event)
 
     @property
     def usage(self) -> Usage | None:
-        """The usage that the upstream has reported so far."""
         if self._unread:
             self._catch_up()
         return self._usage
@@ -320,7 +318,6 @@ class _Sample:
                 self._thin_out()
 
     def count(self, count: CountTokens) -> int:
-        """Tokens of the whole text, estimated from the sample."""
         texts: defaultdict[Hashable, list[str]] = defaultdict(list)
         for place, text in self._pieces:
             texts[place].append(text)
@@ -328,7 +325,6 @@ class _Sample:
         return tokens if self._kept_chars >= self.chars else round(tokens * self.chars / max(self._kept_chars, 1))
 
     def _thin_out(self) -> None:
-        """Drop every second piece."""
         self._one_in *= 2
         self._pieces = self._pieces[::2]
         self._kept_chars = sum(len(text) for _, text in self._pieces)

@@ -55,7 +55,6 @@ class UsageScan:
         return found[:stop] if found[stop - 1 : stop] == b"}" else None
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
         if self._value is not None:
             self._value += piece[: max(MAX_USAGE_BYTES - len(self._value), 0)]
         text = self._rest + piece
@@ -66,7 +65,6 @@ class UsageScan:
         self._rest = text[max(stop, len(text) - 2 * MAX_KEY_BYTES) :]
 
     def finish(self) -> None:
-        """The answer has ended."""
         if self._rest and not self.is_whole:
             self._scan(self._rest, 0, len(self._rest))
         self._rest = b""

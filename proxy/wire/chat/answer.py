@@ -57,8 +57,6 @@ class _Choice(msgspec.Struct):
 
 
 class _Started(msgspec.Struct):
-    """Anthropic's message_start."""
-
     usage: msgspec.Raw = NULL
 
 
@@ -89,7 +87,6 @@ _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
 
 def is_end(data: bytes) -> bool:
-    """Whether an event says that the answer is complete."""
     return data.strip() == b"[DONE]"
 
 
@@ -165,7 +162,6 @@ def _read_call(call: _Call) -> Iterator[tuple[str, str | None]]:
 
 
 def is_part_of_answer(line: bytes) -> bool:
-    """Whether a line of a stream is certainly part of a completion, not of an error."""
     return b'"choices"' in line and _EXCEEDED not in line and b'"error"' not in line
 
 
@@ -190,7 +186,6 @@ def read_empty_answer(body: bytes) -> Overflow | None:
 
 
 def write_answer(status: int, body: bytes) -> bytes | None:
-    """One event; None for an error without an `error` object."""
     members: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):
         members = decode_members(body)

@@ -146,7 +146,6 @@ def encode_message(message: Message) -> bytes:
 
 
 def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
-    """The members of a message that a rule made; `content` is null."""
     members = {"role": msgspec.Raw(orjson.dumps(message.role_name)), "content": msgspec.Raw(b"null")}
     if message.answers is not None:
         members["tool_call_id"] = write_answered(message)

@@ -86,7 +86,6 @@ def describe(members: Any) -> Asked:
 
 
 def list_tools(request: Request) -> tuple[ToolList, ...]:
-    """The lists of tools, and of functions in the legacy form."""
     tools, functions, tool_choice, function_call, _ = request.fixed
     return (
         ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),
@@ -95,7 +94,6 @@ def list_tools(request: Request) -> tuple[ToolList, ...]:
 
 
 def list_called(request: Request, transcript: Conversation) -> frozenset[str]:
-    """The tools that a transcript calls, also in the legacy form."""
     used = find_used(transcript.messages)
     if request.fixed[1]:
         used |= frozenset(name for message in transcript.messages for name in _find_legacy_call(message))

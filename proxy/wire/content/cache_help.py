@@ -27,7 +27,6 @@ A client moves them to the end of its transcript at each request. So they do not
 
 
 def find_markers(item: bytes) -> dict[str, msgspec.Raw]:
-    """The cache markers among the members of a part or a message."""
     if item[:1] != b"{" or not any(name.encode() in item for name in CACHE_MARKERS):
         return {}
     members = read_members(item)
@@ -104,8 +103,6 @@ NO_HELP = CacheHelp()
 
 
 class Helped(NamedTuple):
-    """A body, in pieces, and what was added to it."""
-
     pieces: tuple[bytes, ...]
     added: tuple[Addition, ...] = ()
 
@@ -122,7 +119,6 @@ class Client(NamedTuple):
 
     @property
     def controls(self) -> bool:
-        """Whether it uses `cache_control` anywhere."""
         needle = b'"cache_control"'
         tools = bytes(self.outside.get("tools", b""))
         is_outside = "cache_control" in self.outside or _TOOL_CONTROL.search(tools) is not None
@@ -136,7 +132,6 @@ class Client(NamedTuple):
 
     @property
     def marks_all(self) -> bool:
-        """Whether it places all breakpoints itself."""
         options = decode_member(self.outside.get("prompt_cache_options"))
         return isinstance(options, dict) and options.get("mode") == "explicit"
 
@@ -201,7 +196,6 @@ def add_controls(messages: Sequence[Message], client: Client) -> dict[int, Messa
 
 
 def _find_system(messages: Sequence[Message]) -> int | None:
-    """The last of the system messages at the beginning."""
     found = None
     for at, message in enumerate(messages):
         if message.role is not Role.SYSTEM:
@@ -211,7 +205,6 @@ def _find_system(messages: Sequence[Message]) -> int | None:
 
 
 def _find_newest(messages: Sequence[Message]) -> int | None:
-    """The newest message of the user's side that ends in a text."""
     sides = {Role.USER, Role.TOOL}
     newest = range(len(messages) - 1, max(len(messages) - NEWEST_MESSAGES, 0) - 1, -1)
     return next((at for at in newest if messages[at].role in sides and _ends_in_text(messages[at])), None)

@@ -45,7 +45,6 @@ class PartCost(NamedTuple):
 
 
 def guess(tokens: int) -> PartCost:
-    """The cost of a part that is guessed whole."""
     return PartCost(tokens, tokens)
 
 

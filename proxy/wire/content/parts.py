@@ -171,7 +171,6 @@ def replace_text(part: bytes, text: str) -> bytes:
 
 
 def write_answered(message: Message) -> msgspec.Raw:
-    """The id as its call has it."""
     return msgspec.Raw(message.answers_json or orjson.dumps(message.answers or ""))
 
 

@@ -33,7 +33,6 @@ def as_list(value: Any) -> list[Any]:
 
 
 def write_compact(value: Any) -> str:
-    """JSON without white space."""
     return msgspec.json.encode(value).decode()
 
 
@@ -88,7 +87,6 @@ def read_format(described: Any) -> Iterator[str]:
 
 
 def has_too_many_parts(raws: Iterable[bytes]) -> bool:
-    """Whether one of these JSON texts has too many parts to be decoded."""
     return any(len(raw) > MAX_DECODED_PARTS and has_more_parts(raw, MAX_DECODED_PARTS) for raw in raws)
 
 

@@ -47,7 +47,6 @@ def find_served(raw: bytes, blocks: Iterable[dict[str, msgspec.Raw]]) -> Served:
 
 
 def find_callers(members: dict[str, msgspec.Raw]) -> list[str]:
-    """The id of the server's call whose code makes a call."""
     caller = decode_or_none(members["caller"]) if "caller" in members else None
     named = [read_id(caller.get(key)) for key in _CALLERS] if isinstance(caller, dict) else []
     return [call_id for call_id in named if call_id][:1]
@@ -61,7 +60,6 @@ MAX_DEPTH = 8
 
 
 def find_referenced(raw: bytes) -> tuple[str, ...]:
-    """The names in the references of a message, as Messages has them."""
     if _REFERENCE_MARK not in raw:
         return ()
     return tuple(dict.fromkeys(_walk(decode_or_none(msgspec.Raw(raw)), MAX_DEPTH)))

@@ -51,7 +51,6 @@ class ToolName(NamedTuple):
 
     @property
     def spellings(self) -> frozenset[str]:
-        """How a glob, a call or a choice may name the tool."""
         return frozenset({self.name, self.namespace + self.name})
 
 
@@ -86,7 +85,6 @@ class ListMemo(Protocol):
 
 
 def make_list_memo() -> ListMemo:
-    """Make a memory that forgets nothing."""
     memo: dict[ListKey, Shortened] = {}
     return memo
 
@@ -161,7 +159,6 @@ def drop_tools(
 
 
 def _shorten(each: ToolList, used: frozenset[str], globs: tuple[str, ...], memo: ListMemo) -> Shortened:
-    """A list of tools without those that match and are not used."""
     whole = Shortened(each.raw, 0)
     if each.raw[:1] != b"[":
         return whole
@@ -221,7 +218,6 @@ def _read_name(members: dict[str, msgspec.Raw]) -> str:
 
 
 def _write(raw: bytes, names: Names) -> Shortened:
-    """The list without the declarations of these names."""
     tools = list(_read(raw))
     gone = [at for at, tool in enumerate(tools) if _is_gone(tool, names)]
     left = [tool for tool in tools if not _is_gone(tool, names)]

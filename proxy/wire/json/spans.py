@@ -27,7 +27,6 @@ def holds(text: bytes, part: bytes) -> bool:
 
 
 def count_bytes(text: bytes, sign: bytes) -> int:
-    """How often the byte `sign` occurs in the text."""
     return sum(text.count(sign, start, start + STRIDE_BYTES) for start in range(0, len(text), STRIDE_BYTES))
 
 
@@ -75,8 +74,6 @@ class Span(NamedTuple):
 
 
 class Array(NamedTuple):
-    """The positions of a JSON array and of its elements in a text."""
-
     start: int
     stop: int
     elements: list[Span]
@@ -244,5 +241,4 @@ def splice(text: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def cut(text: bytes, spans: Sequence[Span], gone: Sequence[int]) -> bytes:
-    """The text without these items."""
     return splice(text, ((span, b"") for span in find_cuts(text, spans, gone)))

@@ -48,8 +48,6 @@ class _Block(msgspec.Struct):
 
 
 class _Started(msgspec.Struct):
-    """The message in message_start."""
-
     usage: msgspec.Raw = NULL
 
 
@@ -76,13 +74,11 @@ _decode_started = msgspec.json.Decoder(_Started | None).decode
 
 
 def is_end(data: bytes) -> bool:
-    """Whether an event says that the answer is complete."""
     event = try_decode(data)
     return isinstance(event, dict) and event.get("type") == "message_stop"
 
 
 def is_part_of_answer(line: bytes) -> bool:
-    """Whether a line of a stream is certainly part of a completion, not of an error."""
     return b'"content_block' in line and b'"error"' not in line
 
 

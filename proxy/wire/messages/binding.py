@@ -73,7 +73,6 @@ def is_bound(request: Request, transcript: Conversation) -> bool:
 
 
 def is_off(value: bytes) -> bool:
-    """Whether a value of `thinking` turns it off."""
     return _read(value).get("type") == "disabled"
 
 
@@ -130,7 +129,6 @@ def bind_question(request: Request, prefix: Conversation, members: dict[str, msg
 
 
 def _leave_out(request: Request, before: Conversation, after: Conversation, elements: list[Span]) -> tuple[bytes, ...]:
-    """The body for `after`, written from the client's elements without their thinking."""
     body, parts, stop = request.body, list[bytes](), 0
     for span, raw in zip(elements, request.raws, strict=True):
         parts += body[stop : span.start], drop_thinking(raw)
@@ -140,7 +138,6 @@ def _leave_out(request: Request, before: Conversation, after: Conversation, elem
 
 
 def _add(pieces: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The body with a member `thinking`."""
     last = pieces[-1]
     at = last.rindex(b"}")
     return (*pieces[:-1], last[:at] + b"," + _KEY + b":" + _DEFAULT + last[at:])

@@ -52,7 +52,6 @@ class Part(NamedTuple):
 
     @property
     def clean_content(self) -> msgspec.Raw:
-        """The same, repaired if need be."""
         return msgspec.Raw(b"[" + b",".join([block.clean for block in self.blocks]) + b"]")
 
 
@@ -107,7 +106,6 @@ def strip_markers(raw: bytes) -> bytes:
 
 
 def _strip_items(content: bytes) -> bytes:
-    """An array of blocks without their markers."""
     if content[:1] != b"[" or KEY not in content:
         return content
     pieces: list[bytes] = []

@@ -56,7 +56,6 @@ def find_client_markers(outside: Mapping[str, msgspec.Raw], raws: Iterable[bytes
 
 
 def _find_in_parts(raw: bytes) -> Iterator[tuple[int, bytes]]:
-    """The markers of an element, each with the number of its part."""
     try:
         parts = split_parts(raw, read_members(raw).get("content", msgspec.Raw(b"null")))
     except DECODE_ERRORS:
@@ -97,7 +96,6 @@ def mark_end(markers: Markers, after: Conversation, at: int, *, is_wanted: bool 
 
 
 def _find_values(text: bytes) -> list[bytes]:
-    """The values of all markers in a piece of JSON, in order."""
     found = (match[1] for match in _MARKER.finditer(text)) if KEY in text else ()
     return [value for value in found if _is_marker(value)]
 
@@ -108,7 +106,6 @@ def _is_marker(value: bytes) -> bool:
 
 
 def find_markers(request: Request) -> Markers:
-    """The request's cache markers."""
     outside: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):  # if the body has to be repaired, only the markers of its messages are found
         outside = read_outside(request.body, request.beginning)

@@ -127,6 +127,5 @@ def _is_function(tool: Any) -> bool:
 
 
 def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool under the names by which functions are rendered."""
     members = {name: value for name, value in tool.items() if name not in _NO_PARAMETERS}
     return {("parameters" if name == "input_schema" else name): value for name, value in members.items()}

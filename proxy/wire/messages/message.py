@@ -65,7 +65,6 @@ def decode_system(counting: Counting, content: bytes) -> tuple[Message]:
 
 
 def _read_part(made: Message, part: Part, counting: Counting) -> Message:
-    """The message of one part of a user element."""
     if not part.is_result:
         return _read_said(replace(made, raw=part.content), part.clean_content, counting)
     (block,) = part.blocks
@@ -81,7 +80,6 @@ def _read_part(made: Message, part: Part, counting: Counting) -> Message:
 
 
 def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Message:
-    """The message with texts and media of its content, and its tokens."""
     texts, parts = read_content(content)
     listed = map(bytes, decode_items(content)) if begins(content, b"[") else ()
     blocks = [decode_members(part) for part in listed if part[:1] == b"{"]

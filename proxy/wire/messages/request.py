@@ -71,7 +71,6 @@ def describe(members: Any) -> Asked:
 
 
 def list_tools(request: Request) -> tuple[ToolList, ...]:
-    """The list of tools."""
     return (ToolList(b'"tools"', request.fixed[1], request.fixed[2], (b'"tool_choice"',)),)
 
 
@@ -80,13 +79,11 @@ _MARK = b"system:"
 
 
 def list_system(request: Request) -> list[bytes]:
-    """The system message, marked."""
     system = request.fixed[0]
     return [_MARK + system] if system not in (b"", b'""', b"[]") else []
 
 
 def decode_marked_system(counting: Counting, marked: bytes) -> tuple[Message, ...]:
-    """The message of what `list_system` has listed."""
     return decode_system(counting, marked[len(_MARK) :])
 
 

@@ -47,7 +47,6 @@ def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decisi
 
 
 def _list_known(request: Request) -> list[Span]:
-    """Where the messages are, so that they need not be searched."""
     beginning = request.beginning
     return [] if beginning is None else [Span(beginning.array.start, beginning.array.stop)]
 
@@ -83,12 +82,10 @@ def _find_in_block(block: bytes) -> Span | None:
 
 
 def _is_all(block: bytes, line: Span) -> bool:
-    """Whether a text has only white space after its line."""
     return _BLANK.match(block, line.stop) is not None
 
 
 def _find_line(text: bytes) -> Span | None:
-    """The line with which a JSON string begins."""
     found = _LINE.match(text)
     return Span(len(b'"'), found.end()) if found else None
 

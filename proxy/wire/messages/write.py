@@ -78,7 +78,6 @@ def _write_own(base: bytes, message: Message) -> bytes:
 
 
 def _is_whole(base: bytes, placed: Sequence[Placed]) -> bool:
-    """Whether the one message of an element is unchanged."""
     message = placed[0][0]
     is_touched = message.edited or message.taken_in
     return len(placed) == 1 and not is_touched and message.role is Role.USER and b'"tool_result"' not in base
@@ -100,7 +99,6 @@ def _find_own(raws: Sequence[bytes], origin: Origin | None) -> bytes:
 
 
 def _write_said(message: Message, own: bytes) -> bytes:
-    """The content of a message: a string or an array of blocks."""
     if own and not message.edited and not message.taken_in:
         return own
     return write_content(_mark_media(message, own), _mend(own) if own else None)

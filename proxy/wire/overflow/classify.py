@@ -98,7 +98,6 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
 
 
 def _unwrap(answer: dict[str, Any]) -> dict[str, Any]:
-    """The members of the innermost error object."""
     members = answer
     for _ in range(MAX_LAYERS):
         inner = next((members[key] for key in ("error", "detail", "errors", "response") if members.get(key)), None)
@@ -140,7 +139,6 @@ def _read_size(found: Overflow) -> Overflow | None:
 
 
 def _classify(text: str, *, has_code: bool) -> Kind | None:
-    """The kind of overflow that a text describes; None if it describes none."""
     matching = (row.kind for row in MEANINGS if row.pattern.search(text))
     kind = next((kind for kind in matching if kind is not Kind.COMPLETION or not BESIDE.pattern.search(text)), None)
     return Kind.PROMPT if has_code and kind not in _NOT_OUTWEIGHED else kind

@@ -33,7 +33,6 @@ class Numbers(NamedTuple):
 
 
 def read_numbers(text: str) -> Numbers:
-    """The numbers in the text of an overflow."""
     told: dict[str, int] = {}
     for wording in (*MEANINGS, *FIGURES):
         match = wording.pattern.search(text) if wording.pattern.groups else None
@@ -65,5 +64,4 @@ def _compare(text: str) -> tuple[int, int] | None:
 
 
 def read_number(digits: str) -> int:
-    """The value of a number that may have thousands separators."""
     return int(digits.replace(",", "").replace("_", ""))

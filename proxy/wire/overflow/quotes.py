@@ -33,8 +33,6 @@ _RUN = re.compile(r"\d+")
 
 
 class Quoted(IntEnum):
-    """How much of a refusal also appears in its request."""
-
     NOTHING = 0
     NUMBER = 1
     """The request contains a number that the refusal gives. What is learned from it is only a guess."""

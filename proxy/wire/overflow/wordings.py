@@ -22,8 +22,6 @@ _ROW = re.compile(r"^(\S[^:\n]*): (.*)\n((?:    .*\n)+)", re.MULTILINE)
 
 
 class Kind(StrEnum):
-    """What was too long."""
-
     PROMPT = "prompt"
     GENERATION = "generation"  # the completion, while it was being generated
     STRING = "string"  # one string of the request

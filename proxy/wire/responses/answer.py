@@ -83,7 +83,6 @@ _decode_parts = msgspec.json.Decoder(list[_Part] | None).decode
 
 
 def is_end(data: bytes) -> bool:
-    """Whether an event says that the answer is complete."""
     with suppress(*DECODE_ERRORS):
         return _decode(data).type in _ENDS
     return False
@@ -113,13 +112,11 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
 
 
 def _read_name(answer: _Answer) -> Sequence[Piece]:
-    """The name of a tool that the model begins to call."""
     item = _decode_item(answer.item) if answer.type == "response.output_item.added" else None
     return () if item is None or not item.name else (Piece((answer.output_index, "name"), item.name),)
 
 
 def _read_items(raws: Sequence[msgspec.Raw]) -> Iterator[Piece]:
-    """The texts of a whole output."""
     for index, raw in enumerate(raws):
         with suppress(*DECODE_ERRORS):
             item = _decode_item(raw) or _Item()
@@ -136,7 +133,6 @@ def _read_items(raws: Sequence[msgspec.Raw]) -> Iterator[Piece]:
 
 
 def is_part_of_answer(line: bytes) -> bool:
-    """Whether a line of a stream is certainly part of a completion, not of an error."""
     return _ANSWER.search(line) is not None and b'"error"' not in line
 
 

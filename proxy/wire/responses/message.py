@@ -47,7 +47,6 @@ Items = Sequence[tuple[bytes, dict[str, msgspec.Raw]]]
 
 
 def decode_unit(counting: Counting, unit: bytes) -> tuple[Message, ...]:
-    """The message of a unit with its token count. Raises one of DECODE_ERRORS."""
     items = _read_items(unit)
     if len(items) == 1:
         members = items[0][1]

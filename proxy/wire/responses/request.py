@@ -79,13 +79,11 @@ def list_text(members: Any) -> tuple[bytes, ...]:
 
 
 def list_instructions(request: Request) -> tuple[bytes, ...]:
-    """The instructions as an item."""
     instructions = request.fixed[0]
     return (_SYSTEM + instructions + b"}",) if instructions else ()
 
 
 def list_tools(request: Request) -> tuple[ToolList, ...]:
-    """The list of tools."""
     tools, tool_choice, _ = request.fixed[COUNTED_FIXED]
     return (ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),)
 

@@ -68,7 +68,6 @@ def read_call(item_type: str, members: dict[str, msgspec.Raw]) -> ToolCall:
 
 
 def read_call_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
-    """The id by which a result names its call."""
     return read_id(_find_call_id(item_type, members))
 
 
@@ -90,7 +89,6 @@ def _find_id(members: dict[str, msgspec.Raw], keys: Sequence[str]) -> Any:
 
 
 def read_output(item_type: str, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> Output:
-    """What a result says. Raises one of DECODE_ERRORS."""
     output = members.get("output")
     if item_type == _APPROVAL:
         reason = decode_or_none(members.get("reason"))

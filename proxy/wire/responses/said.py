@@ -68,7 +68,6 @@ class Said:
         self.sealed_tokens = 0
 
     def message(self, unit: bytes) -> Message:
-        """The message of all items, without its token count and its digest."""
         return Message(
             Role.ASSISTANT,
             tuple(self._texts),
@@ -84,7 +83,6 @@ class Said:
         )
 
     def add(self, raw: bytes, members: dict[str, msgspec.Raw]) -> None:
-        """Add an item. Raises one of DECODE_ERRORS."""
         item_type = read_type(decode_or_none(members.get("type")))
         kind = tell_kind(item_type, decode_or_none(members.get("role")))
         name = item_type or ""

@@ -120,7 +120,6 @@ class _Run:
         self._has_speech = self._has_open_calls = self._in_program = False
 
     def takes(self, kind: Kind) -> bool:
-        """Whether the next item belongs to the items of the model, too."""
         return kind not in _OUTSIDE_RUNS or (self._in_program and kind is Kind.RESULT)
 
     def is_over(self, at: int, kind: Kind) -> bool:
@@ -133,7 +132,6 @@ class _Run:
         return at > self.stop or not self._has_reasoning
 
     def add(self, at: int, kind: Kind) -> None:
-        """Add the item at this index."""
         if kind is not Kind.REASONING:
             self.stop = at + 1
         self._has_speech = self._has_speech or kind is Kind.SPEECH
@@ -169,21 +167,17 @@ _CALLS, _RESULTS = ("_call", "program"), "_output"
 
 
 class ServedItems:
-    """The calls and results of a server in the items of one unit."""
-
     def __init__(self) -> None:
         self._opens: dict[str, None] = {}
         self._closes: list[str] = []
         self._goes_on: list[str] = []
 
     def find(self) -> Served:
-        """What connects the unit with others."""
         if not (self._opens or self._closes or self._goes_on):
             return NOT_SERVED
         return Served(tuple(self._opens), tuple(self._closes), tuple(self._goes_on))
 
     def add(self, item_type: str, members: dict[str, msgspec.Raw]) -> None:
-        """Add an item."""
         self._goes_on += find_callers(members)
         if item_type == _APPROVAL:
             self._open(_read(members, "id"))
@@ -212,7 +206,6 @@ class ServedItems:
 
 
 def find_served(item_type: str, members: dict[str, msgspec.Raw]) -> Served:
-    """What connects a unit of one item with others."""
     items = ServedItems()
     items.add(item_type, members)
     return items.find()

@@ -189,7 +189,6 @@ def note_worker(services: Services) -> list[Json]:
 
 
 def write_notes(services: Services) -> bytes:
-    """The notes as JSON, for the other workers."""
     return orjson.dumps(note_worker(services))
 
 

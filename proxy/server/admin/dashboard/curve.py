@@ -30,8 +30,6 @@ _HIDDEN = {"upstream": True, "prices": True, "summary": {"upstream", "model"}}
 
 @dataclass(slots=True)
 class Curve:
-    """The newest result, and the computation under way."""
-
     _answer: dict[str, Any] = field(default_factory=dict)
     _made_at: float = 0.0
     _task: asyncio.Task[None] | None = None
@@ -95,8 +93,6 @@ async def _replay(config: Config, folder: str) -> dict[str, Any]:
 
 
 def _write_policies(config: Config) -> dict[str, Any]:
-    """The policies of a configuration, as a document."""
-
     def write(policy: PolicyConfig) -> dict[str, Any]:
         return policy.model_dump(mode="json", exclude_unset=True, exclude=_HIDDEN)  # type: ignore[arg-type]
 

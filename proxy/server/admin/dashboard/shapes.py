@@ -143,7 +143,6 @@ def _show_money(figures: Json) -> Json:
 
 
 def shape_text(pack: bytes) -> Json:
-    """The text of a request, with the lines of each change; slow."""
     text = unpack_text(pack)
     # The changes are written at once: a dictionary for each line of all texts would be freed on the event loop.
     changes = [orjson.Fragment(orjson.dumps(_shape_change(change))) for change in text.changes]

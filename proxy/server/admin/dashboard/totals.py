@@ -22,7 +22,6 @@ CUTS = {"cuts_pruned": "prune", "cuts_summarised": "summarise", "cuts_digested":
 
 
 def read_totals(samples: Samples) -> Json:
-    """The totals of all requests."""
     whole = _read(samples)
     return whole | {
         "fail_opens": samples.count("fail_open_total"),
