@@ -84,16 +84,19 @@ class SqliteFile:
     def use(self, work: Work[T]) -> T:
         """Do some work on the file. If the file is damaged, do it on a new one.
 
-        Raises sqlite3.Error or OSError if no file can be opened.
+        Raises sqlite3.Error or OSError if no file can be opened, or if one that is attached is damaged.
         """
         try:
             return work(self._connect())
         except _FAULTS as error:
             if not _is_broken(error):
                 raise
+            fault = error
         with _alone(self._path):
             self.close()
             if _identify(self._path) == self._identity:
+                if _is_sound(self._path):
+                    raise fault  # the damage is in another file, which `prepare` has attached
                 self._set_aside()
         return work(self._connect())
 
@@ -196,6 +199,12 @@ def _identify(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _is_sound(path: Path) -> bool:
+    with suppress(*_FAULTS), closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+        return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    return False
 
 
 def _is_broken(error: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:

@@ -19,6 +19,9 @@ ENTRIES_AT_ONCE = 500
 """Entries of one answer. Chosen: a megabyte."""
 PAUSE_SECONDS = 5.0
 """After a failure, the server is asked again after this time. Chosen: pages wait for it once, and not each."""
+MAX_NUMBER = 2**53
+"""An item with a larger number is passed over, or the table could never copy what comes after it. Source: RFC 8259
+section 6: other programs read no larger ones exactly."""
 _ADD = """
 for at = 3, #ARGV do
   redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'item', ARGV[at])
@@ -79,5 +82,7 @@ def _read(name: str, encoded: bytes) -> Entry:
             item = decoder.decode(encoded)
         except msgspec.MsgspecError:
             continue
+        if not all(abs(value) <= MAX_NUMBER for value in item if isinstance(value, int | float)):
+            break
         return Entry(name, item._replace(entry=name) if isinstance(item, Row) else item)
     return Entry(name, None)

@@ -127,6 +127,32 @@ async def test_damage_that_is_found_in_use_sets_the_file_aside(filled, open_sqli
     assert _aside(filled).exists()
 
 
+def test_damage_in_an_attached_file_leaves_the_file_alone(path, tmp_path, log) -> None:
+    """It is intact: setting it aside would lose it and mend nothing. Whoever attached the other one has the fault."""
+    beside = tmp_path / "texts.sqlite3"
+    with closing(sqlite3.connect(beside)) as connection:
+        connection.execute("CREATE TABLE texts (pack BLOB)")
+    spoilt = beside.read_bytes()
+
+    def attach(connection: sqlite3.Connection) -> None:
+        connection.execute("ATTACH ? AS private", (str(beside),))
+        connection.execute("SELECT pack FROM private.texts").fetchall()
+
+    for damage in (_write_garbage, lambda file: file.write_bytes(spoilt[:4096] + b"\xff" * 4096)):
+        beside.write_bytes(spoilt)
+        file = SqliteFile(path, attach, log)
+        file.use(_fill if not path.exists() else _read_all)
+        damage(beside)
+        with pytest.raises(sqlite3.DatabaseError):
+            file.use(attach)
+        file.close()
+    beside.write_bytes(spoilt)
+    file = SqliteFile(path, attach, log)
+    assert len(file.use(_read_all)) == 1
+    file.close()
+    assert log.lines == []
+
+
 async def test_of_two_that_find_the_damage_at_once_one_sets_it_aside(filled, open_sqlite) -> None:
     """The other one uses the first one's new file."""
     stores = [open_sqlite(), open_sqlite()]

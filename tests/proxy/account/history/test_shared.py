@@ -1,5 +1,6 @@
 """The log that replicas share."""
 
+import msgspec
 import pytest
 import redis.asyncio
 from support.events import make_event
@@ -20,12 +21,17 @@ async def test_items_come_back_in_pieces_and_the_server_forgets_them(redis_url, 
     async with redis.asyncio.Redis.from_url(redis_url) as server:
         await server.xadd(KEY, {"item": b"[1]"})
         await server.xadd(KEY, {"other": b"x"})
+        for absurd in (
+            {"original_tokens": 10**30},
+            {"at": 1e300},
+        ):  # no table can hold these
+            await server.xadd(KEY, {"item": msgspec.json.encode(rows[0]._replace(**absurd))})
         assert 0 < await server.ttl(KEY) <= 60
     found: list[Entry] = []
     while entries := await log.read(found[-1].name if found else ""):
         assert len(entries) <= 2
         found += entries
-    assert [each.item for each in found[2:]] == [order, None, None]
+    assert [each.item for each in found[2:]] == [order, None, None, None, None]
     assert [each.item for each in found[:2]] == [rows[at]._replace(entry=found[at].name) for at in range(2)]
     await log.erase(order, [found[0].name])
     assert (await log.read(""))[0] == found[1]
