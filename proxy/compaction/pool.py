@@ -76,7 +76,8 @@ class _Holder:
 class Compactors:
     """Makes compactors when models need them, separate for each tenant.
 
-    Loads o200k_base at once. All caches together take at most `caches_bytes`. Thread-safe.
+    Each vocabulary is loaded when it is first needed; `load` loads the usual one before that. All caches together take
+    at most `caches_bytes`. Thread-safe.
     """
 
     def __init__(self, log: Any, *, caches_bytes: int = CACHES_BYTES) -> None:
@@ -88,7 +89,11 @@ class Compactors:
         self._stand_ins: dict[str, str] = {}
         self._holders: OrderedDict[str, _Holder] = OrderedDict()
         self._holders_lock = threading.Lock()
-        self._load(O200K)
+
+    def load(self) -> None:
+        """Load o200k_base, which most models need. Takes about 0.2 s, and other threads get a turn only in between."""
+        with self._lock:
+            self._load(O200K)
 
     def is_ready(self, settings: PolicyConfig, model: str) -> bool:
         """Whether `get` need not wait for a vocabulary."""

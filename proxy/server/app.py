@@ -83,7 +83,7 @@ async def run_proxy(
     keep_header_bytes()
     caches_bytes = bound_caches(config.limits.max_memory_bytes, CACHES_BYTES)
     compactors = compactors or Compactors(log, caches_bytes=caches_bytes)
-    catalogue: asyncio.Future[None] | None = None
+    loading: asyncio.Future[None] | None = None
     try:
         async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
             current = Current(replace(services, codecs=by_ending(codecs)))
@@ -93,15 +93,20 @@ async def run_proxy(
                 _serve_pages(current, worker) as pages_url,
                 _serve_requests(current, worker) as url,
             ):
-                # In a thread: loading is slow, and the catalogue is not needed at the start.
                 loop = asyncio.get_running_loop()
-                catalogue = loop.run_in_executor(None, load_catalogue, config.list_base_urls())
+                loading = loop.run_in_executor(None, _load_in_advance, compactors, config)
                 for upstream in config.discovered_upstreams():
                     services.models.seek_windows(upstream)
                 yield Proxy(url, (pages_url or url) + config.metrics_path, current)
     finally:
-        if catalogue is not None:
-            await catalogue
+        if loading is not None:
+            await loading
+
+
+def _load_in_advance(compactors: Compactors, config: Config) -> None:
+    """Load what most requests need but the first ones may not: each takes some tenths of a second."""
+    compactors.load()
+    load_catalogue(config.list_base_urls())
 
 
 @asynccontextmanager

@@ -112,6 +112,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
         log.warning("store_not_shared", store=config.store, meaning=meaning)
     limits = config.as_worker_of(count).limits
     compactors = Compactors(log, caches_bytes=bound_caches(limits.max_memory_bytes, CACHES_BYTES))
+    compactors.load()
     program = Program(told.reload, told.drain_seconds, lambda: told.tell_ready(ground))
     gc.collect()
     gc.freeze()  # else a collection in a worker would write to, and so copy, the shared memory
