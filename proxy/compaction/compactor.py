@@ -17,10 +17,12 @@ from trimtab.proxy.wire.transcript.beginnings import Begun
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.keep_messages import keep_messages
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD
-from trimtab.rules.policy import MEMORY_TAGS, Policy
+from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Policy
+from trimtab.rules.results.pairing import find_unpaired
 from trimtab.rules.results.work import Work
 from trimtab.rules.summary.asking.prompts import write_inline_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest
@@ -340,6 +342,10 @@ class Compactor:
         Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new.
         """
         original = request.codec.decode(request, self._counting)
+        if request.keeps_messages:
+            policy = replace(policy, on_exceeded=OnExceeded.FORWARD)
+            if find_unpaired(original.messages) is not None:
+                original = replace(original, continues=True)
         planned = plan(
             original,
             policy,
@@ -350,6 +356,8 @@ class Compactor:
             cold=cold,
             tells_compaction=tells_compaction,
         )
+        if request.keeps_messages:
+            planned = keep_messages(planned)
         sections = count_sections(planned.original, self._find_marks(policy.memory_tags, max_chars))
         return Planned(request, planned.original, policy, planned, sections)
 

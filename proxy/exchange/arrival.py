@@ -47,6 +47,18 @@ _PLAIN_PART = re.compile(r"[a-z_]{0,24}|v\d{1,2}((alpha|beta)\d{0,2})?|\.{1,2}")
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who has a request compacted, and sends it to a model itself.
+
+    summary: who writes summaries: `ask`, the configured model; `return`, the caller itself; `digest`, nobody.
+    texts: summaries that it has got from a model, by their ids.
+    """
+
+    summary: str = "ask"
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Arrival:
     """A request whose head has arrived.
 
@@ -58,6 +70,7 @@ class Arrival:
     secrets: the credentials in the request.
     tenant: the client that the request belongs to.
     started_at: seconds of the monotonic clock.
+    caller: set if the answer is the compacted request itself.
     """
 
     endpoint: str
@@ -72,6 +85,7 @@ class Arrival:
     started_at: float
     passed: Endpoint | None = None
     head: "Head | None" = field(default=None, repr=False, compare=False)
+    caller: Caller | None = None
 
     @property
     def named(self) -> Mapping[str, str]:

@@ -194,6 +194,8 @@ def _is_test(services: Services, call: Call, planned: Planned) -> bool:
     """
     if not call.view.is_doubtful or call.route.target.mode != "enforce" or call.request.codec.is_count:
         return False
+    if call.arrival.caller is not None:  # nor is one whose answer nobody sees here
+        return False
     window, decisions = planned.plan.window, planned.plan.decisions
     is_cut = window.cut is not None or window.prune_stop > 0 or any(each.rule == "memory" for each in decisions)
     return is_cut and services.models.take_test(call.view.name)

@@ -4,6 +4,7 @@ Law: a request waits only if it fits the window in no other way, or shortly at a
 request causes at most one summary.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.compaction.compactor import Compacted, Planned
 from trimtab.proxy.compaction.offload import weigh_known
 from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.exchange.arrival import Caller
 from trimtab.proxy.exchange.attempt import Call, Chosen, add_key
 from trimtab.proxy.exchange.early_answer import wait_aloud
 from trimtab.proxy.exchange.route import place
@@ -33,6 +35,7 @@ from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.routing import MESSAGES, replace_deployment
 from trimtab.rules.conversation import count_leading
 from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from trimtab.rules.summary.handoff import read_given
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 
 T = TypeVar("T")
@@ -66,7 +69,7 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
 def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen: Chosen) -> Chosen:
     """The choice, with the reason for a digest if a model's summary was wanted. The session is told of."""
     plan, text = chosen.planned.plan, chosen.text
-    if text is None or plan.request is None:
+    if text is None or plan.request is None or call.arrival.caller is not None:
         return chosen
     fallen = services.summaries.fallen
     if text.by_model:
@@ -123,7 +126,9 @@ class _Choice:
     async def choose(self, planned: Planned, wanted: SummaryRequest) -> Chosen:
         """Use a stored summary; else put the cut off; else wait for the summary."""
         summaries, sliding, client_id = self.services.summaries, self.services.sliding, self.summariser.client_id
-        text = await summaries.find(wanted, self.summariser)
+        text, caller = await summaries.find(wanted, self.summariser), self.call.arrival.caller
+        if text is None and caller is not None and wanted.asks_model and caller.summary == "return":
+            return Chosen(planned, await self._take_given(wanted, caller), wanted, self.summariser)
         if text is not None:
             self.services.recorder.metrics.summaries[self.summariser.payer.label, "hit"] += 1
             sliding.use(client_id, wanted)
@@ -163,8 +168,17 @@ class _Choice:
         digest = await self.services.workers.run(call.lane, work, size_bytes=weigh_known(len(call.request.body)))
         return Chosen(planned, Summary(digest, by_model=False))
 
+    async def _take_given(self, wanted: SummaryRequest, caller: Caller) -> Summary | None:
+        """The summary that the caller has got from a model, if it gives one for this cut; it is kept."""
+        text = caller.texts.get(self.summariser.name_summary(wanted.key), "")
+        note = await asyncio.to_thread(read_given, text) if text else ""
+        summary = Summary(note, by_model=True)
+        return await self.services.summaries.keep(wanted, self.summariser, summary) if note else None
+
     def _may_be_written(self, wanted: SummaryRequest) -> bool:
         """Whether a model may write this summary soon. If not, putting the cut off gains nothing."""
+        if (caller := self.call.arrival.caller) is not None and caller.summary != "ask":
+            return False
         summaries = self.services.summaries
         is_paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
         return wanted.asks_model and (not is_paused or summaries.is_busy(self.summariser))

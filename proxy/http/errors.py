@@ -123,6 +123,16 @@ class NoSuchPageError(ProxyError, status=404, code="not_found"):
     """The path under /trimtab does not exist."""
 
 
+class BodyTooLargeError(ProxyError, status=413, code="body_too_large"):
+    """What a caller wants compacted is longer than `limits` allows. A request to a model would pass uncompacted."""
+
+    closes = True  # so that the rest of it need not be read
+
+
+class UndecodableBodyError(ProxyError, status=400, code="undecodable_body"):
+    """What a caller wants compacted is no request of a known dialect."""
+
+
 class SlowRequestError(ProxyError, status=408, code="request_timeout"):
     closes = True
 

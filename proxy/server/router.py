@@ -7,7 +7,7 @@ through. A request keeps the services that it began with, even if the configurat
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
@@ -36,6 +36,7 @@ from trimtab.proxy.server.admin.pages import (
     is_own,
 )
 from trimtab.proxy.server.admin.sending import send_page
+from trimtab.proxy.server.endpoints import ENDPOINTS, Answer, answer_endpoint
 from trimtab.proxy.server.pass_through import pass_through
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT, find_codec, find_dialect
@@ -60,18 +61,24 @@ class Current:
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
-    config, path, codec = services.config, request.path, None
+    config, path, codec, own = services.config, request.path, None, None
     if request.method == "POST" and not path.startswith(f"{ROOT}/"):
         codec = find_codec(services.codecs, path, config.compaction.paths)
     if codec is None and is_own(config, path):
-        return await _answer_page(services, request, of_pages=False)
+        own = ENDPOINTS.get((request.method, path))
+        if own is None:
+            return await _answer_page(services, request, of_pages=False)
     arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
+    if own is not None:
+        arrival = replace(arrival, endpoint=own[0].label, passed=own[0])
     services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
     with services.lifecycle.serving(services.recorder.show_in_flight, reply, arrival.tenant.client_name):
-        return await _serve(services, arrival, reply, codec)
+        return await _serve(services, arrival, reply, codec, None if own is None else own[1])
 
 
-async def _serve(services: Services, arrival: Arrival, reply: Reply, codec: Codec | None) -> web.StreamResponse:
+async def _serve(
+    services: Services, arrival: Arrival, reply: Reply, codec: Codec | None, own: Answer | None
+) -> web.StreamResponse:
     """Answer a request that is not for our own pages. It is told in any case."""
     finished, refusal, is_over = Finished(arrival, reply), None, False
 
@@ -82,11 +89,12 @@ async def _serve(services: Services, arrival: Arrival, reply: Reply, codec: Code
     try:
         _admit(services, reply.request, arrival)
         await _invite_body(reply.request)
-        serving = (
-            pass_through(services, arrival, reply, note)
-            if codec is None
-            else serve(services, arrival, reply, codec, note)
-        )
+        if codec is not None:
+            serving = serve(services, arrival, reply, codec, note)
+        elif own is not None:
+            serving = answer_endpoint(services, arrival, reply, note, own)
+        else:
+            serving = pass_through(services, arrival, reply, note)
         answer = await serving
     except ProxyError as error:
         # The traceback holds the request body, which would stay in memory until the next garbage collection.

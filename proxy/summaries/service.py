@@ -105,6 +105,10 @@ class Summaries:
             return None
         return await self._wait(task.summariser.name_summary(task.request.key), task, most_seconds)
 
+    async def keep(self, request: SummaryRequest, summariser: Summariser, summary: Summary) -> Summary:
+        """Keep the summary of a cut that was written elsewhere, unless the cut has one. Returns the one that counts."""
+        return await self._keep(summariser.name_summary(request.key), summariser, summary)
+
     def prefetch(self, task: Task) -> bool:
         """Start to write a summary in the background; return whether a call began. A failure only causes a pause."""
         summary_id = task.summariser.name_summary(task.request.key)

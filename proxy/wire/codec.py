@@ -71,6 +71,7 @@ class Request:
     cache: what its provider takes for its prompt cache.
     takes_binding: its upstream has not refused that it is told of a changed transcript.
     breaks_past: answers of the model were given behind other messages than are sent now.
+    keeps_messages: their number and order stay: nothing is paired, and results before a cut become placeholders.
     cleaned: what was taken out of the client's body, in our tokens.
     beginning: kept for the request that continues this one; None if the body is too short for that to pay.
     """
@@ -87,6 +88,7 @@ class Request:
     cache: CacheHelp = NO_HELP
     takes_binding: bool = True
     breaks_past: bool = False
+    keeps_messages: bool = False
     cleaned: tuple[Decision, ...] = ()
     beginning: Beginning | None = field(default=None, compare=False)
 
@@ -102,8 +104,8 @@ class Request:
 
     def reduce_to(self, left: "Request", decisions: tuple[Decision, ...]) -> "Request":
         """What is `left` of this request, with everything that is known of it beside its body."""
-        cleaned = (*self.cleaned, *decisions)
-        return replace(left, model=self.model, cache=self.cache, takes_binding=self.takes_binding, cleaned=cleaned)
+        known = replace(left, model=self.model, cache=self.cache, takes_binding=self.takes_binding)
+        return replace(known, keeps_messages=self.keeps_messages, cleaned=(*self.cleaned, *decisions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ SCENES = (
     Scene("a wrong mode", CHAT, {"model": "plain", "messages": HELLO}, 400, {"x-trimtab-mode": "wrong"}),
     Scene("a wrong key", CHAT, {"model": "plain", "messages": HELLO}, 401, {"authorization": "Bearer wrong"}),
     Scene("a list of models", "/v1/models", {}),
+    Scene("compacted for a caller", "/trimtab/api/compact?summary=digest", steps(44, "for a caller")),
 )
 SETTINGS = (
     f"client_keys={{alice: {{key: {KEY}}}}}",

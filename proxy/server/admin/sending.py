@@ -43,12 +43,12 @@ async def send_page(
             return answer
         body, memory = answer.body, services.memory
         if is_shared:
-            return await _send(request, answer, body)
+            return await send_whole(Reply(request), answer, body)
         if not memory.try_take(tenant, len(body)):
             message = "there is no memory for this page now; read the pages that you have asked for, or try again"
             raise OverloadedError(message)
         try:
-            return await _send(request, answer, body)
+            return await send_whole(Reply(request), answer, body)
         finally:
             memory.give(tenant, len(body))
 
@@ -68,12 +68,12 @@ def _reading(in_flight: Counter[str], reader: str, most_pages: int) -> Iterator[
             del in_flight[reader]
 
 
-async def _send(request: web.BaseRequest, answer: web.Response, body: bytes) -> web.StreamResponse:
+async def send_whole(reply: Reply, answer: web.Response, body: bytes) -> web.StreamResponse:
+    request = reply.request
     response = PlainResponse(status=answer.status, headers=CIMultiDict(answer.headers))
     response.content_length = len(body)
     if answer.keep_alive is False:
         response.force_close()
-    reply = Reply(request)
     try:
         await reply.begin(response)
         for start in range(0, 0 if request.method == "HEAD" else len(body), PIECE_BYTES):

@@ -1,0 +1,223 @@
+"""Compacts a request for a caller who sends it to a model itself: POST /trimtab/api/compact.
+
+Law: nothing is sent to an upstream but the question for a summary. A request is compacted as it would be on its way
+there, within the same bounds. It is not known whether the caller sends the result, so nothing counts as saved, and no
+lesson is tested.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from math import ceil
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane, weigh_known
+from trimtab.proxy.exchange.admission import hold, in_bounds, working
+from trimtab.proxy.exchange.arrival import Arrival, Caller
+from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared
+from trimtab.proxy.exchange.compact import compact
+from trimtab.proxy.exchange.route import choose_route
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.summary import write_ahead
+from trimtab.proxy.exchange.tell import Finished, Note, write_headers
+from trimtab.proxy.http.errors import BodyTooLargeError, InvalidQueryError, UndecodableBodyError
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.request_body import ReceivedBody
+from trimtab.proxy.memory import estimate_work
+from trimtab.proxy.summaries.summariser import Summariser
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.dialects import DIALECTS, read_request
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members
+from trimtab.proxy.wire.parameters import Question
+from trimtab.proxy.wire.routing import Endpoint
+from trimtab.rules.conversation import Outcome
+from trimtab.rules.pipeline.story import tell_story
+from trimtab.rules.summary.asking.prompts import write_prompt
+
+PATH = "/trimtab/api/compact"
+ENDPOINT = Endpoint("compact", is_inference=False)
+SUMMARIES = ("ask", "return", "digest")
+"""Who writes a summary: the configured model; the caller, who gets the question; nobody, so that there is a digest."""
+MAX_TEXT_CHARS = 256 * 1024
+"""A longer text is no summary. Chosen: far above the largest note."""
+NOT_A_REQUEST = (
+    "the body is no request of a known dialect: send the JSON that you would send to the model, with `messages` or"
+    ' `input`, or {"body": that JSON, "summaries": {"ID": "TEXT"}}'
+)
+TOO_LARGE = "this body is too large (limits.max_body_bytes, limits.max_memory_bytes); send it to its model as it is"
+
+
+class Wishes(NamedTuple):
+    """What the query of a request asks for.
+
+    dialect: of the body; None to guess it. summary: one of SUMMARIES.
+    keeps_messages: the number of messages stays, and nothing is paired.
+    only_body: the answer is the body alone, with the figures in its headers.
+    """
+
+    dialect: str | None = None
+    summary: str = "ask"
+    keeps_messages: bool = False
+    explains: bool = False
+    only_body: bool = False
+
+
+class Compacted(NamedTuple):
+    """A request that was compacted for its caller. request: unchanged."""
+
+    lane: Lane
+    request: Request
+    attempt: Attempt
+
+    @property
+    def body(self) -> bytes:
+        """The body to send."""
+        return self.request.body if self.attempt.body is None else b"".join(self.attempt.body)
+
+
+async def compact_for_caller(services: Services, arrival: Arrival, reply: Reply, note: Note) -> tuple[bytes, Headers]:
+    """The answer to a request: JSON, and headers beside it. Raises ProxyError."""
+    wishes = read_wishes(reply.request.query)
+    done = await prepare_for_caller(services, arrival, reply, note, wishes)
+    if wishes.only_body:
+        return done.body, write_headers(arrival, done.attempt, time.monotonic())
+    told = await _describe(services, done, wishes)
+    return await asyncio.to_thread(orjson.dumps, told), write_headers(arrival, Passed(done.attempt.outcome), 0.0)
+
+
+async def prepare_for_caller(
+    services: Services, arrival: Arrival, reply: Reply, note: Note, wishes: Wishes
+) -> Compacted:
+    """Receive and compact a request. Raises ProxyError."""
+    attempt: Attempt = Passed("aborted")
+    try:
+        lane = services.lane(arrival.tenant)
+        received = await _receive(services, reply, lane)
+        async with working(services, reply.request, received):
+            request, caller = await _read(services, lane, received.json or b"", wishes)
+            codec = request.codec
+            arrival_there = replace(
+                arrival, endpoint=codec.name, passed=None, target=codec.path, head=None, caller=caller
+            )
+            headers = reply.request.headers
+            route = choose_route(services.config, arrival_there, headers, request.model, codec, request)
+            attempt = await compact(services, arrival_there, replace(route, adds=frozenset()), request, reply)
+            if isinstance(attempt, Prepared) and attempt.body is not None and wishes.summary == "ask":
+                write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
+        if attempt.refusal is not None:
+            raise attempt.refusal
+        reply.status = 200
+        return Compacted(lane, request, attempt)
+    finally:
+        # Without figures: nobody knows what is sent.
+        note(Finished(arrival, reply, attempt=Passed(attempt.outcome, attempt.seconds)))
+
+
+def read_wishes(query: Mapping[str, str]) -> Wishes:
+    """What a query asks for. Raises InvalidQueryError."""
+    dialect, summary = query.get("dialect"), query.get("summary", "ask")
+    for name, value, allowed in (("dialect", dialect, DIALECTS), ("summary", summary, SUMMARIES)):
+        if value is not None and value not in allowed:
+            message = f"{name} must be one of: {', '.join(allowed)}"
+            raise InvalidQueryError(message, name)
+    flags = [query.get(name, "0") not in {"0", "false"} for name in ("results_only", "explain", "only_body")]
+    return Wishes(dialect, summary, *flags)
+
+
+async def _receive(services: Services, reply: Reply, lane: Lane) -> ReceivedBody:
+    """Receive the body, and estimate the memory for the work on it. Raises ProxyError."""
+    received = await hold(services, reply.request, lane)
+    body = received.json
+    if body is None and not received.is_too_large:
+        raise UndecodableBodyError(NOT_A_REQUEST)
+    if body is None:
+        raise BodyTooLargeError(TOO_LARGE)
+    is_large = len(body) > LARGE_BODY_BYTES
+    work_bytes = await asyncio.to_thread(estimate_work, body) if is_large else estimate_work(body)
+    if len(body) + work_bytes > services.memory.most_bytes:
+        raise BodyTooLargeError(TOO_LARGE)
+    return ReceivedBody(received.wire, body, received.beginning, work_bytes=work_bytes)
+
+
+async def _read(services: Services, lane: Lane, body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
+    """The request in a body, and what its caller asks for. Raises UndecodableBodyError and OverloadedError."""
+    size_bytes = len(body) if len(body) > INLINE_BYTES else 0
+    try:
+        with in_bounds():
+            return await services.workers.run(lane, partial(_split, body, wishes), size_bytes=size_bytes)
+    except (UndecodableError, *DECODE_ERRORS) as error:
+        raise UndecodableBodyError(NOT_A_REQUEST) from error
+
+
+def _split(body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
+    """The request in a body, or in its member `body`. Raises UndecodableError, or one of DECODE_ERRORS."""
+    texts: Mapping[str, str] = {}
+    members = decode_members(body) if b'"body"' in body else {}
+    if "body" in members and not members.keys() & {"messages", "input"}:
+        body = bytes(members["body"])
+        texts = msgspec.json.decode(members.get("summaries", msgspec.Raw(b"{}")), type=dict[str, str])
+    request = read_request(body, wishes.dialect)
+    # Not as a stream: a client that waits for one gets comments, and this answer is none.
+    request = replace(request, stream=False, keeps_messages=wishes.keeps_messages)
+    texts = {name: text for name, text in texts.items() if len(text) <= MAX_TEXT_CHARS}
+    return request, Caller("digest" if wishes.keeps_messages else wishes.summary, texts)
+
+
+async def _describe(services: Services, done: Compacted, wishes: Wishes) -> dict[str, Any]:
+    """What the caller is told, with the body."""
+    attempt = done.attempt
+    told: dict[str, Any] = {
+        "body": orjson.Fragment(done.body),
+        "outcome": attempt.outcome,
+        "tokens": None,
+        "decisions": [],
+        "headers": {},
+        "summary": None,
+        "summary_request": None,
+    }
+    if not isinstance(attempt, Prepared):
+        return told
+    compacted, used = attempt.compacted, attempt.summary
+    told["tokens"] = {
+        "original": compacted.original_tokens,
+        "sent": compacted.original_tokens if attempt.body is None else compacted.sent_tokens,
+        "limit": compacted.limit_tokens,
+    }
+    told["decisions"] = [entry.explain() for entry in attempt.call.ledger.entries]
+    told["headers"] = dict(compacted.headers) if attempt.body is not None else {}
+    if used is not None:
+        told["summary"] = {"id": used.id, "kind": used.kind, "messages": used.messages}
+    told["summary_request"] = await _ask_caller(services, done.lane, attempt) if wishes.summary == "return" else None
+    if wishes.explains:
+        planned, outcome = attempt.chosen.planned, Outcome(compacted.forwarded, compacted.decisions)
+        story = partial(tell_story, planned.plan, outcome, ratio=planned.policy.token_ratio)
+        size_bytes = weigh_known(len(done.request.body))
+        sentences = (await services.workers.run(done.lane, story, size_bytes=size_bytes)).sentences
+        told["explain"] = [sentence.text for sentence in sentences]
+    return told
+
+
+async def _ask_caller(services: Services, lane: Lane, attempt: Prepared) -> dict[str, Any] | None:
+    """The question for a summary that the caller is to ask a model; None if the cut has one, or gets none."""
+    chosen, call = attempt.chosen, attempt.call
+    wanted, summariser = chosen.planned.plan.request, chosen.summariser
+    if wanted is None or summariser is None or chosen.text is not None or chosen.later is not wanted:
+        return None
+    base = await services.summaries.find_base(wanted, summariser)
+    before = base.text if base is not None and base.by_model else None
+    count, most = call.compactor.count, summariser.window_tokens
+    work = partial(write_prompt, wanted, base_text=before, max_tokens=most, count=count)
+    prompt = await services.workers.run(lane, work, size_bytes=weigh_known(len(call.request.body)))
+    body = summariser.codec.ask(_make_question(summariser, wanted.max_tokens), prompt)
+    return {"id": summariser.name_summary(wanted.key), "body": orjson.Fragment(body)}
+
+
+def _make_question(summariser: Summariser, max_tokens: int) -> Question:
+    answer_tokens = ceil(max_tokens * summariser.token_ratio)
+    return Question(summariser.model, answer_tokens, summariser.settings.temperature, summariser.is_reasoning)

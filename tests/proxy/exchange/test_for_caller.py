@@ -1,0 +1,193 @@
+"""POST /trimtab/api/compact: what would be sent is the answer. Over real HTTP."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+from support.client import SMALL, post, settle
+from support.dialects.to_messages import to_messages
+from support.dialects.to_responses import to_responses
+from support.sessions import make_session, requests_of
+
+PATH = "/trimtab/api/compact"
+WIRE = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+WRITE = {"chat": dict, "responses": to_responses, "messages": to_messages}
+NOTE = "1. Done: all files.\n2. Decided: none.\n3. Open: none.\n4. Next: go on."
+
+
+def _make_bodies(dialect: str, steps: int = 90) -> list[dict[str, Any]]:
+    """The requests of a session, each longer by a step."""
+    session = make_session(steps, result_words=120)
+    parts = ({"model": "m", "messages": messages, "tools": session["tools"]} for messages in requests_of(session))
+    return [{**WRITE[dialect](part), "model": "m"} for part in parts]
+
+
+def _elements(body: Mapping[str, Any]) -> list[Any]:
+    return body.get("messages") or body["input"]
+
+
+async def _compact(client: Any, proxy: Any, body: Any, query: str = "", **headers: str) -> dict[str, Any]:
+    response, answer = await post(client, f"{proxy.url}{PATH}{query}", body, **headers)
+    assert response.status == 200, answer
+    return orjson.loads(answer)
+
+
+@pytest.mark.parametrize("dialect", WIRE)
+async def test_the_answer_is_what_would_be_sent(dialect: str, client, upstream, start_proxy) -> None:
+    """In each dialect, byte for byte, with its figures; and the next request of the session begins as this one did."""
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=prune")
+    bodies, before, breaks = _make_bodies(dialect), list[Any](), 0
+    for body in bodies[20::3]:
+        told = await _compact(client, proxy, body)
+        _, raw = await post(client, f"{proxy.url}{PATH}?only_body", body)
+        await post(client, proxy.url + WIRE[dialect], body)
+        sent = upstream.chats[-1]
+
+        assert raw == sent.body
+        assert told["body"] == sent.json
+        assert told["tokens"]["sent"] <= told["tokens"]["limit"]
+        breaks += _elements(told["body"])[: len(before)] != before
+        before = _elements(told["body"])[:-1]  # in Messages, the last one may get a further block
+    assert told["outcome"] == "compacted"
+    assert {decision["rule"] for decision in told["decisions"]} >= {"digest"}
+    assert told["tokens"]["original"] > told["tokens"]["limit"]
+    assert told["summary"]["kind"] == "digest"
+    assert breaks < 0.6 * len(bodies[20::3])
+
+
+async def test_a_request_that_needs_nothing_comes_back_byte_for_byte(client, upstream, start_proxy) -> None:
+    proxy = await start_proxy(*SMALL)
+    odd = b'{ "model":"m",  "messages": [{"role":"user","content":"hi","n":123456789012345678901234567890}]}'
+    response, raw = await post(client, f"{proxy.url}{PATH}?only_body=1", odd)
+
+    assert raw == odd
+    assert response.headers["x-trimtab-outcome"] == "unchanged"
+    assert (await _compact(client, proxy, odd))["decisions"] == []
+    assert upstream.requests == []
+
+
+async def test_a_summary_is_asked_of_the_upstream_once_and_shared_with_requests(client, upstream, start_proxy) -> None:
+    proxy = await start_proxy(*SMALL, "defaults.cut=at_threshold")
+    body = _make_bodies("chat")[-1]
+    told = await _compact(client, proxy, body)
+    await settle(proxy)
+    asked = len(upstream.summaries)
+    await post(client, proxy.url + WIRE["chat"], body)
+
+    assert told["summary"]["kind"] == "summarise"
+    assert len(upstream.summaries) == asked > 0
+    assert upstream.chats[-1].json == told["body"]
+
+
+async def test_a_caller_may_make_the_summary_itself(client, upstream, start_proxy) -> None:
+    """It gets the question as a request in its own dialect, and gives the text with the same request again."""
+    proxy = await start_proxy(*SMALL)
+    body = _make_bodies("messages")[-1]
+    told = await _compact(client, proxy, body, "?summary=return")
+    asked = told["summary_request"]
+    given = {"body": body, "summaries": {asked["id"]: NOTE, "another": "Never seen."}}
+    answered = await _compact(client, proxy, given, "?summary=return")
+    later = await _compact(client, proxy, body, "?summary=return")
+    other = await _compact(client, proxy, given, "?summary=return", Authorization="Bearer sk-other")
+
+    assert upstream.requests == []
+    assert told["summary"] is None or told["summary"]["kind"] == "digest"
+    assert asked["body"]["model"] == "m"
+    assert "handoff note" in str(asked["body"]["messages"])
+    assert "all files" in str(answered["body"])
+    assert later["body"] == answered["body"]
+    assert (later["summary_request"], later["summary"]["kind"]) == (None, "summarise")
+    assert "Never seen." not in str(answered)
+    assert other["summary_request"]["id"] != asked["id"]  # no client finds the text of another
+
+
+async def test_nobody_is_asked_for_a_digest(client, upstream, start_proxy) -> None:
+    proxy = await start_proxy(*SMALL)
+    told = await _compact(client, proxy, _make_bodies("chat")[-1], "?summary=digest&explain")
+
+    assert told["summary"]["kind"] == "digest"
+    assert any("digest" in sentence for sentence in told["explain"])
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("dialect", WIRE)
+async def test_with_results_only_every_message_stays(dialect: str, client, upstream, start_proxy) -> None:
+    """Their number, order and roles, and a call without a result; results are shortened, and stay so."""
+    proxy = await start_proxy(*SMALL)
+    bodies, before, breaks = _make_bodies(dialect), list[Any](), 0
+    for body in bodies[20::3]:
+        told = await _compact(client, proxy, body, "?results_only=true")
+        after = _elements(told["body"])
+        assert [_outline(one) for one in after] == [_outline(one) for one in _elements(body)]
+        breaks += after[: len(before)] != before
+        before = after[:-1]
+    unpaired = {**bodies[-1], next(iter({"messages", "input"} & bodies[-1].keys())): _elements(bodies[-1])[:-1]}
+    again = await _compact(client, proxy, unpaired, "?results_only=true")
+
+    assert told["tokens"]["sent"] < 0.6 * told["tokens"]["original"]
+    assert breaks < 0.6 * len(bodies[20::3])
+    assert len(_elements(again["body"])) == len(_elements(unpaired))
+    assert upstream.requests == []
+
+
+def _outline(element: Mapping[str, Any]) -> tuple[Any, ...]:
+    content = element.get("content")
+    parts = [part.get("type") for part in content] if isinstance(content, list) else type(content)
+    return element.get("role"), element.get("type"), element.get("call_id"), element.get("tool_call_id"), str(parts)
+
+
+async def test_nothing_counts_as_saved_and_no_model_becomes_a_label(client, start_proxy) -> None:
+    proxy = await start_proxy(*SMALL)
+    await _compact(client, proxy, {**_make_bodies("chat")[-1], "model": "invented"}, "?summary=digest")
+    async with client.get(proxy.metrics_url) as response:
+        metrics = await response.text()
+
+    assert 'endpoint="compact"' in metrics
+    assert "invented" not in metrics
+    assert not [line for line in metrics.splitlines() if line.startswith("trimtab_prompt_tokens_total{")]
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status", "code"),
+    [
+        ("?dialect=french", b"{}", 400, "invalid_query"),
+        ("?summary=maybe", b"{}", 400, "invalid_query"),
+        ("", b"not JSON", 400, "undecodable_body"),
+        ("", b'{"prompt": "x"}', 400, "undecodable_body"),
+        ("", b'{"body": {"messages": []}, "summaries": 7}', 400, "undecodable_body"),
+        ("", b'{"messages": ["' + b"x" * 70_000 + b'"]}', 413, "body_too_large"),
+    ],
+)
+async def test_what_cannot_be_compacted_is_an_error(query, body, status, code, client, start_proxy) -> None:
+    proxy = await start_proxy("limits.max_body_bytes=65536")
+    response, answer = await post(client, f"{proxy.url}{PATH}{query}", body)
+
+    assert (response.status, orjson.loads(answer)["error"]["code"]) == (status, code)
+
+
+async def test_what_does_not_fit_is_refused_as_a_request_is(client, start_proxy) -> None:
+    proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
+    body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
+    response, answer = await post(client, f"{proxy.url}{PATH}", body)
+
+    assert (response.status, orjson.loads(answer)["error"]["code"]) == (400, "context_length_exceeded")
+
+
+async def test_the_keys_of_clients_open_it_and_no_other(client, start_proxy) -> None:
+    proxy = await start_proxy('client_keys={"alice": "alice-key"}', "admin_token=admin-token")
+    chat = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    statuses = [
+        (await post(client, f"{proxy.url}{PATH}", chat, Authorization=f"Bearer {key}"))[0].status
+        for key in ("alice-key", "admin-token", "none")
+    ]
+
+    assert statuses == [200, 401, 401]
+
+
+async def test_observed_and_switched_off_it_changes_nothing(client, start_proxy) -> None:
+    body = _make_bodies("chat")[-1]
+    proxy = await start_proxy(*SMALL)
+    for mode in ("observe", "off"):
+        told = await _compact(client, proxy, body, **{"x-trimtab-mode": mode})
+        assert (told["body"], told["outcome"]) == (body, mode)
