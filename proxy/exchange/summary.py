@@ -74,7 +74,7 @@ def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen:
     fallen = services.summaries.fallen
     if text.by_model:
         fallen.recover(call.session)
-    if text.by_model or not plan.request.asks_model:
+    if text.by_model or not plan.request.asks_model or summariser.when == "never":
         return chosen
     slides = services.sliding.slides(summariser.client_id, plan)
     reason = SLIDING if slides else services.summaries.tell_failure(summariser)
@@ -106,7 +106,9 @@ def name_summary(chosen: Chosen, compacted: Compacted) -> UsedSummary | None:
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:
     """Start to write the summary of the next cut in the background."""
     later, summariser = chosen.later, chosen.summariser
-    if later is None or summariser is None or services.sliding.slides(summariser.client_id, chosen.planned.plan):
+    if later is None or summariser is None or summariser.when != "background":
+        return
+    if services.sliding.slides(summariser.client_id, chosen.planned.plan):
         return
     inline = _write_inline(call, summariser, later, chosen.planned, compacted)
     if services.summaries.prefetch(make_task(call, summariser, later, chosen.planned, inline)):
@@ -180,6 +182,8 @@ class _Choice:
         if (caller := self.call.arrival.caller) is not None and caller.summary != "ask":
             return False
         summaries = self.services.summaries
+        if self.summariser.when == "never":
+            return False
         is_paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
         return wanted.asks_model and (not is_paused or summaries.is_busy(self.summariser))
 
@@ -324,6 +328,7 @@ def _make_summariser(
         settings=settings,
         token_ratio=view.facts.ratio,
         is_reasoning=model is None and call.request.is_reasoning,
+        takes_only_slot=own and services.models.find_slots(call.view.name) == 1,
         payer=Payer(
             view.price_list,
             arrival.tenant.client_name,

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -106,10 +106,12 @@ class Windows:
 
     by_model: by the model's name.
     every: the window for any other name; None if there is none. llama.cpp serves its only model under every name.
+    slots: how many requests the server works on at once; None if it does not say. Only llama.cpp says it.
     """
 
     by_model: Mapping[str, int]
     every: int | None
+    slots: int | None = None
 
     @property
     def told_any(self) -> bool:
@@ -140,9 +142,12 @@ def read_list(body: bytes) -> tuple[tuple[str, ...], frozenset[str]]:
     return told, frozenset(owner for owner in owners if isinstance(owner, str))
 
 
-def read_props(body: bytes) -> int | None:
-    """Read the window in tokens from the answer of llama.cpp's /props; None if it has none."""
-    return _read_window(try_decode(body), (_PROPS,))
+def read_props(body: bytes) -> Windows:
+    """Read the window and the number of slots in the answer of llama.cpp's /props."""
+    told = try_decode(body)
+    slots = next(iter(_find(told, ("total_slots",))), None)
+    # `type`: bool is a subclass of int
+    return Windows({}, _read_window(told, (_PROPS,)), slots if type(slots) is int and slots > 0 else None)
 
 
 def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIMultiDict[str]]:
@@ -164,8 +169,9 @@ async def discover(
     """Ask the upstream for its models' windows. Returns none if it reports none or fails. Never raises.
 
     It asks /v1/models, then llama.cpp's /props, then the lists of LM Studio and Ollama, and stops at the first answer
-    with a window. A host of a known provider is asked for /v1/models only. Ollama's /api/show is not asked: for a model
-    that is not loaded, it reports the window of the training, and the model will run with another one.
+    with a window; only llama.cpp is asked for /props too, which has the number of its slots. A host of a known provider
+    is asked for /v1/models only. Ollama's /api/show is not asked: for a model that is not loaded, it reports the window
+    of the training, and the model will run with another one.
 
     headers: as for `ask_for_models`.
     """
@@ -179,6 +185,9 @@ async def discover(
                 answer = await _get(client, upstream, place, asked)
                 listed = listed or answer
                 windows = await asyncio.to_thread(_read_served, answer)
+                if windows.by_model and windows.every is not None and others:
+                    props = await _get(client, upstream, others[0], asked)
+                    return replace(windows, slots=read_props(props).slots)
                 if windows.told_any:
                     return windows
     return await asyncio.to_thread(read_models, listed)
@@ -195,7 +204,7 @@ async def _get(client: UpstreamClient, upstream: UpstreamConfig, url: URL, heade
 
 def _read_served(body: bytes) -> Windows:
     windows = _read_list(body, _SERVED)
-    return windows if windows.by_model else Windows({}, read_props(body))
+    return windows if windows.by_model else read_props(body)
 
 
 def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
@@ -295,10 +304,18 @@ class Told:
         self._asking: set[tuple[str, str]] = set()
 
     def find(self, base_url: str, model: str, tenant: str) -> int | None:
+        windows = self._find(base_url, tenant)
+        return windows.find(model) if windows else None
+
+    def find_slots(self, base_url: str, tenant: str) -> int | None:
+        windows = self._find(base_url, tenant)
+        return windows.slots if windows else None
+
+    def _find(self, base_url: str, tenant: str) -> Windows | None:
         known = self._upstreams.get(base_url)
         if known is None or not known.has_told:
             known = self._of_tenants.get((base_url, tenant))
-        return known.windows.find(model) if known else None
+        return known.windows if known else None
 
     def list_models(self) -> list[tuple[str, str]]:
         """The base_url and model of each window that counts for all clients."""

@@ -104,6 +104,10 @@ class Models:
     def _find_window(self, name: ModelName) -> int | None:
         return self._told.find(name.base_url, name.model, name.tenant)
 
+    def find_slots(self, name: ModelName) -> int | None:
+        """How many requests the model's upstream works on at once; None if it does not say."""
+        return self._told.find_slots(name.base_url, name.tenant)
+
     def recall(self, name: ModelName) -> Facts:
         """The facts in this process's memory, without reading the store; with the catalogue's window if needed."""
         own, of_all = (self._recall(each) for each in (name, name.of_all))

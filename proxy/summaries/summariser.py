@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
+from typing import Literal
 
 import aiohttp
 from multidict import CIMultiDict
@@ -97,6 +98,7 @@ class Summariser:
     window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
     is_reasoning: the model thinks within its completion.
+    takes_only_slot: the question would take the only slot of the server that answers the client, too.
     payer: who bears the cost, at which prices, and under which label.
     others: who is asked, in order, if this one writes nothing. A summary's id is that of the first one, whoever wrote.
     """
@@ -112,12 +114,20 @@ class Summariser:
     settings: SummaryConfig
     token_ratio: float = 1.0
     is_reasoning: bool = False
+    takes_only_slot: bool = False
     payer: Payer = NO_PAYER
     others: "tuple[Summariser, ...]" = ()
 
     @property
     def client_id(self) -> str:
         return self.name_summary("")
+
+    @property
+    def when(self) -> Literal["background", "needed", "never"]:
+        """When this model is asked (see `SummaryConfig.when`)."""
+        if self.settings.when != "auto":
+            return self.settings.when
+        return "never" if self.takes_only_slot else "background"
 
     @property
     def patience_seconds(self) -> float:

@@ -117,6 +117,6 @@ def fuzz_models(data: bytes) -> None:
     """Read one response to a question for context windows."""
     body = write_models(Choices(data))
     windows = read_models(body)
-    for tokens in (*windows.by_model.values(), windows.every, windows.find("m"), read_props(body)):
+    for tokens in (*windows.by_model.values(), windows.every, windows.find("m"), read_props(body).every):
         assert tokens is None or type(tokens) is int, "a window that is not a number"
         assert tokens is None or MIN_WINDOW_TOKENS <= tokens <= MAX_WINDOW_TOKENS, "a window out of bounds"

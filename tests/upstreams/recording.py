@@ -67,7 +67,7 @@ class FakeUpstream:
     requests: the requests received, oldest first.
     answer: writes each response; a test may replace it.
     questions: requests for context windows. They are kept here, not in `requests`, unless `answers_questions` is set.
-    models: the response to /v1/models; None answers 404.
+    models: the response to /v1/models, and to llama.cpp's /props; None answers 404.
     """
 
     url: str = ""
@@ -172,7 +172,7 @@ async def run_upstream() -> AsyncIterator[FakeUpstream]:
         recorded = Recorded(request.method, request.raw_path, headers, body)
         if recorded.asks_for_windows and not upstream.answers_questions:
             upstream.questions.append(recorded)
-            known = recorded.path.endswith("/models") and upstream.models is not None
+            known = recorded.path.endswith(("/models", "/props")) and upstream.models is not None
             return web.Response(body=upstream.models, status=200) if known else web.Response(status=404)
         upstream.requests.append(recorded)
         upstream.arrived.set()

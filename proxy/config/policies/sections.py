@@ -334,6 +334,12 @@ class SummaryConfig(Section):
         "at present the same as inline. transcript is used if inline is not possible: another model or server is "
         "asked, the request has a response_format, or the messages do not fit the window.",
     )
+    when: Literal["auto", "background", "needed", "never"] = Field(
+        "auto",
+        description="When a model is asked. background: ahead of the cut, and if a request does not fit without the "
+        "summary. needed: only if a request does not fit without it. never: each cut gets a digest, which no model "
+        "writes. auto: never if the summary would take the only slot of a llama.cpp server, else background.",
+    )
     max_tokens: AutoTokens = Field(
         "auto",
         examples=[2000],

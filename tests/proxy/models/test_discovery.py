@@ -159,7 +159,7 @@ def test_an_answer_that_says_nothing_gives_nothing(answer: Any) -> None:
     body = answer if isinstance(answer, bytes) else orjson.dumps(answer)
 
     assert read_models(body) == NOTHING
-    assert read_props(body) is None
+    assert read_props(body) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_only_a_whole_number_in_bounds_is_a_window(value: Any, *, is_window: boo
     expected = value if is_window else None
 
     assert read_models(orjson.dumps(_list(_model(context_length=value)))).find("m") == expected
-    assert read_props(orjson.dumps(_props(value))) == expected
+    assert read_props(orjson.dumps(_props(value))).every == expected
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ JSON = st.recursive(
 def test_whatever_comes_back_never_raises(body: bytes) -> None:
     """No window that is found is out of bounds."""
     windows = read_models(body)
-    found = [*windows.by_model.values(), windows.every, read_props(body)]
+    found = [*windows.by_model.values(), windows.every, read_props(body).every]
 
     assert all(MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS for value in found if value is not None)
 
@@ -236,7 +236,7 @@ def test_every_recorded_answer_that_holds_a_window_gives_it() -> None:
     found = {}
     for row in rows:
         body = orjson.dumps(row["body"])
-        windows = {read_props(body)} if row["path"] == "/props" else {*read_models(body).by_model.values()}
+        windows = {read_props(body).every} if row["path"] == "/props" else {*read_models(body).by_model.values()}
         found[row["server"].partition(" ")[0], row["path"]] = windows - {None}
         assert bool(windows) == (row["context_field"] is not None), row["server"]
     assert len(rows) == len(found) == 15
@@ -297,9 +297,13 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
     ("answers", "windows", "questions"),
     [
         ({"models": _list(_model(max_model_len=32_768))}, Windows({"m": 32_768}, None), 1),
-        ({"models": _llama(n_ctx=16_384)}, Windows({"m": 16_384}, 16_384), 1),
-        ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384), 2),
-        ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384), 2),
+        ({"models": _llama(n_ctx=16_384)}, Windows({"m": 16_384}, 16_384), 2),
+        *(
+            ({"models": _llama(n_ctx=4096), "props": {"total_slots": told}}, Windows({"m": 4096}, 4096, slots), 2)
+            for told, slots in [(1, 1), (4, 4), (0, None), (True, None), ("1", None), ([1], None), (None, None)]
+        ),
+        ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384, 2), 2),
+        ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384, 2), 2),
         ({"models": _list(_model()), "props": {"error": "no"}, "lm_studio": LM_STUDIO}, Windows({"m": 8192}, None), 3),
         ({"lm_studio_1": _lm_studio(loaded_instances=_loaded(4096))}, Windows({"m": 4096, "m:0": 4096}, None), 4),
         ({"models": _list(_model()), "ollama": OLLAMA}, Windows({"m:latest": 4096, "m": 4096, "n:8b": 8192}, None), 5),
@@ -433,7 +437,7 @@ async def test_an_endless_answer_is_given_up(asking: UpstreamClient, upstream: F
     upstream.answer = pour
 
     found = await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL)
-    assert found == Windows({}, 16_384)
+    assert found == Windows({}, 16_384, 2)
     await asyncio.wait_for(given_up.wait(), 30)
 
 
