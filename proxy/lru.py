@@ -4,7 +4,7 @@ Law: no holder finds the entries of another. If the bound is exceeded, the holde
 """
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, Self, TypeVar
 
@@ -104,16 +104,18 @@ class BytesLRU(Generic[K, V]):
 
     def get_many(self, keys: Iterable[K]) -> list[V | None]:
         """The value of each key, as from `get`. The lock is taken once."""
-        entries, found = self._entries, []
+        entries, keys = self._entries, list(keys)
         with self._lock:
-            for key in keys:
-                entry = entries.get(key)
-                if entry is None:
-                    found.append(self._use_first(key))
-                else:
-                    entries.move_to_end(key)
-                    found.append(entry[0])
-        return found
+            found = list(map(entries.get, keys))  # no call of ours for each
+            if None not in found:
+                deque(map(entries.move_to_end, keys), 0)
+                return [entry[0] for entry in found if entry is not None]
+            return [self._use_first(key) if key not in entries else self._use(key) for key in keys]
+
+    def _use(self, key: K) -> V:
+        # The caller holds the lock.
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
 
     def _use_first(self, key: K) -> V | None:
         # The caller holds the lock.
@@ -154,19 +156,26 @@ class BytesLRU(Generic[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         size = self._size(key, value) + ENTRY_BYTES
+        bound, entries = self._bound, self._entries
         with self._lock:
-            was_used = key in self._entries or not self._bound.tells_unused
+            known = entries.get(key)
+            if known is not None and size <= known[1]:  # the usual case: it takes the place of one like it
+                entries[key] = (value, size)
+                entries.move_to_end(key)
+                self.total_bytes += size - known[1]
+                bound.total_bytes += size - known[1]
+                return
+            was_used = known is not None or not bound.tells_unused
             self._take(key)
-            if size > self._bound.max_bytes or self._is_closed:
+            if size > bound.max_bytes or self._is_closed:
                 return
             if was_used or (self._is_used is not None and self._is_used(value)):
-                self._entries[key] = (value, size)
+                entries[key] = (value, size)
             else:
                 self._unused[key] = (value, size)
                 self.unused_bytes += size
-                self._bound.unused_bytes += size
+                bound.unused_bytes += size
             self._grow(size)
-            bound = self._bound
             if bound.total_bytes > bound.max_bytes or (
                 bound.tells_unused and bound.unused_bytes > bound.max_unused_bytes
             ):

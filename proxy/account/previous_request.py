@@ -4,8 +4,7 @@ Law: it only observes. If the previous request is unknown or forgotten, it says 
 """
 
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -24,11 +23,13 @@ HASH_BYTES = 80
 MAX_NEW_MESSAGES = 1000
 """Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
 
+_NOTHING = bytes(32)
+"""The hash of a prefix without a message."""
 Fingerprints = tuple[int, ...]
 _Key = tuple[str, bytes]
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True):
     """A request that was sent.
 
     original: the client's messages. forwarded: what was sent. fixed: the parts of the request outside its messages.
@@ -60,7 +61,7 @@ class Request(msgspec.Struct, frozen=True):
     cache: Cache
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True):
     """A request beside the previous one of its session.
 
     key: under which it is kept. before: the previous one; None if it is not known, or if the client has changed tools
@@ -99,7 +100,8 @@ class PreviousRequests:
         hashes: of the transcript's prefixes. The previous request is the longest known one, at most
             MAX_NEW_MESSAGES shorter; if there is none, the last one with the same first message.
         """
-        original, forwarded, fixed, age_seconds, is_changed = sent
+        original, forwarded, fixed = sent.original, sent.forwarded, sent.fixed
+        age_seconds, is_changed = sent.age_seconds, sent.is_changed
         tools = hash(tuple(fixed))
         systems = 0  # the hashes leave them out
         while systems < len(original) and original[systems].role is Role.SYSTEM:
@@ -156,17 +158,20 @@ class PreviousRequests:
 
 def _find_first(hashes: Sequence[bytes]) -> bytes | None:
     """The hash of the transcript up to its first message, which leaves out leading system messages."""
-    return next((known for known in hashes if any(known)), None)
+    for known in hashes:
+        if known != _NOTHING:
+            return known
+    return None
 
 
 def _list_fingerprints(messages: Sequence[Message]) -> list[int]:
-    """Hashes of the forwarded bytes. Python's hash is keyed, so nobody can construct a collision."""
-    return [
-        hash(one.raw)  # bytes remember their hash
-        if one.raw and not one.edited
-        else hash((one.raw, one.role, one.texts, one.media))
-        for one in messages
-    ]
+    """Hashes of the forwarded bytes, which remember them. Python's hash is keyed: nobody can construct a collision."""
+    return list(map(hash, [one.raw if one.raw and not one.edited else _name(one) for one in messages]))
+
+
+def _name(message: Message) -> Hashable:
+    """What an edited message is written from."""
+    return message.raw, message.role, message.texts, message.media
 
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:

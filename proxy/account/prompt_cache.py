@@ -10,8 +10,9 @@ to it is counted by the same prices. A miss has one cause, and an upstream that 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.catalogue.prices import Tokens
@@ -41,8 +42,7 @@ unknown: the beginning stayed the same, the request came in time, and the upstre
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(msgspec.Struct, frozen=True):
     """How a prompt begins, compared with the previous one of its session; all tokens are ours.
 
     tokens: of the whole prompt.
@@ -66,8 +66,7 @@ class Prefix:
         return self.kept_tokens / max(self.tokens, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(msgspec.Struct, frozen=True):
     """How the upstream's cache has treated a session.
 
     hit_share: of the beginning that could be cached, the share that was read. written_share: of the rest, what was
@@ -78,8 +77,7 @@ class Cache:
     written_share: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """One request as it was sent, and as the client sent it.
 
     sent: as the upstream reports it.

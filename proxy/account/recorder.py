@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import attrgetter, length_hint
+from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
@@ -52,8 +52,10 @@ class Recorder:
         self.observers: list[Observer] = [self._count, self._charge, self._write_lines]
         self._histograms = tuple(getattr(metrics, name) for name in _OBSERVED.values())
         self._log = log
+        self._debug, self._info, self._warn = log.debug, log.info, log.warning  # each costs a lazy logger some calls
         self._later = later
         self._ring: list[Outcome] = []
+        self._guard = fail_open(self, "", "tell")
         self._is_due = False
         self._told_paths: set[str] = set()
         self._lock = threading.Lock()
@@ -79,10 +81,11 @@ class Recorder:
         if not batch:
             return
         for observe in self.observers:
-            waiting = iter(batch)
-            while length_hint(waiting):
-                with fail_open(self, "", "tell"):
+            waiting, is_told = iter(batch), False
+            while not is_told:
+                with self._guard:
                     observe(waiting)
+                    is_told = True
 
     def _drain_due(self) -> None:
         self._is_due = False
@@ -96,7 +99,7 @@ class Recorder:
 
     def record_arrival(self, request_id: str, method: str, path: str) -> None:
         """Log that a request has arrived, because its own log line may come much later."""
-        self._log.debug("request_begun", request_id=request_id, method=method, path=path)
+        self._debug("request_begun", request_id=request_id, method=method, path=path)
 
     def record_unlisted(self, upstream: str, reason: str) -> None:
         """Log that the merged list of models lacks those of an upstream."""
@@ -131,7 +134,7 @@ class Recorder:
         with together:
             for outcome in outcomes:
                 failed = outcome.outcome == "broken" or outcome.status >= 500
-                (self._log.warning if failed else self._log.info)("request", **write_line(outcome))
+                (self._warn if failed else self._info)("request", **write_line(outcome))
                 if outcome.is_uncompacted:
                     self._tell_not_compacted(outcome)
 

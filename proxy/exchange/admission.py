@@ -56,11 +56,13 @@ async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> Rece
     most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
     services.uploads.open(request, services.memory.open(lane.name))
     run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
-    with in_bounds():
+    try:
         return await receive_body(request, most_bytes, services.uploads, run)
+    except (BusyError, MemoryError) as error:
+        raise translate(error) from error
 
 
-class working:  # noqa: N801 - used like a function, as `in_bounds`
+class working:  # noqa: N801 - used like a function
     """Context manager: inside the block there is memory for work on the body. Raises OverloadedError."""
 
     __slots__ = ("_held",)
@@ -84,17 +86,6 @@ class working:  # noqa: N801 - used like a function, as `in_bounds`
             await self._held.__aexit__()
 
 
-class in_bounds:  # noqa: N801
-    """Context manager: raises OverloadedError if there is no thread or no memory for the work in the block."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        """Do nothing: there is nothing to prepare."""
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Translate BusyError and MemoryError."""
-        if isinstance(error, BusyError):
-            raise OverloadedError(NO_THREAD_LEFT) from error
-        if isinstance(error, MemoryError):
-            raise OverloadedError(NO_MEMORY_LEFT) from error
+def translate(error: BusyError | MemoryError) -> OverloadedError:
+    """The refusal of a request for which there is no thread or no memory."""
+    return OverloadedError(NO_THREAD_LEFT if isinstance(error, BusyError) else NO_MEMORY_LEFT)

@@ -7,7 +7,6 @@ the truth; trimtab's own counts are used only for the rest.
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import aiohttp
@@ -138,8 +137,7 @@ async def _count_completion(services: Services, tenant: Tenant, route: Route, ta
     return round(services.models.recall(route.name).ratio * tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """What an answer shows about the prompt cache.
 
     prefix_kept: the share of the prompt that equals the previous request's prefix; None if it is not known.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import RawHeaders
 from multidict import CIMultiDict
@@ -58,8 +59,7 @@ class Caller:
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """A request whose head has arrived.
 
     endpoint: its name in metrics and log lines: that of the codec that claims the request, else that of a known API.
@@ -84,7 +84,7 @@ class Arrival:
     request_id: str
     started_at: float
     passed: Endpoint | None = None
-    head: "Head | None" = field(default=None, repr=False, compare=False)
+    head: "Head | None" = None
     caller: Caller | None = None
 
     @property

@@ -2,12 +2,12 @@
 
 Law: an attempt is one of three cases. What only some of them have is None in the others, as far as all are asked for
 it. The key of a session for its provider's prompt cache reveals nothing of session or client, and differs between
-clients.
+clients. The values are Structs, because a frozen dataclass costs a call for each field.
 """
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
 from operator import attrgetter
 from typing import ClassVar
@@ -42,8 +42,7 @@ _HAS_UNCOUNTED = attrgetter("has_uncounted")
 _HAS_REASONING = attrgetter("has_reasoning")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A request to be compacted, with everything that this needs.
 
     request: without what must not be sent.
@@ -62,16 +61,15 @@ class Call:
     compactor: Compactor
     view: ModelView
     lane: Lane
-    ledger: Ledger = field(default_factory=Ledger, compare=False)
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
     attempt: int = 1
-    cold: Mapping[bytes, ColdCut] = field(default_factory=dict)
+    cold: Mapping[bytes, ColdCut] = msgspec.field(default_factory=dict)
     idle_seconds: float | None = None
     session: str = ""
     tells_compaction: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True):
     """The plan to carry out, and its summary.
 
     text: None for the digest, or if the plan needs no summary.
@@ -87,8 +85,7 @@ class Chosen:
     instead: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(msgspec.Struct, frozen=True):
     """A request that goes out as the client wrote it. Nothing is known about its transcript.
 
     outcome: as in each case, the value of the metrics' label. seconds: name and duration of each phase, in order.
@@ -102,8 +99,7 @@ class Passed:
     refusal: ClassVar[None] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A request that cannot be compacted as its policy wants, or for which no thread was free.
 
     refusal: our own error; None if the request goes out as the client wrote it.
@@ -118,8 +114,7 @@ class Refused:
     body: ClassVar[None] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """A request whose plan was carried out.
 
     body: what goes out, in pieces; None for the client's own bytes.

@@ -11,8 +11,9 @@ server that keeps prompts as long as it has memory.
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
+
+from msgspec import structs
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.compaction.compactor import Planned
@@ -85,7 +86,7 @@ async def heed_cold_cache(
     if not plan.window.is_long:  # it has no cold cut, and gets none
         return _note_silence(call, cold_cuts.clock(), cold_cuts.recall_time(session, previous)), planned
     known = await cold_cuts.read(session, is_followed=cold_cuts.recall_time(session, previous) is not None)
-    call = replace(call, cold={**call.cold, **known})
+    call = structs.replace(call, cold={**call.cold, **known})
     if find_cold(plan.hashes, call.cold) != plan.cold:
         planned, _ = await plan_again(call)
     if call.request.codec.is_count:
@@ -138,7 +139,7 @@ def find_lifetime(services: Services, call: Call) -> float | None:
 
 def _note_silence(call: Call, now: float, answered_at: float | None) -> Call:
     """The call with the time since the session's previous answer, if that is known."""
-    return call if answered_at is None else replace(call, idle_seconds=max(now - answered_at, 0.0))
+    return call if answered_at is None else structs.replace(call, idle_seconds=max(now - answered_at, 0.0))
 
 
 def _is_cold(services: Services, call: Call) -> bool:
@@ -155,7 +156,7 @@ async def _cut(
     """Cut now, if a cut frees enough and its summary is there; else remove only what needs none; else ask for one."""
     here = planned.plan.hashes[-1]
     for kind in (ColdCut.CUT, ColdCut.PRUNE, ColdCut.ASK):
-        trial, _ = await plan_again(replace(call, cold={**call.cold, here: kind}))
+        trial, _ = await plan_again(structs.replace(call, cold={**call.cold, here: kind}))
         if trial.plan.window == planned.plan.window:
             continue
         if not await _has_text(services, call, planned, trial) and not (
@@ -163,7 +164,7 @@ async def _cut(
         ):
             continue
         known = await services.cold_cuts.add(session, here, kind)
-        call = replace(call, cold={**call.cold, **known})
+        call = structs.replace(call, cold={**call.cold, **known})
         if known.get(here) is not kind:  # another process was first
             trial, _ = await plan_again(call)
         _note(call, trial)
@@ -237,4 +238,4 @@ def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> No
         return
     later = request_cold(plan.conversation.messages, plan.hashes, plan.window)
     summariser = chosen.summariser or choose_summariser(services, call)
-    write_ahead(services, call, replace(chosen, later=later, summariser=summariser), attempt.compacted)
+    write_ahead(services, call, structs.replace(chosen, later=later, summariser=summariser), attempt.compacted)

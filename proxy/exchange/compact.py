@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from trimtab.proxy.compaction.compactor import help_cache as add_help
@@ -84,7 +86,7 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
                 attempt = _refuse(call, error)
     except UndecodableError:
         attempt = Passed("undecodable")
-    return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
+    return attempt if attempt.seconds else structs.replace(attempt, seconds=phases.seconds)
 
 
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
@@ -120,7 +122,7 @@ async def _clean(services: Services, call: Call) -> Call:
     beginnings = services.compactors.find_beginnings(call.arrival.tenant.id)
     work = partial(call.compactor.clean, request, unsent, beginnings.find)
     size_bytes = 0 if len(request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
-    return replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
+    return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 
 
 async def _find_unpaired(
@@ -174,7 +176,7 @@ async def _carry_out_first(
         if not call.view.has_learned:
             raise
         refused, view = error, call.view.forget(services.config)
-    trial = replace(call, view=view)
+    trial = structs.replace(call, view=view)
     was_otherwise = planned.plan.breaks_past
     try:
         planned, size_bytes = await _plan(services, trial, phases)
@@ -184,7 +186,7 @@ async def _carry_out_first(
         if refused is None:
             raise
         raise refused from None  # the refusal with learned limits names the better numbers
-    return replace(attempt, is_test=True)
+    return structs.replace(attempt, is_test=True)
 
 
 def _is_test(services: Services, call: Call, planned: Planned) -> bool:
@@ -305,7 +307,7 @@ async def help_cache(services: Services, attempt: Prepared) -> Prepared:
             return attempt
         call.ledger.note(call.attempt, helped.limit_tokens, helped.decisions[len(compacted.decisions) :])
         outcome = OUTCOME if attempt.outcome == "unchanged" else attempt.outcome
-        return replace(attempt, outcome=outcome, compacted=helped, body=helped.pieces, plain=attempt)
+        return structs.replace(attempt, outcome=outcome, compacted=helped, body=helped.pieces, plain=attempt)
     return attempt
 
 
@@ -319,11 +321,7 @@ def settle(call: Call, conversation: Conversation, session: str) -> Call:
     may_be_observed = route.target.mode == "enforce" and share > 0
     if may_be_observed and (conversation.continues or place_session(conversation.messages) < share):
         route = replace(route, target=replace(route.target, mode="observe"))
-    # Made by hand: `replace` costs as much as planning a short request again.
-    return Call(
-        call.arrival, route, call.request, call.compactor, call.view, call.lane, call.ledger, call.attempt,
-        call.cold, call.idle_seconds, session, call.tells_compaction,
-    )  # fmt: skip
+    return structs.replace(call, route=route, session=session)
 
 
 def tell_changed(planned: Planned) -> Planned:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import aiohttp
+import msgspec
 from multidict import CIMultiDict
 
 from trimtab.proxy.http.aiohttp_fixes import PlainResponse
@@ -46,8 +47,7 @@ class Patience:
     comment_seconds: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(msgspec.Struct, frozen=True):
     """The beginning of an answer.
 
     held: bytes that were read but not passed on yet.

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 import orjson
+from msgspec import structs
 
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane, weigh_known
-from trimtab.proxy.exchange.admission import hold, in_bounds, working
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane, weigh_known
+from trimtab.proxy.exchange.admission import hold, translate, working
 from trimtab.proxy.exchange.arrival import Arrival, Caller
 from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared
 from trimtab.proxy.exchange.compact import compact
@@ -102,7 +103,7 @@ async def prepare_for_caller(
         async with working(services, reply.request, received):
             request, caller = await _read(services, lane, received.json or b"", wishes)
             codec = request.codec
-            arrival_there = replace(
+            arrival_there = structs.replace(
                 arrival, endpoint=codec.name, passed=None, target=codec.path, head=None, caller=caller
             )
             headers = reply.request.headers
@@ -149,8 +150,9 @@ async def _read(services: Services, lane: Lane, body: bytes, wishes: Wishes) -> 
     """The request in a body, and what its caller asks for. Raises UndecodableBodyError and OverloadedError."""
     size_bytes = len(body) if len(body) > INLINE_BYTES else 0
     try:
-        with in_bounds():
-            return await services.workers.run(lane, partial(_split, body, wishes), size_bytes=size_bytes)
+        return await services.workers.run(lane, partial(_split, body, wishes), size_bytes=size_bytes)
+    except (BusyError, MemoryError) as error:
+        raise translate(error) from error
     except (UndecodableError, *DECODE_ERRORS) as error:
         raise UndecodableBodyError(NOT_A_REQUEST) from error
 

@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
 
+from msgspec import structs
+
 from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.compaction.compactor import Compacted, RefusedError
 from trimtab.proxy.compaction.offload import BusyError, weigh_known
@@ -66,7 +68,7 @@ async def recover(services: Services, attempt: Prepared, overflow: Overflow, rep
         suppress(BusyError),
     ):
         shorter = await _plan_again(services, call, refused, overflow, reply, phases)
-        return shorter and replace(shorter, seconds=(*attempt.seconds, *phases.seconds))
+        return shorter and structs.replace(shorter, seconds=(*attempt.seconds, *phases.seconds))
     return None
 
 
@@ -88,8 +90,8 @@ async def _plan_again(
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request)
     view = replace(again.view, policy=lesson.apply(again.view.policy))
-    again = replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
-    again, size_bytes = replace(again, session=call.session), weigh_known(len(call.request.body))
+    again = structs.replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
+    again, size_bytes = structs.replace(again, session=call.session), weigh_known(len(call.request.body))
     planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
     planned = heed_changed(services, again, planned)
     try:
@@ -99,7 +101,7 @@ async def _plan_again(
         raise
     if shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
         return None
-    return replace(shorter, outcome="compacted", lesson=lesson)
+    return structs.replace(shorter, outcome="compacted", lesson=lesson)
 
 
 async def _learn(services: Services, call: Call, refused: Compacted, overflow: Overflow) -> Lesson | None:
@@ -164,7 +166,7 @@ async def undo_refused(services: Services, attempt: Prepared, opening: Opening) 
         tokens, sections = own.original_tokens, own.original_sections
         own = replace(own, decisions=(), sent_tokens=tokens, sent_sections=sections)  # with what was taken out
         call.ledger.note(call.attempt, limit_tokens, [Decision(THINKING, _OWN, compacted.sent_tokens, tokens, 0, 0)])
-        return replace(plain, outcome="unchanged", compacted=own, body=None, summary=None, is_own=True)
+        return structs.replace(plain, outcome="unchanged", compacted=own, body=None, summary=None, is_own=True)
     return await _allow_drops(services, plain)
 
 
@@ -184,8 +186,8 @@ async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
             return None
         note_changed(services, call, planned)
         call.ledger.note(call.attempt, told.limit_tokens, added)
-        chosen = replace(chosen, planned=planned)
-        return await help_cache(services, replace(plain, chosen=chosen, compacted=told, body=told.pieces))
+        chosen = structs.replace(chosen, planned=planned)
+        return await help_cache(services, structs.replace(plain, chosen=chosen, compacted=told, body=told.pieces))
     return None
 
 
@@ -203,7 +205,7 @@ def _drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:
     reason = f"the upstream refused {', '.join(sorted(named))}; sent again without"
     call.ledger.note(call.attempt, limit_tokens, [Decision(REFUSED, reason, tokens, tokens, 0, 0)])
     request = replace(call.request, cache=NO_HELP, takes_binding=THINKING not in named)
-    return replace(plain, call=replace(call, request=request), dropped=named)
+    return structs.replace(plain, call=structs.replace(call, request=request), dropped=named)
 
 
 def _leave_untold(attempt: Prepared) -> Prepared | None:
@@ -213,7 +215,7 @@ def _leave_untold(attempt: Prepared) -> Prepared | None:
         return None
     decisions = tuple(decision for decision in compacted.decisions if decision.rule != THINKING)
     left = replace(compacted, pieces=compacted.untold, untold=None, headers=(), decisions=decisions)
-    return replace(attempt, compacted=left, body=left.pieces, plain=None)
+    return structs.replace(attempt, compacted=left, body=left.pieces, plain=None)
 
 
 async def change(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:

@@ -14,9 +14,9 @@ import aiohttp
 from aiohttp import web
 
 from trimtab.proxy.account.recorder import fail_open
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.exchange.admission import in_bounds, receive, working
+from trimtab.proxy.exchange.admission import receive, translate, working
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared, Ready, is_last
@@ -147,10 +147,11 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun
     new_bytes = len(body) if begun is None else len(body) - begun.stop
     size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
     try:
-        with in_bounds():
-            return await services.workers.run_bounded(lane, partial(codec.read, body, begun), size_bytes=size_bytes)
+        return await services.workers.run_bounded(lane, partial(codec.read, body, begun), size_bytes=size_bytes)
     except UndecodableError:
         return None
+    except (BusyError, MemoryError) as error:
+        raise translate(error) from error
 
 
 def _send(services: Services, ready: Ready, attempt: Attempt) -> Sending:

@@ -3,7 +3,7 @@
 Law: only a hash of what the client says leaves this module. No decision about a request depends on the name.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -16,6 +16,7 @@ from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.transcript.beginnings import Beginning
 from trimtab.proxy.wire.transcript.body import read_outside
 from trimtab.rules.conversation import Role, count_asked, count_leading
 from trimtab.rules.pipeline.plan import Plan
@@ -38,16 +39,21 @@ def name_session(services: Services, arrival: Arrival, model: str, planned: Plan
     alone decide.
     """
     config, original, hashes = services.config.sessions, planned.original, planned.plan.hashes
-    by_headers, by_fields = _read_headers(arrival, config.headers), list(_read_fields(planned.request, config.fields))
-    told = "\0".join([*by_headers, *by_fields])
+    by_headers = _read_headers(arrival, config.headers)
+    told = "\0".join([*by_headers, *_read_fields(planned.request, config.fields)])
     client = f"session {arrival.tenant.id} {model}{told and chr(0) + told}"
     task = planned.plan.window.task
     opening = min(count_leading(original.messages) if task is None else task, len(hashes) - 2) + 1
     begun = b"" if original.continues and told else hashes[opening]
-    name = sha256(client.encode("utf-8", "surrogatepass") + b"\0" + begun).hexdigest()[:NAME_CHARS]
+    name = _hash(client, begun)
     if by_headers or original.continues:
         return name
     return _find(services, planned.plan, name, opening)
+
+
+@lru_cache(maxsize=1024)
+def _hash(client: str, begun: bytes) -> str:
+    return sha256(client.encode("utf-8", "surrogatepass") + b"\0" + begun).hexdigest()[:NAME_CHARS]
 
 
 def _find(services: Services, plan: Plan, name: str, opening: int) -> str:
@@ -66,6 +72,8 @@ def _find(services: Services, plan: Plan, name: str, opening: int) -> str:
 def tells_compaction(arrival: Arrival) -> bool | None:
     """Whether the client says that it asks for a summary of its conversation; None if it says nothing of that."""
     named = arrival.named
+    if CLASS not in named and COMPACTION not in named:
+        return None
     kind = named.get(CLASS, "").strip().lower()
     if named.get(COMPACTION, "").strip().lower() not in {"", "0", "false"} or kind == "compaction":
         return True
@@ -87,15 +95,17 @@ def _quote(paths: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
     return tuple([(path, f'"{path.partition(".")[0]}"'.encode()) for path in paths])
 
 
-def _read_fields(request: Request, fields: tuple[str, ...]) -> Iterator[str]:
+def _read_fields(request: Request, fields: tuple[str, ...]) -> list[str]:
     """The ids in the members of the body, with their names."""
     body, beginning = request.body, request.beginning
     if len(body) - (0 if beginning is None else beginning.array.stop - beginning.array.start) > MAX_OUTSIDE_BYTES:
-        return
+        return []
     around = body if beginning is None else body[: beginning.array.start] + body[beginning.array.stop :]
     paths = [path for path, quoted in _quote(fields) if quoted in around]
-    if not paths:
-        return
+    return [*_read_members(body, beginning, paths)] if paths else []
+
+
+def _read_members(body: bytes, beginning: Beginning | None, paths: Iterable[str]) -> Iterator[str]:
     members: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):
         members = read_outside(body, beginning)

@@ -11,6 +11,7 @@ from functools import partial
 from math import ceil
 from typing import TypeVar
 
+from msgspec import structs
 from multidict import CIMultiDict
 
 from trimtab.proxy.account.recorder import Phases, fail_open
@@ -78,7 +79,7 @@ def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen:
         return chosen
     slides = services.sliding.slides(summariser.client_id, plan)
     reason = SLIDING if slides else services.summaries.tell_failure(summariser)
-    return replace(chosen, instead=fallen.note(call.session, summariser.payer.label, reason))
+    return structs.replace(chosen, instead=fallen.note(call.session, summariser.payer.label, reason))
 
 
 async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:
@@ -145,7 +146,7 @@ class _Choice:
         if earlier is not None:
             excess = await self._find_excess(earlier, planned.plan.fitting)
             if excess is None:
-                return await self._wait_at_threshold(earlier, wanted, planned) or replace(earlier, later=wanted)
+                return await self._wait_at_threshold(earlier, wanted, planned) or structs.replace(earlier, later=wanted)
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, excess)
         if self.summariser.settings.wait_seconds == 0:
             # A call under way may go on. But the digest used now is stored and stays, so no new call is made.

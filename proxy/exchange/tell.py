@@ -210,15 +210,16 @@ def _describe_answer(finished: Finished) -> Mapping[str, Any]:
 def _draw_window(plan: Plan, policy: Policy) -> Window:
     """The window, in the model's own tokens. The waters are shares of the room that the head leaves."""
     messages, window = plan.conversation.messages, plan.window
-    head = {*range(plan.leading), window.task} - {None}
-    head_tokens = plan.conversation.fixed_tokens + sum(messages[index].tokens for index in head if index is not None)
+    head_tokens = plan.conversation.fixed_tokens
+    for index in {*range(plan.leading), window.task}:
+        head_tokens += 0 if index is None else messages[index].tokens
     room_tokens = max(plan.limit - head_tokens, 0)
-    high, low = (
-        round((head_tokens + room_tokens * share) * policy.token_ratio)
-        for share in (policy.high_water, policy.low_water)
+    return Window(
+        high_tokens=round((head_tokens + room_tokens * policy.high_water) * policy.token_ratio),
+        low_tokens=round((head_tokens + room_tokens * policy.low_water) * policy.token_ratio),
+        prune_stop=window.prune_stop,
+        cuts=tuple([Cut(str(cut.kind), cut.at, cut.made_at) for cut in window.cuts]) if window.cuts else (),
     )
-    cuts = tuple([Cut(str(cut.kind), cut.at, cut.made_at) for cut in window.cuts])
-    return Window(high, low, window.prune_stop, cuts)
 
 
 def _name_outcome(finished: Finished, error: ProxyError | None, status: int, *, is_over: bool) -> str:

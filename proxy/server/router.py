@@ -7,11 +7,12 @@ through. A request keeps the services that it began with, even if the configurat
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 
 from aiohttp import HttpVersion11, web
+from msgspec import structs
 
 from trimtab.proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
 from trimtab.proxy.exchange.serve import serve
@@ -70,7 +71,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
             return await _answer_page(services, request, of_pages=False)
     arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
     if own is not None:
-        arrival = replace(arrival, endpoint=own[0].label, passed=own[0])
+        arrival = structs.replace(arrival, endpoint=own[0].label, passed=own[0])
     services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
     with services.lifecycle.serving(services.recorder.show_in_flight, reply, arrival.tenant.client_name):
         return await _serve(services, arrival, reply, codec, None if own is None else own[1])

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import orjson
+from msgspec import structs
 from multidict import CIMultiDict
 from support.model_learning import ListLog
 from support.sessions import make_session
@@ -63,7 +64,7 @@ def arrive(**headers: str) -> Arrival:
     """A request with a credential and these headers."""
     shown = tuple({"Authorization": "Bearer sk-of-the-client", **headers}.items())
     found, tenant = find_secrets(find_shown(shown)), TENANCY.identify(shown)
-    return replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=found, tenant=tenant)
+    return structs.replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=found, tenant=tenant)
 
 
 def read(messages: list[dict[str, Any]], **more: Any) -> Request:

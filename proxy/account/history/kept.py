@@ -31,8 +31,9 @@ Waiting = Outcome | Row
 
 STORE = "sqlite"
 """The name of the table's store in metrics."""
-FLUSH_SECONDS = 0.25
-"""Between two writes. Chosen: a person sees a request at once; a busy proxy writes a hundred rows together."""
+FLUSH_SECONDS = 0.5
+"""Between two writes. Chosen: a write costs more than a small request, and who reads here waits for none. The pages of
+other workers show a request half a second later."""
 MAX_WAITING = 4096
 """Rows that wait; the oldest give way. Chosen: seconds of a busy proxy, while the disk hangs."""
 MAX_TEXTS_WAITING = 32
@@ -218,6 +219,9 @@ class History:
     async def settle(self) -> None:
         """Write everything that waits."""
         await self.flush()
+        await self._write_texts()
+
+    async def _write_texts(self) -> None:
         async with self._packing:
             while self._texts:
                 text = self._take_text()
@@ -247,7 +251,9 @@ class History:
     async def _write_soon(self) -> None:
         await asyncio.sleep(FLUSH_SECONDS)
         self._is_due = False
-        await self.settle()
+        await self._flush()
+        if self._texts:
+            await self._write_texts()
         if self.notes is not None and time.monotonic() - self._noted_at > NOTES_SECONDS:
             self._noted_at = time.monotonic()
             await self._try(partial(texts.write_notes, worker=self.places.worker, notes=self.notes()))
@@ -313,9 +319,9 @@ class History:
             self._on_fault(STORE)
 
     async def _use(self, work: Work[T]) -> T:
-        async with self._opening:
-            if self._thread is None:
-                self._thread = await self._open()
+        if self._thread is None:
+            async with self._opening:
+                self._thread = self._thread or await self._open()
         return await self._thread.use(work)
 
     async def _open(self) -> SqliteThread:

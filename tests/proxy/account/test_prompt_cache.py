@@ -1,10 +1,9 @@
 """What a request would have cost unchanged: laws of the imagined tokens, and the rule for each kind of upstream."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from trimtab.proxy.account.prompt_cache import Cache, Case, add_removed, count_cached, imagine, watch_cache
 from trimtab.proxy.catalogue.prices import Tokens

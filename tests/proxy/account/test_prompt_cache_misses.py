@@ -1,11 +1,11 @@
 """The cause of a missed prompt cache, from what was sent and what the upstream reports."""
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.account.prompt_cache import BLOCK_TOKENS, MIN_CACHED_TOKENS, Cause, Prefix, find_cause

@@ -8,7 +8,7 @@ from support.client import post
 from support.journeys import MakeStages, make_reply
 
 from trimtab.proxy.compaction.offload import BusyError
-from trimtab.proxy.exchange.admission import in_bounds, working
+from trimtab.proxy.exchange.admission import translate, working
 from trimtab.proxy.http.errors import OverloadedError
 from trimtab.proxy.http.request_body import ReceivedBody
 
@@ -18,10 +18,10 @@ def _write(text: str, **members: Any) -> bytes:
 
 
 @pytest.mark.parametrize("error", [BusyError(), MemoryError()])
-def test_what_there_is_no_room_for_is_said(error: Exception) -> None:
+def test_what_there_is_no_room_for_is_said(error: BusyError | MemoryError) -> None:
     """If no thread or no memory is free, the answer is 503 with a message."""
-    with pytest.raises(OverloadedError, match="try again"), in_bounds():
-        raise error
+    with pytest.raises(OverloadedError, match="try again"):
+        raise translate(error)
 
 
 async def test_a_body_for_which_there_would_never_be_memory_streams_through(client, upstream, start_proxy) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.journeys import MakeStages, read_session
 
 from trimtab.proxy.account.outcome import Answered
@@ -41,7 +42,7 @@ async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages:
         attempt = await stages.attempt(read_session(steps))
         assert attempt.outcome == "compacted"
         answered = Answered(completion_tokens=7, is_estimated=True)
-        observed = replace(await observe(stages.services, attempt, answered), prefix_kept=kept)
+        observed = structs.replace(await observe(stages.services, attempt, answered), prefix_kept=kept)
         bills.append(draw_bill(stages.services, stages.route(), attempt, answered, observed))
         assert attempt.compacted is not None
         assert bills[-1].tokens.prompt == attempt.compacted.sent_tokens
@@ -60,7 +61,7 @@ async def test_of_a_continued_conversation_only_what_was_removed_is_added(make_s
     assert attempt.outcome == outcome
     planned = attempt.chosen.planned
     continued = replace(planned, original=replace(planned.original, continues=True))
-    attempt = replace(attempt, chosen=replace(attempt.chosen, planned=continued))
+    attempt = structs.replace(attempt, chosen=structs.replace(attempt.chosen, planned=continued))
     bill = draw_bill(stages.services, stages.route(), attempt, Answered(90_000, 2048, 7), Observed())
     removed = attempt.compacted.original_tokens - attempt.compacted.sent_tokens
     assert (removed > 0) is (outcome == "compacted")
@@ -88,7 +89,8 @@ async def test_after_a_long_pause_the_clients_own_prompt_is_not_cached_either(ma
         now[0] += seconds
         attempt = await stages.attempt(read_session(steps))
         answered = Answered(5000, 0, 7)
-        observed = replace(await observe(stages.services, attempt, answered), prefix_kept=0.0 if seconds else None)
+        observed = await observe(stages.services, attempt, answered)
+        observed = structs.replace(observed, prefix_kept=0.0 if seconds else None)
         bill = draw_bill(stages.services, stages.route(), attempt, answered, observed)
         cached.append(bill.without.cached > 0)
     assert cached == [False, True, False]

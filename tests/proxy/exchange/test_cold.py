@@ -5,6 +5,7 @@ from typing import NoReturn
 
 import pytest
 from hypothesis import given
+from msgspec import structs
 from support.builders import assistant, transcripts
 from support.client import SMALL
 from support.journeys import MakeStages, Stages, make_reply, read_session
@@ -83,7 +84,7 @@ async def test_at_a_warm_cache_a_long_session_is_planned_as_it_was(is_count: boo
     store.name = "sqlite"
     services = replace(stages.services, cold_cuts=ColdCuts(store, clock=lambda: 100.0))
     if is_count:
-        call = replace(call, request=replace(request, codec=Counting()))
+        call = structs.replace(call, request=replace(request, codec=Counting()))
     heeded, again = await heed_cold_cache(services, call, planned, fail_to_plan, make_reply())
     assert again is planned
     assert heeded.cold == call.cold
@@ -116,7 +117,7 @@ async def test_the_retention_is_read_from_members_not_from_texts(make_stages: Ma
     assert find_lifetime(stages.services, call) == 86_400
     quoted = read_session(3)
     quoted = replace(quoted, body=quoted.body.replace(b"harbour", rb"\"ttl\": \"24h\""))
-    assert find_lifetime(stages.services, replace(call, request=quoted)) == 300
+    assert find_lifetime(stages.services, structs.replace(call, request=quoted)) == 300
 
 
 ASKS = (*SMALL, "defaults.overflow_strategy=summarize", "upstream.cache_seconds=300", "prices.output=0.1")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from msgspec import structs
 from support.client import SMALL
 from support.journeys import MakeStages, read_session
 
@@ -21,11 +22,11 @@ async def test_an_answer_after_a_silence_teaches_how_long_the_cache_lives(make_s
     store.name = "sqlite"
     services = replace(stages.services, cold_cuts=ColdCuts(store))
     attempt = await stages.attempt(read_session(20))
-    call = replace(attempt.call, idle_seconds=1500.0)
+    call = structs.replace(attempt.call, idle_seconds=1500.0)
     await remember(services, Passed("undecodable"), Answered(5000, 4900))
-    await remember(services, replace(attempt, call=call, body=None), Answered(5000, 4900))
+    await remember(services, structs.replace(attempt, call=call, body=None), Answered(5000, 4900))
     assert not services.cold_cuts._forwarded.items()
-    await remember(services, replace(attempt, call=call), Answered(5000, 4900))
+    await remember(services, structs.replace(attempt, call=call), Answered(5000, 4900))
     assert len(services.cold_cuts._forwarded.items()) == 1
     name = call.view.name
     assert services.lifetimes.find(call.arrival.tenant.id, name.base_url, name.model) == 1500

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from multidict import CIMultiDict
 from support.builders import IMAGE, assistant, conversation, result, system, user
 from support.journeys import TENANCY, MakeStages, arrive, read_session
@@ -46,7 +47,7 @@ BETA = b'"anthropic_beta":["context-1m-2025-08-07"]'
 def ask(config: Config, body: bytes = BODY % (b"", b""), dialect: Codec = MESSAGES, **headers: str) -> int | str:
     """The window of a request with this body and these headers."""
     config_headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    arrival = replace(arrive(**config_headers), endpoint=dialect.name)
+    arrival = structs.replace(arrive(**config_headers), endpoint=dialect.name)
     request = dialect.read(body)
     route, again = (choose_route(config, arrival, CIMultiDict(), request.model, dialect, request) for _ in range(2))
     assert route.settings is again.settings
@@ -307,14 +308,14 @@ async def test_a_share_of_sessions_is_observed(make_stages: MakeStages, settings
     settled = settle(call, replace(whole, continues=continues), "a name")
 
     assert settled.route.target.mode == mode
-    assert settled == replace(call, route=settled.route, session="a name")
+    assert settled == structs.replace(call, route=settled.route, session="a name")
     assert (settled.route is call.route) is (mode == call.route.target.mode)
 
 
 def test_a_route_is_chosen_once_for_each_model_of_a_head_and_configuration() -> None:
     """Requests of one connection go the same way, until the configuration is loaded again."""
     request = SimpleNamespace(raw_headers=((b"A", b"b"),), raw_path="/v1/chat/completions", method="POST")
-    arrival = replace(arrive(), head=read_head(request, TENANCY))  # type: ignore[arg-type] - only these are read
+    arrival = structs.replace(arrive(), head=read_head(request, TENANCY))  # type: ignore[arg-type] - only these are read
     config, headers = load(f"mode: observe\n{PROFILES}"), CIMultiDict[str]()
     route = choose_route(config, arrival, headers, "m", CHAT)
     assert choose_route(config, arrival, headers, "m", CHAT) is route

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import structs
 from support.client import SMALL, post, settle
 from support.journeys import NOTE, MakeStages, Stages, make_reply, read_session
 from support.sessions import make_session, requests_of
@@ -498,7 +499,8 @@ async def test_a_count_is_that_of_the_digest_while_nobody_writes(make_stages: Ma
     stages.client.status = 401
     await choose(stages, 51)
     counted = await count(stages, 40)
-    assert await count(stages, 40) == counted
+    again = await count(stages, 40)
+    assert (again.chosen, again.forwarded) == (counted.chosen, counted.forwarded)
     paused = await choose(stages, 40)
     assert paused.planned.plan.request is not None
     assert (counted.chosen.planned, counted.forwarded) == (paused.chosen.planned, paused.forwarded)
@@ -630,7 +632,8 @@ async def test_another_upstream_sees_no_credential_of_the_clients(
     """It gets its own key, if it has one, and nothing else of the client's."""
     stages = await make_stages(*SETTINGS, KEYED, f"defaults.summary.upstream={name}")
     call = await stages.prepare(read_session(3), **ARRIVED)
-    summariser = choose_summariser(stages.services, replace(call, arrival=replace(call.arrival, target="/elsewhere")))
+    arrival = structs.replace(call.arrival, target="/elsewhere")
+    summariser = choose_summariser(stages.services, structs.replace(call, arrival=arrival))
 
     assert (summariser.url.host, summariser.url.path) == (name, "/v1/chat/completions")
     assert sorted(summariser.find_headers().items()) == sorted([PLAINLY, *shown])
@@ -680,8 +683,8 @@ async def test_another_upstream_is_shown_the_clients_credential_if_that_is_said(
     other = f"upstreams={{other: {{base_url: 'http://other:9/v1', {told}}}}}"
     stages = await make_stages(*SETTINGS, other, "defaults.summary.upstream=other")
     call = await stages.prepare(read_session(3), **ARRIVED, Cookie="sid=a")
-    arrival = replace(call.arrival, target="/elsewhere?a=1&key=sk-client")
-    summariser = choose_summariser(stages.services, replace(call, arrival=arrival))
+    arrival = structs.replace(call.arrival, target="/elsewhere?a=1&key=sk-client")
+    summariser = choose_summariser(stages.services, structs.replace(call, arrival=arrival))
 
     assert summariser.url.raw_path == target
     assert sorted(name for name in summariser.find_headers()) == sorted([PLAINLY[0], *names])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from unittest.mock import Mock
 
+from msgspec import structs
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
@@ -50,7 +51,7 @@ def test_the_answers_headers_say_what_was_done() -> None:
     ledger = Ledger()
     ledger.note(1, 4000, DECISIONS[:1])
     ledger.note(2, 2000, DECISIONS)
-    attempt = replace(make_attempt(ledger=ledger), summary=UsedSummary("3f9a", "summarise", 34))
+    attempt = structs.replace(make_attempt(ledger=ledger), summary=UsedSummary("3f9a", "summarise", 34))
 
     assert _write(attempt) == [
         ("x-trimtab-request-id", "id"),
