@@ -11,6 +11,7 @@ server that keeps prompts as long as it has memory.
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from msgspec import structs
@@ -24,6 +25,7 @@ from trimtab.proxy.exchange.summary import choose_summariser, make_task, wait_fo
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.summaries.cold_cuts import ColdCuts, Session
+from trimtab.proxy.wire.transcript.beginnings import find_all
 from trimtab.rules.conversation import Decision, Message, Role, count_leading
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import find_cold
@@ -40,6 +42,7 @@ _RETENTION = re.compile(
     rb'"(?:prompt_cache_retention"|(?:cache_control|prompt_cache_options)"\s*+:\s*+\{[^{}]{0,99}?"ttl")\s*+:\s*+"(\w{1,16})"'
 )
 """Matches the members by which a request says how long it is cached, never a text, whose quotes are escaped."""
+_find_retention = _RETENTION.findall
 
 MAX_ANSWERS = 32
 """Answers between two requests of a session that are looked at. Chosen: more than agents make in one turn elsewhere."""
@@ -132,9 +135,12 @@ def find_lifetime(services: Services, call: Call) -> float | None:
     configured = call.route.upstream.cache_seconds
     if configured != "auto":
         return float(configured)
-    wanted = [match.decode() for match in _RETENTION.findall(call.request.body)]
     name = call.view.name
-    return services.lifetimes.find(call.arrival.tenant.id, name.base_url, name.model, wanted)
+    find = partial(services.lifetimes.find, call.arrival.tenant.id, name.base_url, name.model)
+    if find() is None:  # whatever the request says
+        return None
+    request = call.request
+    return find([one.decode() for one in find_all(request.body, request.raws, request.beginning, _find_retention)])
 
 
 def _note_silence(call: Call, now: float, answered_at: float | None) -> Call:

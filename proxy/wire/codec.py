@@ -41,7 +41,7 @@ from trimtab.proxy.wire.parameters import (
     write_parameters,
 )
 from trimtab.proxy.wire.routing import peek_model
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_marked, find_transcript
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_transcript, look_through
 from trimtab.proxy.wire.transcript.body import Form, find_elements, read_outside, replace_outside, split_body
 from trimtab.proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - of the interface
 from trimtab.proxy.wire.transcript.decoding import (
@@ -94,8 +94,8 @@ class Request:
 
     def read_client(self) -> Client:
         """What a client of OpenAI's APIs says about the prompt cache. Raises one of DECODE_ERRORS."""
-        marked = find_marked(self.raws, self.beginning, has_markers) if self.cache.adds - {"cache_key"} else ()
-        return Client(read_outside(self.body, self.beginning), {at: self.raws[at] for at in marked})
+        marked = look_through(self.raws, self.beginning, has_markers) if self.cache.adds - {"cache_key"} else ()
+        return Client(read_outside(self.body, self.beginning), {at: self.raws[at] for at, _ in marked})
 
     def find_array(self) -> Array:
         """The positions of the elements. Raises UndecodableError if their key is written with escapes."""

@@ -171,7 +171,7 @@ def _find_ways(plan: Plan, current: Conversation, policy: Policy) -> Iterator[Re
     start, kept = sums.open_step, pinned
     can_cut = policy.overflow_strategy is not OverflowStrategy.ERROR and sums.between(min(leading, start), start) > 0
     if can_cut:
-        indexes = {*range(leading), *sums.fixed, *range(start, len(sums)), sums.last_words, sums.task}
+        indexes = {*range(leading), *sums.fixed, *range(start, sums.number), sums.last_words, sums.task}
         kept = _keep(pinned, {at for at in indexes if at is not None and at >= 0})
     frame_tokens = SUMMARY_FRAME_TOKENS if can_cut else 0
     if can_cut and plan.window.cut is not None and not plan.window.caps:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
 from trimtab.rules.summary.digest.write import find_note, write_digest
 from trimtab.rules.summary.quoting import clean_note
@@ -100,7 +102,7 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
     cut, earlier = window.cut, window.earlier
     if cut is None or earlier is None:
         return None
-    request = _request(messages, hashes, replace(earlier, opening=cut.opening), cut.at)
+    request = _request(messages, hashes, structs.replace(earlier, opening=cut.opening), cut.at)
     asks = cut.kind is CutKind.SUMMARISE
     return replace(
         request,

@@ -6,19 +6,18 @@ when.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
 from trimtab.rules.window.prune import ImageStop
 from trimtab.rules.window.room import MIN_ROOM_SHARE, Marks, Room
-from trimtab.rules.window.state import Cut, CutKind, Window
+from trimtab.rules.window.state import Change, Choice, Cut, CutKind, Window
 from trimtab.rules.window.sums import Sums
 
 SPARED_STEPS = 1
 """Number of newest answered steps that a cut spares if the window still holds them. Chosen: an agent that has just read
 a long file works with it for a while. Without the file it would have to read it again."""
-
-
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: introduction, headings, end, acknowledgement. Chosen: about their sum, with
 some room for long numbers."""
@@ -40,42 +39,58 @@ class Cuts:
 
     marks: the marks after these messages. They are higher while the task statement has not come yet; `note_task` lowers
         them.
+    is_roomy: the head leaves so much room that cuts do not come at nearly every step.
     """
 
-    __slots__ = ("_policy", "_room", "_sums", "marks")
+    __slots__ = (
+        "_anchor_tokens",
+        "_proposed",
+        "_reserve",
+        "_room",
+        "_sums",
+        "_user_budget",
+        "is_roomy",
+        "marks",
+        "policy",
+    )
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
         self._room = room
-        self._policy = policy
+        self.policy = policy
         self._sums = sums
+        self._proposed: tuple[Window, int, Choice] | None = None  # the last answer of `propose`, and what it is about
         if sums.task is None:
-            self.marks = Marks.measure(room.early, None, policy)
+            self._measure(Marks.measure(room.early, None, policy))
         else:
             self.note_task()
 
     def note_task(self) -> None:
-        """Note that the task statement has come."""
-        self.marks = Marks.measure(self._room.tokens, self._room.soft, self._policy)
+        self._measure(Marks.measure(self._room.tokens, self._room.soft, self.policy))
 
-    @property
-    def is_roomy(self) -> bool:
-        """Whether the head leaves so much room that cuts do not come at nearly every step."""
-        return self.marks.tokens >= self._room.limit * MIN_ROOM_SHARE
+    def _measure(self, marks: Marks) -> None:
+        """Take over marks, and what follows from them: the most that each part of a cut may cost, in tokens."""
+        policy, limit = self.policy, self._room.limit
+        self.marks, self.is_roomy = marks, marks.tokens >= limit * MIN_ROOM_SHARE
+        most = policy.summary_max_tokens if policy.sections is None else int(limit * policy.sections.summary)
+        self._reserve = min(policy.summary_max_tokens, most, marks.low // 2)
+        self._anchor_tokens = int(marks.low * policy.anchor_share)
+        self._user_budget = min(policy.keep_user_tokens, marks.low // 4)
 
     def share(self, share: float) -> int:
-        """A share of the room, in tokens."""
         return int(self.marks.tokens * share)
 
     def floor(self, window: Window) -> int:
         """Index of the first message that is forwarded after the head and the summary."""
-        return window.cuts[-1].at if window.cuts else min(self._room.leading, len(self._sums))
+        return window.cuts[-1].at if window.cuts else min(self._room.leading, self._sums.number)
 
     def size(self, window: Window) -> int:
         """Tokens that would be forwarded after the head in this window."""
-        sums, floor = self._sums, self.floor(window)
-        tokens = sums.behind(floor, window.prune_stop, window.images)
+        sums, floor, tokens = self._sums, self._room.leading, 0
         if window.cuts:
-            tokens += window.cuts[-1].tokens
+            floor, tokens = window.cuts[-1].at, window.cuts[-1].tokens
+        elif floor > sums.number:
+            floor = sums.number
+        tokens += sums.behind(floor, window.prune_stop, window.images)
         if sums.memory.places:
             tokens += sums.memory.behind(max(floor, window.memory_stop))
         for start, stop in window.spared:
@@ -85,40 +100,50 @@ class Cuts:
 
     @property
     def open_tokens(self) -> int:
-        """Tokens of the open step."""
-        return self._sums.between(self._sums.open_step, len(self._sums))
+        return self._sums.between(self._sums.open_step, self._sums.number)
 
     def rest(self, window: Window) -> int:
         """Tokens that would be forwarded between the head and the open step in this window."""
         return self.size(window) - self.open_tokens
 
-    def choose(self, window: Window, *, over: bool) -> Window | None:
+    def compare(self, before: Window, after: Window) -> Change:
+        return Change(before, after, self.size(before), self.size(after), self.open_tokens)
+
+    def propose(self, window: Window) -> Choice:
+        """What follows if nothing forces a cut: before the next cut if there is one, else at one that spares.
+
+        The fold asks after each message, and again whether a cold cache would change it.
+        """
+        known = self._proposed
+        if known is None or known[0] is not window or known[1] != self._sums.number:
+            fixed = window
+            if window.next_cut is None:
+                fixed = replace(window, next_cut=self.find_cut(window, 0, spares=True))
+            known = self._proposed = window, self._sums.number, self.choose(fixed, over=False)
+        return known[2]
+
+    def choose(self, window: Window, *, over: bool) -> Choice:
         """The mildest window that frees enough: without memory, without old images, pruned, or cut, in this order.
 
         The later ones drop memory, too. None if none of them is possible. None also if the cut is too short to ask a
         model for a summary, it is not forced (`over`: the room is exceeded, or a threshold), and the strategy is not
         `prune`.
         """
-        policy = self._policy
-        light, memory_stop = self.drop_memory(window, 0), window.memory_stop
-        window = self.without_memory(window)
+        light, memory_stop = None, window.memory_stop
+        if self._sums.memory.places:
+            light, window = self.drop_memory(window, 0), self.without_memory(window)
         pruned = self.prune(window)
         cut = self._summarise(window, over=over)
         if cut is not None and window.memory_stop != memory_stop:  # it must be there if the cut is put off
             cut = replace(cut, cuts=(*cut.cuts[:-1], replace(cut.cuts[-1], memory_stop=memory_stop)))
         asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
         enough = self.marks.low if asks else self.marks.high
-        if light is not None and self.size(light) <= enough:
-            return light
-        if (without := self.remove_images(window, 0)) is not None and self.size(without) <= enough:
-            return without
-        if pruned is not None and self.size(pruned) <= enough and not (asks and self._has_pruned(window)):
-            return pruned
-        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else light
-
-    def _has_pruned(self, window: Window) -> bool:
-        """Whether results were pruned since the last cut."""
-        return window.prune_stop > self.floor(window)
+        has_pruned = asks and window.prune_stop > self.floor(window)  # since the last cut
+        for milder in (light, self.remove_images(window, 0), None if has_pruned else pruned):
+            if milder is not None and (tokens := self.size(milder)) <= enough:
+                return Choice(milder, tokens, pruned)
+        last = cut if asks or over or self.policy.overflow_strategy is OverflowStrategy.PRUNE else light
+        return Choice(last, 0 if last is None else self.size(last), pruned)
 
     def drop_memory(self, window: Window, growth_tokens: int, *, over: bool = False) -> Window | None:
         """The window without its oldest memory, so that low water is left even after `growth_tokens` more.
@@ -145,7 +170,7 @@ class Cuts:
         Only half is left, so that the prompt cache does not break each time memory is added. Memory of the open step
         stays.
         """
-        if (shares := self._policy.sections) is None:
+        if (shares := self.policy.sections) is None:
             return None
         most = int(self._room.limit * shares.memory)
         start = max(self.floor(window), window.memory_stop)
@@ -184,13 +209,14 @@ class Cuts:
 
     def prune(self, window: Window) -> Window | None:
         """The window with results before the next cut as placeholders; None if not allowed, or if nothing changes."""
-        if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
+        if self.policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
             return None
-        stop = min(window.next_cut, self._protected())
-        if stop <= max(window.prune_stop, self.floor(window)):
+        stop, start = min(window.next_cut, self._protected()), max(window.prune_stop, self.floor(window))
+        if stop <= start:
             return None
         images = self._stop_images(stop) if stop > window.images.at else window.images
-        start = max(window.prune_stop, self.floor(window))
+        if not self._sums.repeats.loops:
+            return replace(window, prune_stop=stop, images=images)
         loops, unfit = ([step for step in steps if step[0] >= start] for steps in self.divide_loops(stop))
         spared = tuple(sorted({*window.spared, *loops}))
         return replace(
@@ -203,7 +229,7 @@ class Cuts:
         If that needs more than all images before the newest step, those of the newest step still stay. None if the
         strategy forbids pruning, or if nothing is saved.
         """
-        strategy = self._policy.overflow_strategy
+        strategy = self.policy.overflow_strategy
         if strategy in {OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR} or not self._sums.images.places:
             return None
         excess = self.size(window) + growth_tokens - self.marks.low
@@ -227,7 +253,7 @@ class Cuts:
         others = self._sums.task_images
         if self.floor(window) <= spared < start:
             others += images.number(spared, spared + 1)
-        if others + images.number(start, len(self._sums)) < max(2 * number, 1):
+        if others + images.number(start, self._sums.number) < max(2 * number, 1):
             return None
         return self._without(window, self._stop_images(min(images.find_newest(number), self._sums.open_step)))
 
@@ -241,7 +267,7 @@ class Cuts:
 
     def _protected(self) -> int:
         """Start of the newest `protect_turns` user turns; the end if these alone nearly reach high water."""
-        turns, users, end = self._policy.protect_turns, self._sums.users, len(self._sums)
+        turns, users, end = self.policy.protect_turns, self._sums.users, self._sums.number
         if turns == 0:
             return end
         start = users[-turns] if len(users) >= turns else min(self._room.leading, end)
@@ -258,7 +284,7 @@ class Cuts:
         if at is None:
             return None
         candidate = self.cut_at(window, at)
-        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
+        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self.policy.overflow_strategy.asks_a_model
         most = max(self.marks.high, self.share(1 - PREFETCH_GAP) if window.prefetch_tokens else 0)
         if over and (too_few or self.size(candidate) > most):
             at = self.find_cut(window, 0)
@@ -275,14 +301,14 @@ class Cuts:
         stays = self.marks.low - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
         at = self._sums.find_step(max(stays, 0), window.images)
         if spares:
-            number = self._policy.keep_recent_steps
+            number = self.policy.keep_recent_steps
             at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
         at = self._sums.find_start(min(at, self._find_reminded_turns()))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
     def cut_at(self, window: Window, at: int) -> Window:
         """The window cut before message `at`: with a summary if enough steps are cut, else with a digest."""
-        policy = self._policy
+        policy = self.policy
         steps = self._sums.steps(self.floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
@@ -303,7 +329,7 @@ class Cuts:
         bare, loads = self._bare(window, earlier, at, loads=True), True
         if self.size(bare) > self.marks.tokens:
             bare, loads = self._bare(window, earlier, at, loads=False), False
-        reserved = min(max(self.marks.tokens - self.size(bare), 0), self._policy.summary_max_tokens)
+        reserved = min(max(self.marks.tokens - self.size(bare), 0), self.policy.summary_max_tokens)
         cut = self.make(CutKind.DIGEST, at, reserved, keeps_least=True, loads=loads, before=earlier)
         return self._with_cut(replace(window, cuts=earlier.cuts), cut)
 
@@ -319,18 +345,6 @@ class Cuts:
         return self.cut_at(window, at)
 
     @property
-    def _reserve(self) -> int:
-        """The most that a summary may cost, in tokens."""
-        shares = self._policy.sections
-        most = self._policy.summary_max_tokens if shares is None else int(self._room.limit * shares.summary)
-        return min(self._policy.summary_max_tokens, most, self.marks.low // 2)
-
-    @property
-    def _anchor_tokens(self) -> int:
-        """The most that the names carried over a cut may cost, in tokens."""
-        return int(self.marks.low * self._policy.anchor_share)
-
-    @property
     def opening(self) -> int:
         """Index of the client's own summary of an earlier session; -1 without one, or if it is too long to stay."""
         at = self._sums.opening
@@ -344,7 +358,7 @@ class Cuts:
         sums, most = self._sums, self.marks.low // 2
         if not sums.reminders.places:
             return sums.open_step
-        turns = (user for user in sums.users[-REMINDED_TURNS:] if sums.between(user, len(sums)) <= most)
+        turns = (user for user in sums.users[-REMINDED_TURNS:] if sums.between(user, sums.number) <= most)
         start = next(turns, sums.open_step)
         return start if sums.reminders.places[-1] > start else sums.open_step
 
@@ -361,18 +375,19 @@ class Cuts:
     ) -> Cut:
         """A cut of the window `before`, and its cost. What it keeps is listed when it is applied (`list_kept`).
 
-        The kept messages lose their images. Only the last user message keeps its own, if the budget allows it.
-        With `keeps_least`, only the last user message is kept, system messages that every cut keeps, and searches that
-        loaded tools. Without `loads`, these go, too.
+        The kept messages lose their images, but the last user message if the budget allows it. With `keeps_least`, only
+        that is kept, system messages that every cut keeps, and searches that loaded tools; these only with `loads`.
         """
         sums = self._sums
         spared, words = self._weigh_users(at, keeps_least=keeps_least)
+        loops, unfit = ([], []) if keeps_least or not sums.repeats.loops else self.divide_loops(at)
         tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + words
-        tokens += sums.systems(min(self._room.leading, at), at) if sums.fixed else 0
-        loops, unfit = ([], []) if keeps_least else self.divide_loops(at)
-        tokens += (LOOP_TOKENS if unfit else 0) + sum(sums.between(*step) for step in loops)
-        tokens += 0 if keeps_least else self._fit_reminders(at)[1]
-        if loads:
+        if sums.fixed:
+            tokens += sums.systems(min(self._room.leading, at), at)
+        tokens += (LOOP_TOKENS if unfit else 0) + sum([sums.between(*step) for step in loops])
+        if sums.reminders.places and not keeps_least:
+            tokens += self._fit_reminders(at)[1]
+        if sums.loaded.steps and loads:
             tokens += sum(sums.between(*step) - sums.pruned(*step) for step in self._find_loaded(at, loops))
         return Cut(
             kind,
@@ -406,7 +421,7 @@ class Cuts:
             kept_steps=tuple(sorted((*loops, *bare))),
             bare_steps=tuple(bare),
             opening=opening,
-            made_at=len(sums),
+            made_at=sums.number,
         )
 
     def _fit_reminders(self, at: int) -> tuple[int, int]:
@@ -454,11 +469,6 @@ class Cuts:
             else:
                 unfit.append((start, stop))
         return sorted(steps), sorted(unfit)
-
-    @property
-    def _user_budget(self) -> int:
-        """The most that the user messages kept verbatim after a cut may cost, in tokens."""
-        return min(self._policy.keep_user_tokens, self.marks.low // 4)
 
     def _weigh_users(self, at: int, *, keeps_least: bool) -> tuple[int, int]:
         """The user message that keeps its images, -1 for none, and what the client's own words cost that stay."""

@@ -9,15 +9,17 @@ that a prompt may have. *room* = limit - head. High and low water are shares of 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import replace as replace_fields
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from trimtab.rules.window.cut_candidates import Cuts
 from trimtab.rules.window.economics import Economics, choose_cold, note_marks
 from trimtab.rules.window.room import LEAST_ROOM_SHARE, Cap, OpenStep, Room
-from trimtab.rules.window.state import NOT_COLD, ColdCut, CutKind, Window
+from trimtab.rules.window.state import NOT_COLD, Change, ColdCut, CutKind, Window
 from trimtab.rules.window.sums import Sums
 
 NO_TOKENS: Mapping[int, int] = MappingProxyType({})
@@ -64,7 +66,7 @@ class Fold:
         self._looked: tuple[Window, Window] | None = None  # the last answer of _look_cold, and what it is about
 
     def __len__(self) -> int:
-        return len(self._sums)
+        return self._sums.number
 
     @property
     def size_bytes(self) -> int:
@@ -85,18 +87,17 @@ class Fold:
         is what is appended to them. `cold`: by number of messages, the requests that found the upstream's cache cold.
         `short_tokens`: what long user messages cost when they are short.
         """
-        self._heed_cold(cold)
-        for index in range(len(self), len(messages)):
+        if cold:
+            self._heed_cold(cold)
+        for index in range(self._sums.number, len(messages)):
             message, more = messages[index], added_tokens.get(index, 0)
-            message = replace(message, tokens=message.tokens + more) if more else message
+            message = replace_fields(message, tokens=message.tokens + more) if more else message
             self.add(message, memory_tokens.get(index, 0))
             if index in short_tokens:
                 self._long[index] = short_tokens[index]
-            self._heed_cold(cold)
+            if cold:
+                self._heed_cold(cold)
         return self
-
-    def _choose_cold(self, kind: ColdCut) -> Window | None:
-        return choose_cold(self._cuts, self.window, self._forwarded, kind, self._policy, self._economics)
 
     def fits(self, cold: Mapping[int, ColdCut]) -> bool:
         """Whether the fold has heeded exactly these cold cuts; the one after its last message may still come."""
@@ -107,8 +108,8 @@ class Fold:
         """Make the cut that was decided at a cold cache, if the request that ends here has one."""
         if (kind := cold.get(len(self))) is not None and len(self) not in self._cold:
             self._cold[len(self)] = kind
-            if chosen := self._choose_cold(kind):
-                self._apply(chosen)
+            if change := choose_cold(self._cuts, self.window, self._forwarded, kind, self._economics):
+                self._apply(change.after)
 
     def add(self, message: Message, memory_tokens: int = 0) -> None:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
@@ -117,7 +118,7 @@ class Fold:
             self.window = self._look_cold()
             self._answer()
             head = self._room.limit - self._cuts.marks.tokens
-            self._economics.send(head + self._forwarded, head + self._sums.between(0, len(self._sums)))
+            self._economics.send(head + self._forwarded, head + self._sums.between(0, self._sums.number))
         if message.role is Role.TOOL:
             self._sums.repeats.answer(message)
         elif message.role is Role.USER and self._sums.ends_with_answer:
@@ -126,7 +127,7 @@ class Fold:
         self._looked = None
         self._forwarded += self._sums.add(message, memory_tokens)
         if message.tool_calls:
-            self._sums.repeats.add(self._sums.find_start(len(self) - 1), message, self.window.was_just_removed)
+            self._sums.repeats.add(self._sums.find_start(self._sums.number - 1), message, self.window.was_just_removed)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
         if is_task:
@@ -136,11 +137,20 @@ class Fold:
         if not self.window.is_high:
             self.window = note_marks(self._cuts, self.window, self._forwarded)
         self._is_near = False
-        self._drop_memory()
-        self._make_room()
-        self._keep_images()
-        self._keep_turns()
+        self._heed_limits()
         self._heed_marks(is_request=shows_answer)
+
+    def _heed_limits(self) -> None:
+        """Remove what there is too much of, whether a mark is reached or not."""
+        policy = self._policy
+        if self._sums.memory.places:
+            self._drop_memory()
+        if self._room.late is not None:
+            self._make_room(self._room.late)
+        if policy.keep_images is not None:
+            self._keep_images(policy.keep_images)
+        if policy.max_turns is not None and policy.overflow_strategy is not OverflowStrategy.ERROR:
+            self._keep_turns(policy.max_turns)
 
     def _heed_marks(self, *, is_request: bool) -> None:
         """Cut, or fix the next cut, if what is forwarded has reached a mark."""
@@ -166,7 +176,7 @@ class Fold:
     def _look_cold(self) -> Window:
         """The window with the summary for a cold cache, for a request that ends here and for the answer to it."""
         if self._looked is None or self._looked[0] is not self.window:
-            looked = self._economics.look_cold(self._cuts, self.window, self._policy, self._forwarded)
+            looked = self._economics.look_cold(self._cuts, self.window, self._forwarded)
             self._looked = self.window, looked
         return self._looked[1]
 
@@ -198,8 +208,6 @@ class Fold:
 
         Also drop what exceeds the share of memory, if the policy limits it.
         """
-        if not self._sums.memory.places:
-            return
         window = self._cuts.limit_memory(self.window) or self.window
         if self._cuts.size(window) > self._cuts.marks.tokens:
             window = self._cuts.drop_memory(window, 0, over=True) or window
@@ -232,27 +240,23 @@ class Fold:
         for at in saved_tokens:
             del self._long[at]
 
-    def _keep_turns(self) -> None:
-        """Cut old user turns if the policy limits their number."""
-        number = self._policy.max_turns
-        if number is None or self._policy.overflow_strategy is OverflowStrategy.ERROR:
-            return
+    def _keep_turns(self, number: int) -> None:
+        """Cut old user turns if there are too many."""
         if (window := self._cuts.limit_turns(self.window, number)) is not None:
-            self._change(window, keeps_least=True)
+            self._change(self._cuts.compare(self.window, window), keeps_least=True)
 
-    def _make_room(self) -> None:
+    def _make_room(self, late: Room) -> None:
         """Shorten for all later requests a task statement that leaves no room for cuts, once a request does not fit."""
-        late, task = self._room.late, self._sums.task
-        if late is None or late.task_tokens is None or task is None:
+        task = self._sums.task
+        if late.task_tokens is None or task is None:
             return
         if self._forwarded > self._cuts.marks.tokens + self._room.spare:
             self._room, self._cuts = late, Cuts(late, self._policy, self._sums)
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
-    def _keep_images(self) -> None:
-        """Remove old images if the policy limits their number; they stay removed."""
-        number = self._policy.keep_images
-        if number is not None and (window := self._cuts.keep_images(self.window, number)) is not None:
+    def _keep_images(self, number: int) -> None:
+        """Remove old images if there are too many; they stay removed."""
+        if (window := self._cuts.keep_images(self.window, number)) is not None:
             self.window = window
             self._forwarded = self._cuts.size(window)
 
@@ -307,23 +311,28 @@ class Fold:
 
         At a threshold, cut if that frees enough.
         """
-        over = self._forwarded > self._cuts.marks.tokens
-        chosen = self._cuts.choose(self._fix_due_cut(over=over), over=over or self._forwarded >= self._cuts.marks.due)
-        size = self._cuts.size(chosen) if chosen else self._forwarded
+        cuts, over = self._cuts, self._forwarded > self._cuts.marks.tokens
+        if over or self._forwarded >= cuts.marks.due:
+            chosen, size, _ = cuts.choose(self._fix_due_cut(over=over), over=True)
+        else:
+            chosen, size, _ = cuts.propose(self.window)
         if over:
             self._cut_over(chosen, size)
-        elif chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
-            self._change(chosen)
+        elif chosen:
+            change = Change(self.window, chosen, self._forwarded, size, cuts.open_tokens)
+            if self._is_due(change, is_request=is_request):
+                self._change(change)
 
     def _cut_over(self, chosen: Window | None, size: int) -> None:
         """Cut whatever it frees. `chosen` leaves `size` tokens after the head, if it is not None."""
-        if chosen and size < self._forwarded and size <= self._cuts.marks.tokens:
-            self._change(chosen)
-        elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
+        cuts = self._cuts
+        if chosen and size < self._forwarded and size <= cuts.marks.tokens:
+            self._change(cuts.compare(self.window, chosen))
+        elif self._can_share_room(made_way := cuts.make_way(self.window)):
             if made_way:
-                self._change(made_way)
-        elif shrunk := self._cuts.shrink(self.window):
-            self._change(shrunk, keeps_least=True)
+                self._change(cuts.compare(self.window, made_way))
+        elif shrunk := cuts.shrink(self.window):
+            self._change(cuts.compare(self.window, shrunk), keeps_least=True)
 
     def _can_share_room(self, made_way: Window | None) -> bool:
         """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.
@@ -336,21 +345,22 @@ class Fold:
         least_tokens = open_tokens - self._open.most_spare(start, open_tokens - room)
         return least_tokens + self._cuts.rest(made_way or self.window) <= room
 
-    def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
-        """Whether to change to a window: it frees enough, and waiting for it has cost enough to justify its price."""
-        if gain < self._cuts.marks.least_gain:
+    def _is_due(self, change: Change, *, is_request: bool) -> bool:
+        """Whether to make a change: it frees enough, and waiting for it has cost enough to justify its price."""
+        gain, marks = change.tokens_before - change.tokens_after, self._cuts.marks
+        if gain < marks.least_gain:
             return False
-        if self._forwarded >= self._cuts.marks.due:
-            return self._cuts.size(chosen) <= self._cuts.marks.due
+        if self._forwarded >= marks.due:
+            return change.tokens_after <= marks.due
         if is_request:
             self._economics.wait(gain)
-        self._is_near = self._economics.pays(self._cuts, self.window, chosen, gain)
-        return self._is_near and self._economics.pays(self._cuts, self.window, chosen)
+        self._is_near = self._economics.pays(change, gain)
+        return self._is_near and self._economics.pays(change)
 
-    def _change(self, chosen: Window, *, keeps_least: bool = False) -> None:
+    def _change(self, change: Change, *, keeps_least: bool = False) -> None:
         """Change to a window at high water: the upstream's cache breaks."""
-        self._economics.cut(self._cuts, self.window, chosen)
-        self._apply(chosen, keeps_least=keeps_least)
+        self._economics.cut(change)
+        self._apply(change.after, keeps_least=keeps_least)
         self._is_near = False
 
     def _apply(self, chosen: Window, *, keeps_least: bool = False) -> None:

@@ -3,11 +3,11 @@
 Law: running sums and prices. The position of a cut is decided elsewhere.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, Prices
+from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Prices
 from trimtab.rules.window.cut_candidates import Cuts
-from trimtab.rules.window.state import ColdCut, ColdSummary, Cut, CutKind, Window
+from trimtab.rules.window.state import Change, ColdCut, ColdSummary, Cut, Window
 
 PATIENCE = 0.5
 """A cut is put off until waiting since the last one has cost this share of the cut's own cost.
@@ -91,30 +91,30 @@ class Economics:
         """Note that one more request carries `gain_tokens` that a cut would have removed."""
         self._waited += gain_tokens * self._prices.cached_input
 
-    def pays(self, cuts: Cuts, window: Window, chosen: Window, more_tokens: int = 0) -> bool:
-        """Whether to change from `window` to `chosen`, once further requests have carried `more_tokens` of its gain.
+    def pays(self, change: Change, more_tokens: int = 0) -> bool:
+        """Whether to make a change, once further requests have carried `more_tokens` of its gain.
 
         Waiting must have cost enough. And the session, with this cut, may cost at most `risk_share` more than it would
         have cost so far without any: so a session that ends here loses no more than that.
         """
-        price = self._price(cuts, window, chosen)
+        price = self._price(change)
         is_bearable = self._spent + price <= (1 + self._risk_share) * self._plain
         return is_bearable and self._waited + more_tokens * self._prices.cached_input >= price * PATIENCE
 
-    def cut(self, cuts: Cuts, window: Window, chosen: Window) -> None:
-        """Note a change from `window` to `chosen`."""
-        self._spent += self._price(cuts, window, chosen)
+    def cut(self, change: Change) -> None:
+        """Note that a change was made."""
+        self._spent += self._price(change)
         self._waited = 0.0
 
-    def bears_cold(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
+    def bears_cold(self, change: Change) -> bool:
         """Whether a cut at a cold cache pays although its summary must be written first.
 
         The upstream reads what is cut one last time, for the summary. Without the cut it would read it, too. So only
         the note is extra. It may cost at most what it costs to write once what is cut, which the next cold cache would
         cost, and AHEAD_SHARE of the session's cost so far: a short session may have no further request.
         """
-        note = chosen.cuts[-1].reserved_tokens * NOTE_SHARE * self._prices.output
-        saved = (cuts.size(window) - cuts.size(chosen)) * self._prices.cache_write
+        note = change.after.cuts[-1].reserved_tokens * NOTE_SHARE * self._prices.output
+        saved = (change.tokens_before - change.tokens_after) * self._prices.cache_write
         return note <= min(saved, self._spent * AHEAD_SHARE)
 
     def note_turn(self, window: Window) -> None:
@@ -124,7 +124,7 @@ class Economics:
             self._bet_at = cold.at
             self._bet += cold.price
 
-    def look_cold(self, cuts: Cuts, window: Window, policy: Policy, size: int) -> Window:
+    def look_cold(self, cuts: Cuts, window: Window, size: int) -> Window:
         """The window, of this size, with the summary that a cut at a cold cache would need at the next request.
 
         Only if what is forwarded is at least half of the mark from which on cuts are prepared, if the summary can be
@@ -139,51 +139,45 @@ class Economics:
         budget = self._spent * AHEAD_SHARE - self._bet
         if size * self._prices.cached_input > budget:
             return window
-        cold = self._weigh_cold(cuts, window if before is None else replace(window, cold_summary=None), policy, size)
+        cold = self._weigh_cold(cuts, window, size)
         if cold is None or (before and cold.freed_tokens - before.freed_tokens < cuts.marks.least_gain):
             return window
         return (
             replace(window, cold_summary=cold) if cold.price <= budget and pays_cold(cold, SILENCE_SECONDS) else window
         )
 
-    def _weigh_cold(self, cuts: Cuts, window: Window, policy: Policy, size: int) -> ColdSummary | None:
-        """The summary that a cut at a cold cache needs now; None if there is no such cut or it needs none.
+    def _weigh_cold(self, cuts: Cuts, window: Window, size: int) -> ColdSummary | None:
+        """The summary that a cut at a cold cache needs now, whatever was written ahead; None if it needs none.
 
         It saves what is then not written into the cache, compared with a cold cache at which no summary is there. And
         the next cut, which would break a warm cache and need a summary too, comes later by that share of the way
         between the waters.
         """
-        chosen = choose_cold(cuts, window, size, ColdCut.CUT, policy, self)
-        if chosen is None or not _asks(window, chosen):
+        change = choose_cold(cuts, window, size, ColdCut.CUT, self, heeds_written=False)
+        if change is None or not change.asks:
             return None
-        cut, prices = chosen.cuts[-1], self._prices
-        without, left = choose_cold(cuts, window, size, ColdCut.PRUNE, policy, self), cuts.size(chosen)
-        freed_tokens, more_tokens = size - left, (size if without is None else cuts.size(without)) - left
+        cut, prices, left = change.after.cuts[-1], self._prices, change.tokens_after
+        without = choose_cold(cuts, window, size, ColdCut.PRUNE, self)
+        freed_tokens, more_tokens = size - left, (size if without is None else without.tokens_after) - left
         share = min(more_tokens / max(cuts.marks.high - cuts.marks.low, 1), 1.0)
-        saving = more_tokens * prices.cache_write + max(share, 0.0) * self._price(cuts, window, chosen)
+        saving = more_tokens * prices.cache_write + max(share, 0.0) * self._price(change)
         return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, self._price_note(size, cut), saving)
 
-    def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
+    def _price(self, change: Change) -> float:
         """The cost of a change: the upstream writes what stays into its cache, and a summary is written.
 
         The open step is left out if the change takes effect at once, since the upstream reads it for the first time
         anyway. A cut whose summary is not there yet takes effect one request later.
         """
-        tokens = cuts.size(chosen)
-        asks = _asks(window, chosen)
-        if not asks or window.prefetch_tokens:
-            tokens = max(tokens - cuts.open_tokens, 0)
+        tokens, asks = change.tokens_after, change.asks
+        if not asks or change.before.prefetch_tokens:
+            tokens = max(tokens - change.open_tokens, 0)
         price = tokens * (self._prices.cache_write - self._prices.cached_input)
-        return price + (self._price_note(cuts.size(window), chosen.cuts[-1]) if asks else 0.0)
+        return price + (self._price_note(change.tokens_before, change.after.cuts[-1]) if asks else 0.0)
 
     def _price_note(self, size: int, cut: Cut) -> float:
         """The cost of a summary. Its request reads `size` tokens from the cache."""
         return cut.reserved_tokens * NOTE_SHARE * self._prices.output + size * self._prices.cached_input
-
-
-def _asks(window: Window, chosen: Window) -> bool:
-    """Whether the change from `window` to `chosen` needs a summary that a model writes."""
-    return len(chosen.cuts) > len(window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE
 
 
 def pays_cold(cold: ColdSummary, lifetime_seconds: float) -> bool:
@@ -205,32 +199,39 @@ def note_marks(cuts: Cuts, window: Window, forwarded_tokens: int) -> Window:
 
 
 def choose_cold(
-    cuts: Cuts, window: Window, size: int, kind: ColdCut, policy: Policy, economics: Economics
-) -> Window | None:
-    """The window to change to, from one of this size, if the upstream's cache holds nothing of it; None to leave it.
+    cuts: Cuts, window: Window, size: int, kind: ColdCut, economics: Economics, *, heeds_written: bool = True
+) -> Change | None:
+    """The change to make, in a window of this size, if the upstream's cache holds nothing of it; None to leave it.
 
     The upstream then writes all that is forwarded into its cache. So each token that is removed saves its price now,
     and the cut breaks no cache later. That pays unless reading the cache costs as much as writing it.
+
+    heeds_written: a cut takes the summary that was written ahead.
     """
-    prices = policy.prices
+    policy, prices = cuts.policy, cuts.policy.prices
     if policy.overflow_strategy is OverflowStrategy.ERROR or prices.cache_write <= prices.cached_input:
         return None
     if size < _find_cold_mark(cuts) or not cuts.is_roomy:
         return None
-    at = cuts.find_cut(window, 0, spares=True) if window.next_cut is None else window.next_cut
-    fixed = replace(window, next_cut=at)
+    choice = cuts.propose(window)
+    chosen, left = choice.window, choice.tokens
     if kind is ColdCut.PRUNE:
-        chosen = cuts.prune(cuts.without_memory(fixed)) or cuts.remove_images(window, 0) or cuts.drop_memory(window, 0)
-    else:
-        chosen = cuts.choose(fixed, over=False)
-        cold = window.cold_summary if kind is ColdCut.CUT and window.next_cut is None else None
-        if cold is not None and chosen is not None and _asks(window, chosen):
-            # The summary that was written ahead ends here. What came since then stays.
-            chosen = cuts.choose(replace(window, next_cut=cold.at), over=False)
-    if chosen is None or size - cuts.size(chosen) < cuts.marks.least_gain:
+        chosen = choice.pruned or cuts.remove_images(window, 0) or cuts.drop_memory(window, 0)
+        left = 0 if chosen is None else cuts.size(chosen)
+    if chosen is None:
+        return None
+    change = Change(window, chosen, size, left, cuts.open_tokens)
+    cold = window.cold_summary if heeds_written and kind is ColdCut.CUT and window.next_cut is None else None
+    if cold is not None and change.asks:
+        # The summary that was written ahead ends here. What came since then stays.
+        chosen, left, _ = cuts.choose(replace(window, next_cut=cold.at), over=False)
+        if chosen is None:
+            return None
+        change = change._replace(after=chosen, tokens_after=left)
+    if size - left < cuts.marks.least_gain:
         return None
     is_asked = kind is ColdCut.ASK and len(chosen.cuts) > len(window.cuts)
-    return None if is_asked and not economics.bears_cold(cuts, window, chosen) else chosen
+    return None if is_asked and not economics.bears_cold(change) else change
 
 
 def _find_cold_mark(cuts: Cuts) -> int:

@@ -4,9 +4,14 @@ Law: values only; cut_decision.py computes them.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.window.prune import NONE_REMOVED, ImageStop
 from trimtab.rules.window.room import Cap
@@ -33,8 +38,8 @@ class ColdCut(StrEnum):
 NOT_COLD: Mapping[int, ColdCut] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+# Structs, because `dataclasses.replace` costs a call for each field, and the fold tries several windows a message.
+class Cut(msgspec.Struct, frozen=True):
     """A summary of `reserved_tokens` replaces everything between the head and message `at`.
 
     kept: indexes of the user messages that are forwarded verbatim after the summary.
@@ -91,8 +96,7 @@ class ColdSummary:
     saving: float
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True, eq=False):
     """The fold's state. All indexes are into the messages folded.
 
     task: the first user message after the leading ones; None before it has come.
@@ -128,13 +132,18 @@ class Window:
     memory_stop: int = 0
     users_stop: int = 0
     is_high: bool = False
-    is_near: bool = field(default=False, compare=False)
-    is_long: bool = field(default=False, compare=False)
-    cold_summary: ColdSummary | None = field(default=None, compare=False)
+    is_near: bool = False
+    is_long: bool = False
+    cold_summary: ColdSummary | None = None
     removed_from: int = 0
     opening: int = -1
     spared: tuple[tuple[int, int], ...] = ()
     unfit: tuple[tuple[int, int], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Window) and (self is other or _compared(self) == _compared(other))
+
+    __hash__ = None  # type: ignore[assignment] # nothing keeps windows by their value
 
     def was_just_removed(self, step: int) -> bool:
         """Whether the results of the step that begins here were removed by the last cut or prune, not by one before."""
@@ -211,3 +220,31 @@ class Window:
             start = cut.at
             yield from (index for index in cut.kept if index != cut.spared)
         yield from (index for index in range(start, self.images.at) if index not in {self.images.spared, self.task})
+
+
+_NOT_COMPARED = {"is_near", "is_long", "cold_summary"}
+_compared = attrgetter(*(name for name in Window.__struct_fields__ if name not in _NOT_COMPARED))
+
+
+class Change(NamedTuple):
+    """A change to another window, and the tokens after the head in both; `open_tokens` of these are the open step's."""
+
+    before: Window
+    after: Window
+    tokens_before: int
+    tokens_after: int
+    open_tokens: int
+
+    @property
+    def asks(self) -> bool:
+        """Whether it needs a summary that a model writes."""
+        cuts = self.after.cuts
+        return len(cuts) > len(self.before.cuts) and cuts[-1].kind is CutKind.SUMMARISE
+
+
+class Choice(NamedTuple):
+    """The window to change to, if there is one, and its size. pruned: the one that only prunes, chosen or not."""
+
+    window: Window | None
+    tokens: int
+    pruned: Window | None

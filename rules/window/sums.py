@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
-from trimtab.rules.conversation import Message, Role, starts_step
+from trimtab.rules.conversation import Message, Role
 from trimtab.rules.text.client_summaries import is_client_summary
 from trimtab.rules.window.kept import Loaded, Reminders, Repeats
 from trimtab.rules.window.prune import NONE_REMOVED, PLACEHOLDER_TOKENS, ImageStop, count_images, saving_tokens
@@ -148,6 +148,7 @@ class Sums:
     the others is a step. Elsewhere a written result is a step, and shows that the model has answered before it: the
     client only left that answer out.
 
+    number: of the messages added so far.
     memory: the retrieved memory of all messages, the task statement's too. No other sum counts memory.
     open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
         the messages after them; without results, the newest user and system messages since the last answer. If the
@@ -178,6 +179,7 @@ class Sums:
         "images",
         "loaded",
         "memory",
+        "number",
         "open_step",
         "opening",
         "reminders",
@@ -188,6 +190,7 @@ class Sums:
     )
 
     def __init__(self, leading: int, *, keeps_systems: bool = False, longest: int | None = None) -> None:
+        self.number = 0
         self._leading = leading
         self._longest = longest
         self._spans = Spans()
@@ -215,21 +218,20 @@ class Sums:
         self.users = _tokens()
         self._user_sums = _tokens(0)
 
-    def __len__(self) -> int:
-        return len(self._full) - 1
-
     def add(self, message: Message, memory_tokens: int = 0) -> int:
         """Add the next message; return what it costs after the head (only its memory if it belongs to the head).
 
         `message` is without its retrieved memory, which would cost `memory_tokens` more.
         """
-        index = len(self)
-        self.memory.add(index, memory_tokens)
-        is_user = message.role is Role.USER and index >= self._leading
+        index, role = self.number, message.role
+        self.number += 1
+        if memory_tokens:
+            self.memory.add(index, memory_tokens)
+        is_user = role is Role.USER and index >= self._leading
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
         saving = self.images.add_message(index, message) if tokens and message.media else 0
-        stays = starts_step(message) or index == 0
+        stays = role is not Role.TOOL or index == 0
         is_bound = self._is_bound(message, tokens)
         opens = not is_bound and (stays or (not self._is_answer and message.is_written))
         if opens:
@@ -251,7 +253,8 @@ class Sums:
         self._pruned.append(self._pruned[-1] + bare)
         if message.loads or message.tool_calls:
             self.loaded.add(self.find_start(index), message)
-        self._systems.append(self._systems[-1] + self._keep_system(message, index))
+        kept_tokens = self._keep_system(message, index) if role is Role.SYSTEM and index >= self._leading else 0
+        self._systems.append(self._systems[-1] + kept_tokens)
         return tokens + memory_tokens
 
     @property
@@ -283,8 +286,6 @@ class Sums:
 
     def _keep_system(self, message: Message, index: int) -> int:
         """Note a system message after the beginning; return its tokens if every cut keeps it."""
-        if message.role is not Role.SYSTEM or index < self._leading:
-            return 0
         if not (self._keeps_systems or message.stays):
             self.reminders.add(index, message)
             return 0
@@ -293,9 +294,10 @@ class Sums:
 
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
         """Move the start of the open step on by one message."""
-        is_written = message.role is Role.TOOL and message.is_written
-        is_result = message.role is Role.TOOL and not is_written
-        if self.shows_answer(message) or (opens and is_result):
+        is_tool = message.role is Role.TOOL
+        is_written = is_tool and message.is_written
+        is_result = is_tool and not is_written
+        if (not is_result and self.shows_answer(message)) or (opens and is_result):
             self.open_step, self._has_results, self._words = index, False, int(is_written)
         elif is_result:
             self.open_step, self._has_results = self._starts[-1], True
@@ -336,7 +338,7 @@ class Sums:
     def find_stop(self, start: int) -> int:
         """The end of the step that begins at this message."""
         rank = bisect_left(self._starts, start + 1)
-        return self._starts[rank] if rank < len(self._starts) else len(self)
+        return self._starts[rank] if rank < len(self._starts) else self.number
 
     def pruned(self, start: int, stop: int) -> int:
         """Tokens that pruning saves in messages [start, stop)."""

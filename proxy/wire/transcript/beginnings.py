@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from trimtab.proxy.wire.json.spans import Array, Span
 from trimtab.proxy.wire.transcript.elements import Written
@@ -32,6 +32,9 @@ ELEMENT_BYTES = 250
 """Memory of an element, in bytes, in addition to its characters. An estimate."""
 
 
+T = TypeVar("T")
+
+
 class Decoded(NamedTuple):
     """Messages in the order of the elements that they come from, and the position of each."""
 
@@ -49,15 +52,15 @@ class Decoded(NamedTuple):
         return Decoded(self.messages[:number], self.origins[:number])
 
 
-class Marked(NamedTuple):
-    """Which of the first `elements` of a body have cache markers, by their numbers."""
+class Noted(NamedTuple):
+    """What was found in some of the first `elements` of a body, with their numbers."""
 
     elements: int = 0
-    found: tuple[int, ...] = ()
+    found: tuple[tuple[int, Any], ...] = ()
 
-    def first(self, elements: int) -> "Marked":
+    def first(self, elements: int) -> "Noted":
         """The same for the first elements."""
-        return Marked(min(self.elements, elements), tuple(at for at in self.found if at < elements))
+        return Noted(min(self.elements, elements), tuple(each for each in self.found if each[0] < elements))
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +72,7 @@ class Beginning:
     parts: upper bound for the strings and commas up to the end of the last element.
     decoded: for each way of counting, the messages of the first elements.
     written: what was last forwarded in place of the transcript.
-    marked: the elements with cache markers; None if nobody has asked for them.
+    noted: what was looked for in the elements, by the function that has looked.
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
 
@@ -80,7 +83,7 @@ class Beginning:
     decoded: dict[int, Decoded] = field(default_factory=dict)
     written: Written | None = None
     is_grown: bool = False
-    marked: Marked | None = None
+    noted: dict[Callable[[bytes], Any], Noted] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
@@ -186,11 +189,31 @@ def weigh_beginnings(key: tuple[str, bytes], kept: Iterable[Beginning]) -> int:
     return sum(chain((len(key[1]),), (each.size_bytes for each in kept)))
 
 
-def find_marked(raws: Sequence[bytes], beginning: Beginning | None, is_marked: Callable[[bytes], bool]) -> list[int]:
-    """The numbers of the elements for which `is_marked` holds. It must be the same for all bodies of a dialect."""
-    known = Marked() if beginning is None or beginning.marked is None else beginning.marked
-    new = [at for at in range(known.elements, len(raws)) if is_marked(raws[at])]
-    found = [*known.found, *new]
+def look_through(
+    raws: Sequence[bytes], beginning: Beginning | None, look: Callable[[bytes], T]
+) -> tuple[tuple[int, T], ...]:
+    """The elements in which `look` finds something, by their numbers. What it finds must depend on their bytes alone.
+
+    Each element is looked at once, and not again in a body that continues this one.
+    """
+    known = Noted() if beginning is None else beginning.noted.get(look, Noted())
+    new = ((at, look(raws[at])) for at in range(known.elements, len(raws)))
+    found = (*known.found, *(each for each in new if each[1]))
     if beginning is not None:
-        beginning.marked = Marked(len(raws), tuple(found))
+        beginning.noted[look] = Noted(len(raws), found)
     return found
+
+
+def find_all(
+    body: bytes, raws: Sequence[bytes], beginning: Beginning | None, find: Callable[[bytes], list[bytes]]
+) -> list[bytes]:
+    """All that is found in a body. What was read before is not read again.
+
+    find: searches a part of the body; it finds nothing beyond the end of an element. Measured: to search 400 kB by a
+        pattern takes as long as all else.
+    """
+    if beginning is None:
+        return find(body)
+    start, stop, _ = beginning.array
+    within = look_through(raws, beginning, find)
+    return [*find(body[:start]), *chain(*(found for _, found in within)), *find(body[stop:])]

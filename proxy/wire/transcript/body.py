@@ -145,7 +145,7 @@ def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
         {number: decoded.first(begun.number) for number, decoded in earlier.decoded.items()},
         earlier.written and earlier.written.within(begun.number),
         is_grown=True,
-        marked=earlier.marked and earlier.marked.first(begun.number),
+        noted={look: noted.first(begun.number) for look, noted in earlier.noted.items()},
     )
     return Split(members, beginning.raws, beginning)
 

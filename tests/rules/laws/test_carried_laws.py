@@ -7,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from support import policies
 from support.builders import (
     FREE,
@@ -260,5 +261,5 @@ def test_a_task_that_comes_behind_a_cut_changes_nothing_that_is_carried() -> Non
     assert window.cut is not None
     assert window.task is None
     behind = (*messages, user("Now mend HB-1001 in src/harbour/part_1.py."))
-    assert plan_of(behind, policy).window == replace(window, task=len(messages))
+    assert plan_of(behind, policy).window == structs.replace(window, task=len(messages))
     assert carried_of(behind, policy) == carried_of(messages, policy) != ""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     FREE,
     KeptStates,
@@ -107,9 +108,9 @@ def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message,
     for before, after in pairwise(states(messages, policy, measure(messages, policy, limit=LIMIT))):
         if len(after.cuts) > len(before.cuts):
             images = after.cuts[-1].images  # a limit on their number applies at once
-            expected = replace(before, next_cut=None, prefetch_tokens=0, caps=after.caps, images=images)
+            expected = structs.replace(before, next_cut=None, prefetch_tokens=0, caps=after.caps, images=images)
             # The message that asks for the cut is the one that may reach high water, whether or not the cut is made.
-            assert after.earlier == replace(expected, is_high=after.is_high, removed_from=after.removed_from)
+            assert after.earlier == structs.replace(expected, is_high=after.is_high, removed_from=after.removed_from)
 
 
 @MANY

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     FREE,
     KeptStates,
@@ -266,7 +267,7 @@ def test_thresholds_rename_no_summary(high: float, low: float, prices: Prices, m
 
 def _name(planned: Plan, at: int) -> str:
     cuts = tuple(cut for cut in planned.window.cuts if cut.at <= at)
-    found = request_summary(planned.conversation.messages, planned.hashes, replace(planned.window, cuts=cuts))
+    found = request_summary(planned.conversation.messages, planned.hashes, structs.replace(planned.window, cuts=cuts))
     assert found is not None
     return found.key
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as renew
 from support.builders import assistant, call, count, fill, result, session, system, transcripts, user
 
 from trimtab.rules.conversation import Message, count_leading
@@ -76,7 +77,7 @@ def test_a_request_does_not_depend_on_messages_after_its_cut(
 ) -> None:
     """The request does not depend on later messages. A rewound or parallel branch shares the prefix, not the future."""
     messages = (user("Begin."), user("Go."), *messages)
-    cut = replace(window(*sorted(min(place, len(messages)) for place in places)), task=0)
+    cut = renew(window(*sorted(min(place, len(messages)) for place in places)), task=0)
     at = cut.cuts[-1].at
     found = request(messages, cut)
     assert found is not None
@@ -93,7 +94,7 @@ def test_only_the_same_past_has_the_same_key(
     trunk = (user("Begin."), *trunk)
     one, other = (*trunk, user("left"), *left), (*trunk, user("right"), *right)
     keys = [
-        {at: found.key for at in range(1, len(branch) + 1) if (found := request(branch, replace(window(at), task=0)))}
+        {at: found.key for at in range(1, len(branch) + 1) if (found := request(branch, renew(window(at), task=0)))}
         for branch in (one, other)
     ]
     shared = {at for at in keys[0].keys() & keys[1].keys() if keys[0][at] == keys[1][at]}
@@ -104,7 +105,7 @@ def test_only_the_same_past_has_the_same_key(
 def test_a_repeated_task_statement_is_in_the_span() -> None:
     """A repeated task statement is part of the span, even if it is the same message object."""
     again = user("Try again.")
-    found = request((again, assistant("No."), again, assistant("Yes."), assistant("Done.")), replace(window(4), task=0))
+    found = request((again, assistant("No."), again, assistant("Yes."), assistant("Done.")), renew(window(4), task=0))
     assert found is not None
     assert [message.text for message in found.span] == ["No.", "Try again.", "Yes."]
 
@@ -258,7 +259,7 @@ def test_a_digest_of_other_kept_messages_has_another_key() -> None:
 def test_what_was_pruned_of_the_span_is_named() -> None:
     """`pruned` has the results between the two cuts that are placeholders; short results are never pruned."""
     messages = (*session(6), assistant(None, call("s")), result("s", "ok"), *session(3)[2:])
-    cuts = tuple(replace(cut, prune_stop=16) for cut in window(6, 18).cuts)
+    cuts = tuple(renew(cut, prune_stop=16) for cut in window(6, 18).cuts)
     found = request(messages, Window(task=1, cuts=cuts))
     assert found is not None
     assert found.pruned == (messages[7], messages[9], messages[11], messages[13])

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     IMAGE,
     IMAGE_LINE,
@@ -185,29 +186,29 @@ def test_kept_system_messages_follow_the_summary() -> None:
     """In their order, unchanged; those that the cut does not keep are gone."""
     note, other = system("note"), system("other", role="developer")
     messages = (system(), user("task"), assistant(LONG), note, assistant("a"), other, assistant("b"), assistant("c"))
-    cut = replace(window(6).cuts[0], kept_systems=(3, 5))
+    cut = structs.replace(window(6).cuts[0], kept_systems=(3, 5))
     sent = splice(messages, Window(task=1, cuts=(cut,)))
     assert sent[2:] == (note, other, *messages[6:])
-    sent = splice(messages, Window(task=1, cuts=(replace(cut, kept_systems=(5,)),)))
+    sent = splice(messages, Window(task=1, cuts=(structs.replace(cut, kept_systems=(5,)),)))
     assert sent[2:] == (other, *messages[6:])
 
 
 def test_kept_steps_follow_the_summary() -> None:
     """In their order, unchanged. A line of the assistant stands between them and a user message."""
     messages = (*session(4), user("next"), assistant("done"))
-    cut = replace(window(10).cuts[0], kept_steps=((4, 6), (8, 10)))
+    cut = structs.replace(window(10).cuts[0], kept_steps=((4, 6), (8, 10)))
     sent = splice(messages, Window(task=1, cuts=(cut,)))
     assert sent[2:6] == (*messages[4:6], *messages[8:10])
     assert write_all(sent[6:7]) == [BRIDGE]
     assert sent[7:] == messages[10:]
     assert splice(messages[:10], Window(task=1, cuts=(cut,))) == sent[:6]
-    sent = splice(messages, Window(task=1, cuts=(replace(cut, at=8, kept_steps=((4, 6),)),)))
+    sent = splice(messages, Window(task=1, cuts=(structs.replace(cut, at=8, kept_steps=((4, 6),)),)))
     assert sent[2:] == (*messages[4:6], *messages[8:])
 
 
 def test_kept_steps_follow_a_summary_of_the_assistant_after_a_line_of_the_user() -> None:
     """The summary as an assistant message, then the user's line, then the calls."""
-    cut = replace(window(10).cuts[0], kept_steps=((4, 6),))
+    cut = structs.replace(window(10).cuts[0], kept_steps=((4, 6),))
     messages = (*session(4), user("next"))
     sent = put(conversation(*messages), Window(task=1, cuts=(cut,)), SummaryRole.PAIR).conversation.messages
     roles = " ".join(message.role for message in sent[1:])

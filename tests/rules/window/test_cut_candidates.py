@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import assistant, call, fill, result, session, system, user, valid_transcripts
 
 from trimtab.rules.conversation import Message, count_leading
@@ -50,7 +51,7 @@ def test_a_window_costs_what_is_forwarded_of_each_message(messages: tuple[Messag
         else message.tokens - saving_tokens(message)
         for index, message in enumerate(messages)
     ]
-    assert cuts.size(replace(window, prune_stop=stop, images=ImageStop(stop))) == sum(costs[2:])
+    assert cuts.size(structs.replace(window, prune_stop=stop, images=ImageStop(stop))) == sum(costs[2:])
     assert cuts.rest(window) + cuts.open_tokens == cuts.size(window)
     assert cuts.open_tokens == sum(message.tokens for message in messages[max(sums.open_step, 2) :])
 
@@ -132,12 +133,12 @@ def test_results_of_the_newest_turns_are_not_pruned() -> None:
     starts = [index for index, message in enumerate(messages) if message.role == "user"][1:]
     for protected in (1, 2, 3):
         cuts, _, window = cuts_of(messages, replace(POLICY, protect_turns=protected))
-        pruned = cuts.prune(replace(window, next_cut=len(messages)))
+        pruned = cuts.prune(structs.replace(window, next_cut=len(messages)))
         assert pruned is not None
         assert pruned.prune_stop == starts[-protected]
     long = (*messages, assistant(None, call("a")), result("a", fill("long", LIMIT)))
     cuts, _, window = cuts_of(long, replace(POLICY, protect_turns=1))
-    pruned = cuts.prune(replace(window, next_cut=len(long)))
+    pruned = cuts.prune(structs.replace(window, next_cut=len(long)))
     assert pruned is not None
     assert pruned.prune_stop == len(long)
 
@@ -162,8 +163,8 @@ def test_a_summary_that_was_asked_for_ahead_is_used_although_more_than_high_wate
     cuts, sums, window = cuts_of(messages, policy)
     early, late = (sums.find_start(len(messages) - stays) for stays in (23, 31))
     for at, prefetch_tokens, is_kept in ((early, 200, True), (early, 0, False), (late, 200, False)):
-        fixed = replace(window, next_cut=at, prefetch_tokens=prefetch_tokens)
+        fixed = structs.replace(window, next_cut=at, prefetch_tokens=prefetch_tokens)
         assert cuts.size(cuts.cut_at(fixed, at)) > cuts.marks.high
-        chosen = cuts.choose(fixed, over=True)
+        chosen = cuts.choose(fixed, over=True).window
         assert chosen is not None
         assert (chosen.cuts[-1].at == at) is is_kept

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     FREE,
     assistant,
@@ -197,7 +198,7 @@ def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:
     messages = [user("task"), *chat(2, 50), system(fill("note", 30)), *chat(30, 50)]
     cut = fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)).cuts[0]
     assert cut.kept_systems == (5,)
-    cut = replace(cut, made_at=0, kept_systems=())
+    cut = structs.replace(cut, made_at=0, kept_systems=())
     # Three messages of 54 tokens fit into the 200 for the user's words.
     users = [index for index, message in enumerate(messages[: cut.at]) if message.role == "user" and index][-3:]
     note = messages[5].tokens

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 
 import pytest
+from msgspec import Struct, structs
 from support.builders import (
     assistant,
     call,
@@ -104,9 +105,10 @@ def _describe(value: object) -> str:
     """What differs from the usual, field by field."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_describe, value))}]"
-    if not is_dataclass(value) or isinstance(value, type):
+    if not isinstance(value, Struct) and (not is_dataclass(value) or isinstance(value, type)):
         return f"{value:.6g}" if isinstance(value, float) else str(value)
-    names = [field.name for field in fields(value) if getattr(value, field.name) != field.default]
+    declared = structs.fields(value) if isinstance(value, Struct) else fields(value)
+    names = [field.name for field in declared if getattr(value, field.name) != field.default]
     told = {name: getattr(value, name) for name in names if name in TOLD}
     return f"({', '.join(f'{name}={_describe(one)}' for name, one in told.items())})"
 
@@ -120,7 +122,7 @@ def _follow(messages: Sequence[Message], policy: Policy) -> str:
         if folded is None or folded.room != room:
             folded = Fold(room, policy)
         window = folded.extend(messages[:stop]).finish()
-        newest = _describe(replace(window, cuts=window.cuts[-1:]))
+        newest = _describe(structs.replace(window, cuts=window.cuts[-1:]))
         if newest != last:
             lines.append(f"{stop}: {len(window.cuts)} cuts {newest}")
             last = newest

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import assistant, system, user
 
 from trimtab.rules.conversation import Message
@@ -67,7 +68,7 @@ def begin(policy: Policy, *, spent_tokens: int = LONG_TOKENS) -> Economics:
 def count_waits(economics: Economics, cuts: Cuts, window: Window, chosen: Window) -> int:
     """Requests until the cut pays."""
     gain, waits = cuts.size(window) - cuts.size(chosen), 0
-    while not economics.pays(cuts, window, chosen):
+    while not economics.pays(cuts.compare(window, chosen)):
         waits += 1
         economics.wait(gain)
         assert waits < 1000
@@ -82,8 +83,8 @@ def price_note(cuts: Cuts, window: Window, prices: Prices) -> float:
 def test_what_costs_nothing_pays_at_once() -> None:
     """Anything else pays only after a wait."""
     cuts, window, chosen = cut_in_two(POLICY)
-    assert Economics(Prices(0.0, 0.0, 0.0, 0.0), 0.1).pays(cuts, window, chosen)
-    assert not begin(POLICY).pays(cuts, window, chosen)
+    assert Economics(Prices(0.0, 0.0, 0.0, 0.0), 0.1).pays(cuts.compare(window, chosen))
+    assert not begin(POLICY).pays(cuts.compare(window, chosen))
 
 
 def test_a_cut_pays_once_waiting_has_cost_a_share_of_its_price() -> None:
@@ -101,7 +102,7 @@ def test_a_summary_that_is_there_makes_the_cut_cheaper_by_the_open_step() -> Non
     """The upstream reads the open step for the first time anyway."""
     policy = replace(POLICY, prices=replace(POLICY.prices, cached_input=0.01))
     cuts, window, chosen = cut_in_two(policy)
-    there = replace(window, prefetch_tokens=200)
+    there = structs.replace(window, prefetch_tokens=200)
     assert count_waits(begin(policy), cuts, there, chosen) < count_waits(begin(policy), cuts, window, chosen)
 
 
@@ -125,7 +126,7 @@ def test_a_cut_waits_until_the_session_can_bear_it(prices: Prices) -> None:
     for spent_tokens in (int(enough * 0.99), int(enough * 1.01)):
         economics = begin(replace(POLICY, prices=prices), spent_tokens=spent_tokens)
         economics.wait(10**9)
-        verdicts.append(economics.pays(cuts, window, chosen))
+        verdicts.append(economics.pays(cuts.compare(window, chosen)))
     assert verdicts == [False, True]
 
 
@@ -134,15 +135,15 @@ def test_what_earlier_cuts_saved_bears_the_next_one() -> None:
     cuts, window, chosen = cut_in_two(POLICY)
     economics = begin(POLICY)
     economics.wait(10**9)
-    assert economics.pays(cuts, window, chosen)
+    assert economics.pays(cuts.compare(window, chosen))
     for _ in range(200):
-        economics.cut(cuts, window, chosen)
-    assert not economics.pays(cuts, window, chosen)
+        economics.cut(cuts.compare(window, chosen))
+    assert not economics.pays(cuts.compare(window, chosen))
     economics.wait(10**9)
-    assert not economics.pays(cuts, window, chosen)
+    assert not economics.pays(cuts.compare(window, chosen))
     economics.send(1000, 20 * LONG_TOKENS)
-    assert economics.pays(cuts, window, chosen)
-    assert begin(POLICY).pays(cuts, window, chosen, 10**9)
+    assert economics.pays(cuts.compare(window, chosen))
+    assert begin(POLICY).pays(cuts.compare(window, chosen), 10**9)
 
 
 def test_a_request_reads_what_the_one_before_it_had() -> None:
@@ -155,7 +156,7 @@ def test_a_request_reads_what_the_one_before_it_had() -> None:
     for _ in range(3):
         tokens = int(0.85 * price / POLICY.risk_share)
         economics.send(tokens, tokens)
-        verdicts.append(economics.pays(cuts, window, chosen))
+        verdicts.append(economics.pays(cuts.compare(window, chosen)))
     assert verdicts == [False, False, True]
 
 

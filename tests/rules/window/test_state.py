@@ -1,6 +1,6 @@
 """The window's state as values."""
 
-from dataclasses import replace
+from msgspec import structs
 
 from trimtab.rules.window.room import Cap
 from trimtab.rules.window.state import Cut, CutKind, Window
@@ -31,7 +31,7 @@ def test_the_earlier_window_is_what_the_cut_put_an_end_to() -> None:
 
 def test_before_a_cut_all_is_removed_but_the_steps_that_it_keeps() -> None:
     """What was spared before the cut does not count any more: the cut lists what it keeps."""
-    cut = replace(SECOND, kept_steps=((4, 6), (8, 11)))
+    cut = structs.replace(SECOND, kept_steps=((4, 6), (8, 11)))
     window = Window(cuts=(FIRST, cut), prune_stop=18, spared=((6, 8), (14, 16)))
     assert [step for step in range(20) if not window.is_removed(step)] == [4, 8, 14, 18, 19]
 
@@ -55,5 +55,5 @@ def test_a_task_statement_that_was_shortened_to_fit_has_reached_high_water() -> 
     """What is left of it may be below. Another shortened message says nothing: it is noted when it comes."""
     window = Window(task=1, caps=(Cap(1, 300),))
     assert window.has_reached_high
-    assert replace(window, is_high=True, caps=()).has_reached_high
-    assert not replace(window, caps=(Cap(4, 300),)).has_reached_high
+    assert structs.replace(window, is_high=True, caps=()).has_reached_high
+    assert not structs.replace(window, caps=(Cap(4, 300),)).has_reached_high

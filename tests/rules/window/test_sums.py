@@ -60,7 +60,7 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
     sums, tokens = sum_up(messages, keeps_systems=True), behind_head(messages)
     leaders = [cost if one.role is Role.SYSTEM else 0 for cost, one in zip(tokens, messages, strict=True)]
     begins = {step.start for step in split_steps(messages)} if messages else set()
-    assert len(sums) == len(messages)
+    assert sums.number == len(messages)
     assert sums.between(start, stop) == sum(tokens[start:stop])
     assert sums.systems(start, stop) == sum(leaders[start:stop])
     assert sums.steps(start, stop) == len(begins & set(range(start, stop)))
@@ -110,7 +110,7 @@ def test_a_shortened_message_costs_less_in_every_sum(messages: tuple[Message, ..
     for start, stop in pairwise(range(len(messages) + 1)):
         assert sums.between(start, stop) == fresh.between(start, stop)
         assert sums.behind(start, stop) == fresh.behind(start, stop)
-        assert sums.find_step(sums.between(start, len(sums))) == fresh.find_step(fresh.between(start, len(fresh)))
+        assert sums.find_step(sums.between(start, sums.number)) == fresh.find_step(fresh.between(start, fresh.number))
     ranks = range(len(sums.users))
     assert [sums.user_tokens(ranks[:stop]) for stop in ranks] == [fresh.user_tokens(ranks[:stop]) for stop in ranks]
 

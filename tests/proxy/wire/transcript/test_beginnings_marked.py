@@ -1,4 +1,6 @@
-"""The elements with cache markers are the same whether or not an earlier body is known, and each is looked at once."""
+"""What is found in a body is the same whether or not an earlier body is known, and each element is looked at once."""
+
+import re
 
 import orjson
 import pytest
@@ -6,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.transcript.beginnings import Begun, find_marked
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.transcript.beginnings import Begun, find_all, look_through
 
 
 @pytest.fixture(autouse=True)
@@ -26,18 +29,36 @@ def _write(flags: list[bool]) -> bytes:
 
 @given(st.lists(st.booleans(), min_size=1), st.lists(st.booleans()), st.data())
 def test_a_known_beginning_never_changes_the_result(first: list[bool], more: list[bool], data: st.DataObject) -> None:
-    earlier = CHAT.read(_write(first))
-    assert earlier.beginning is not None
-    find_marked(earlier.raws, earlier.beginning, _is_marked)
-    common = data.draw(st.integers(1, len(first)))
-    grown = CHAT.read(_write([*first[:common], *more]), Begun(earlier.beginning, common))
-    expected = [at for at, flag in enumerate([*first[:common], *more]) if flag]
-    seen: list[bytes] = []
+    earlier, seen = CHAT.read(_write(first)), list[bytes]()
 
     def look(raw: bytes) -> bool:
         seen.append(raw)
         return _is_marked(raw)
 
-    assert find_marked(grown.raws, grown.beginning, look) == expected
+    assert earlier.beginning is not None
+    look_through(earlier.raws, earlier.beginning, look)
+    seen.clear()
+    common = data.draw(st.integers(1, len(first)))
+    grown = CHAT.read(_write([*first[:common], *more]), Begun(earlier.beginning, common))
+    expected = tuple((at, True) for at, flag in enumerate([*first[:common], *more]) if flag)
+    assert look_through(grown.raws, grown.beginning, look) == expected
     assert len(seen) == len(more)
-    assert find_marked(grown.raws, None, _is_marked) == expected
+    assert look_through(grown.raws, None, _is_marked) == expected
+
+
+find = re.compile(rb'"m":(\d)').findall
+
+
+def _find(request: Request) -> list[bytes]:
+    return find_all(request.body, request.raws, request.beginning, find)
+
+
+@given(st.lists(st.booleans(), min_size=1), st.lists(st.booleans()))
+def test_all_that_a_body_says_is_found_beside_its_elements_too(first: list[bool], more: list[bool]) -> None:
+    earlier = CHAT.read(_write(first))
+    assert earlier.beginning is not None
+    assert _find(earlier) == find(earlier.body)
+    around = orjson.dumps({"m": 2, "messages": orjson.Fragment(_write(first)[12:-1]), "n": {"m": 3}})
+    assert sorted(_find(CHAT.read(around))) == sorted(find(around))
+    grown = CHAT.read(_write([*first, *more]), Begun(earlier.beginning, len(first)))
+    assert _find(grown) == find(grown.body) == find(_write([*first, *more]))

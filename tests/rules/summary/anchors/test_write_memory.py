@@ -7,6 +7,7 @@ from sys import getsizeof
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import assistant, count, system, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step
@@ -181,6 +182,10 @@ def test_another_budget_or_another_text_is_another_place() -> None:
     kept, where = Anchors(), place(40, 60)
     texts = [
         find(kept, messages, one)
-        for one in (where, replace(where, told="a list"), replace(where, cut=replace(where.cut, anchor_tokens=200)))
+        for one in (
+            where,
+            replace(where, told="a list"),
+            replace(where, cut=structs.replace(where.cut, anchor_tokens=200)),
+        )
     ]
     assert len(set(texts)) == 3
