@@ -130,6 +130,7 @@ class Policy:
     - `truncate_users`: that also holds for user messages of earlier turns; the task statement stays.
     - `memory_tags`: names of the tags around retrieved memory.
     - `pin_instruction`: the user's goal is repeated after long tool output.
+    - `recalls`: what a message names is looked up in what was cut.
     - `compact_at_tokens`: a soft limit of the prompt in the model's own tokens; None if only the window limits it.
     """
 
@@ -168,6 +169,7 @@ class Policy:
     memory_tags: tuple[str, ...] = MEMORY_TAGS
     pin_instruction: bool = False
     compact_at_tokens: int | None = None
+    recalls: bool = False
 
     def soft_limit_tokens(self, limit_tokens: int) -> int | None:
         """The size, in our tokens, at which a prompt is cut though `limit_tokens` would hold more; None for none.

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil
 
 from trimtab.proxy.compaction.caches import Caches
+from trimtab.proxy.recall.search import Archive
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.codec import Adapted, Counting, Request, Unsent
 from trimtab.proxy.wire.content.cache_help import Addition
@@ -300,7 +301,14 @@ class Compactor:
         self._states = caches.states
         # By `max_chars`; callers use only a few values.
         self._works: dict[int | None, Work] = {
-            None: Work(count, caches.results, counter=number, sketches=caches.sketches, diffs=caches.diffs)
+            None: Work(
+                count,
+                caches.results,
+                counter=number,
+                sketches=caches.sketches,
+                diffs=caches.diffs,
+                open_archive=Archive,
+            )
         }
 
     def uncounted_bytes(self, request: Request) -> int:

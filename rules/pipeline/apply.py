@@ -7,6 +7,7 @@ from trimtab.rules.conversation import Conversation, CountTokens, Decision, Mess
 from trimtab.rules.pipeline.exceeded import LimitExceededError, find_remainder
 from trimtab.rules.pipeline.pins import pin_results
 from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.recall import RECALL
 from trimtab.rules.pipeline.transcript_state import States, TranscriptState
 from trimtab.rules.policy import OnExceeded, Policy
 from trimtab.rules.results.dedupe import dedupe_tool_results
@@ -63,6 +64,9 @@ def _carry_out(
     if plan.pins:
         pinned = _pin(plan, before.conversation, current, state)
         current, decisions = pinned.conversation, decisions + pinned.decisions
+    if plan.recalled:
+        recalled = _recall(plan, before.conversation, current, state)
+        current, decisions = recalled.conversation, decisions + recalled.decisions
     _check(plan, current, decisions, policy)
     return Outcome(plan.original if not decisions else current, decisions)
 
@@ -115,6 +119,13 @@ def _pin(plan: Plan, before: Conversation, after: Conversation, state: Transcrip
     # Before the first result after the cut there is a message with its calls, and our acknowledgement before that.
     shift = len(after.messages) - len(before.messages)
     return pin_results(after, pins, shift=shift, known=None if state is None else state.pinned)
+
+
+def _recall(plan: Plan, before: Conversation, after: Conversation, state: TranscriptState | None) -> Outcome:
+    """Append the passages that were looked up."""
+    shift, known = len(after.messages) - len(before.messages), None if state is None else state.recalled
+    told = (RECALL, "messages with passages from what was removed")
+    return pin_results(after, plan.forwarded_recalled, shift=shift, known=known, told=told)
 
 
 def _splice(

@@ -127,9 +127,10 @@ def _decide(
     memories, users, stop = state.memory.bare, state.users.short, window.users_stop
     light = state.memory.drop(short.conversation, window.memory_stop) if memories else Outcome(short.conversation)
     limited = state.users.apply(light.conversation, stop) if stop else Outcome(light.conversation)
-    fitted = Outcome(limited.conversation)
+    fitted, recalled = Outcome(limited.conversation), replayed.recalled
     if window.caps:
         caps, pins = fit_pins(window.caps, pins, paired.conversation.messages)
+        caps, recalled = fit_pins(caps, recalled, paired.conversation.messages) if recalled else (caps, recalled)
         whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
         fitted = shorten_newest(limited.conversation, whole, caps, policy=policy, work=work)
     messages, head = fitted.conversation.messages, replayed.head
@@ -152,6 +153,7 @@ def _decide(
         hard_limit=limits.hard_limit,
         key=state.key,
         pins=tuple(pins.values()),
+        recalled=tuple(recalled.values()),
         cold=replayed.cold,
         memories=_list_before(memories, window.memory_stop, short.conversation) if memories else (),
         long_users=_list_before(users, stop, light.conversation) if users else (),

@@ -117,11 +117,18 @@ def _measure(message: Message) -> int:
     return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)
 
 
-def pin_results(conversation: Conversation, pins: Iterable[Pin], *, shift: int, known: Pinned | None = None) -> Outcome:
+def pin_results(
+    conversation: Conversation,
+    pins: Iterable[Pin],
+    *,
+    shift: int,
+    known: Pinned | None = None,
+    told: tuple[str, str] = ("pin", "reminders of the user's goal"),
+) -> Outcome:
     """Append each pin to the last text of its result. A result that ends with its pin already stays.
 
     `shift` is added to the index of each pin: a summary may have replaced messages before the results. `known` holds
-    messages that were pinned earlier; new ones are added to it.
+    messages that were pinned earlier; new ones are added to it. `told`: the name of the rule, and what it adds.
     """
     known = {} if known is None else known
     new: dict[int, Message] = {}
@@ -133,7 +140,7 @@ def pin_results(conversation: Conversation, pins: Iterable[Pin], *, shift: int, 
             known[pin.at] = message, pinned
         if pinned is not message:
             new[pin.at + shift] = pinned
-    return replace_messages(conversation, new, "pin", f"{len(new)} reminders of the user's goal")
+    return replace_messages(conversation, new, told[0], f"{len(new)} {told[1]}")
 
 
 def fit_pins(
@@ -169,12 +176,16 @@ def find_goal(message: Message, memory_tags: Sequence[str]) -> str:
     """
     if message.role is not Role.USER:
         return ""
+    line = quote_line(read_words(message, memory_tags), GOAL_CHARS)
+    return line if any(map(str.isalnum, line)) else ""
+
+
+def read_words(message: Message, memory_tags: Sequence[str]) -> str:
+    """The user's own words in a message: no retrieved memory, no client's additions, no tool output, no summary."""
     tags = (*memory_tags, *CLIENT_TAGS)
     said = (_leave_out(text, tags) for text in message.texts if not is_client_summary(text))
     words = (text for text in said if not _TOOL_OUTPUT.match(text))
-    text = "\n".join(text for text in words if not _COMMAND.match(text)).strip()
-    line = quote_line(text, GOAL_CHARS)
-    return line if any(map(str.isalnum, line)) else ""
+    return "\n".join(text for text in words if not _COMMAND.match(text)).strip()
 
 
 def _leave_out(text: str, tags: Sequence[str]) -> str:

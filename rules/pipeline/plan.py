@@ -44,6 +44,7 @@ class Plan:
     was_otherwise: what this plan leaves as it is has been sent otherwise in an earlier request of the session.
     cold: the cuts that were decided at a cold cache, by number of messages.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
+    recalled: passages from what was removed, each to append to a message, oldest first.
     changed: for each decision, the indexes of the messages that it changed.
     key: what the state of the transcript is kept under; None if none is kept.
     """
@@ -66,6 +67,7 @@ class Plan:
     is_client_compaction: bool = field(default=False, compare=False)
     was_otherwise: bool = field(default=False, compare=False)
     pins: tuple[Pin, ...] = ()
+    recalled: tuple[Pin, ...] = ()
     memories: tuple[tuple[int, Message], ...] = ()
     long_users: tuple[tuple[int, Message], ...] = ()
     cold: Mapping[int, ColdCut] = field(default_factory=dict)
@@ -137,6 +139,16 @@ class Plan:
         return tuple(pin for pin in self.pins if pin.at >= start)
 
     @property
+    def forwarded_recalled(self) -> tuple[Pin, ...]:
+        """The passages behind messages that are neither pruned nor cut."""
+        if not self.recalled:
+            return ()
+        window, messages = self.window, self.conversation.messages
+        start = window.cut.at if window.cut else 0
+        stays = (pin for pin in self.recalled if pin.at >= start)
+        return tuple([pin for pin in stays if pin.at >= window.prune_stop or messages[pin.at].role is not Role.TOOL])
+
+    @property
     def reserved_tokens(self) -> int:
         """The most tokens that would be forwarded: with a summary of its full reserved size."""
         messages, window, cut = self.conversation.messages, self.window, self.window.cut
@@ -150,7 +162,7 @@ class Plan:
             if index not in head:
                 saved_tokens = saving_tokens(message) if index in without else 0
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens - saved_tokens
-        return tokens + sum(pin.tokens for pin in self.forwarded_pins)
+        return tokens + sum(pin.tokens for pin in (*self.forwarded_pins, *self.forwarded_recalled))
 
     def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
         """The part of `forwarded` that comes from the messages before `at`; None if message `at` is not forwarded.

@@ -5,8 +5,9 @@ messages it has seen, with the same counter and an equal policy. Leading system 
 the room depends on them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol
@@ -14,6 +15,7 @@ from typing import Protocol
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
 from trimtab.rules.pipeline.pins import Pin, Pinned, Pins
 from trimtab.rules.pipeline.plan import Plan, StateKey
+from trimtab.rules.pipeline.recall import Recalls, may_ask
 from trimtab.rules.pipeline.shortening import LongUsers, Memory, fit_head
 from trimtab.rules.policy import Limits, OnExceeded, Policy, name_policy
 from trimtab.rules.prefix import hash_prefixes
@@ -67,6 +69,7 @@ class Replayed:
     edited: the transcript with its leading messages fitted, its results tidied and truncated, and its long messages
         shortened; the decisions about the head are not among its own.
     pins: by the results' indexes.
+    recalled: passages from what was removed, by the indexes of the messages that they stand behind.
     limits: those of the request; the policy's own limit counts in `fitting`, if there is one and it has an effect.
     cold: the cuts that were decided at a cold cache, by number of messages.
     """
@@ -77,6 +80,7 @@ class Replayed:
     window: Window
     limits: Limits
     cold: Mapping[int, ColdCut]
+    recalled: Mapping[int, Pin]
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +96,7 @@ class TranscriptState:
     pruned: results that became placeholders.
     memory: the messages with retrieved memory.
     users: the user messages over the limit of a message.
-    pinned: results with their pins.
+    pinned: results with their pins. recalled: messages with what was looked up for them.
     asked: the last request for the summary of a cut.
     spliced: what stood for the cut part at last.
     is_grown: more than one request has used this state.
@@ -112,19 +116,21 @@ class TranscriptState:
     memory: Memory = field(default_factory=Memory)
     users: LongUsers = field(default_factory=LongUsers)
     pinned: Pinned = field(default_factory=dict)
+    recalled: Pinned = field(default_factory=dict)
     asked: Asked | None = None
     spliced: Spliced | None = None
     _long: LongMessages | None = None
     _pins: Pins | None = None
     _fold: Fold | None = None
     _view: View | None = None
+    _recalls: Recalls | None = None
 
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
         size_bytes = HASH_BYTES * len(self.hashes) + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
         size_bytes += self.edits.size_bytes + self.anchors.size_bytes + self.memory.size_bytes + self.users.size_bytes
-        for part in (self._fold, self._view, self._long, self._pins):
+        for part in (self._fold, self._view, self._long, self._pins, self._recalls):
             size_bytes += 0 if part is None else part.size_bytes
         return size_bytes
 
@@ -193,11 +199,15 @@ class TranscriptState:
         )
         # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
         at = find_cold(self.hashes, cold) if cold and not conversation.continues else NOT_COLD
+        if policy.recalls and not conversation.continues:
+            find = partial(self.find_window, room=room, policy=policy, pins=pins, cold=at)
+            self._look_up(conversation.messages, lambda whole: find(bare[: len(whole)]), policy, work)
         window = Window() if conversation.continues else self.find_window(bare, room, policy, pins, at)
         edited = Outcome(head.conversation, edited.decisions, edited.changed)
         if room.soft is not None and soft_limit is not None and soft_limit < limits.fitting:
             limits = limits._replace(fitting=soft_limit)
-        return Replayed(head, edited, pins, window, limits, at)
+        recalled = NO_PINS if self._recalls is None else self._recalls.pins
+        return Replayed(head, edited, pins, window, limits, at, recalled)
 
     def _measure_task(self, messages: Sequence[Message]) -> int:
         """What the task statement costs without its memory; 0 if it has not come yet."""
@@ -219,10 +229,32 @@ class TranscriptState:
         If the room or an earlier cold cut has changed, the fold starts again.
         """
         if self._fold is None or self._fold.room != room or not self._fold.fits(cold):
-            self._fold = Fold(room, policy)
-        new = range(len(self._fold), len(messages)) if pins else ()
+            self._fold, self._recalls = Fold(room, policy), None
+        recalled = NO_PINS if self._recalls is None else self._recalls.pins
+        new = range(len(self._fold), len(messages)) if pins or recalled else ()
         added = {at: pins[at].tokens for at in new if at in pins} if pins else NO_TOKENS
+        if recalled:
+            added = {**added, **{at: recalled[at].tokens + added.get(at, 0) for at in new if at in recalled}}
         return self._fold.extend(messages, self.memory.savings, added, cold, self.users.tokens).finish()
+
+    def _look_up(
+        self, messages: Sequence[Message], find: Callable[[Sequence[Message]], Window], policy: Policy, work: Work
+    ) -> None:
+        """Look up what each new message names in what was removed before it. `find`: makes the window before it.
+
+        messages: the client's own, with paired calls.
+        """
+        if work.open_archive is None:
+            return
+        find(())  # the fold may have to start again, and what was looked up with it
+        fold, recalls = self._fold, self._recalls
+        if fold is None or recalls is None:
+            recalls = self._recalls = Recalls(self.leading, work.open_archive())
+        for at in range(max(0 if fold is None else len(fold), self.leading), len(messages)):
+            if may_ask(messages[at]):
+                find(messages[:at])
+                if self._fold is not None:
+                    recalls.find(at, messages, self._fold.window, self._fold.room.tokens, policy, work)
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
         """Replace repeated results from `start` on; starts again if messages from there on have changed.

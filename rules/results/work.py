@@ -3,6 +3,7 @@
 Law: a cache saves time and changes no outcome. An entry that a cache has dropped is computed again.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -36,6 +37,16 @@ ResultKey = tuple[int, str, str, bytes | tuple[str, ...], bool, str, str]
 result's content, whether the client marked it as an error, and the name and arguments of its call."""
 
 
+class Archive(Protocol):
+    """Passages that can be searched. What is found depends only on the passages and their order."""
+
+    def add(self, passages: Sequence[str]) -> None:
+        """Add passages behind the others; the first one has the number 0."""
+
+    def search(self, terms: Sequence[str], *, most: int) -> Sequence[int]:
+        """The numbers of at most `most` passages that have one of these rare terms, best first."""
+
+
 class LargeWorkError(Exception):
     """There is more text to process than the caller allowed."""
 
@@ -66,6 +77,7 @@ class Work:
     diffs: by the digests of the older and the newer text; they depend on neither the counter nor the policy.
     max_chars: if more new characters than this have to be processed, the rules raise LargeWorkError. What they computed
         until then is in the caches. None for no bound.
+    open_archive: makes an index for what was cut; None if nothing can be looked up.
     """
 
     count: CountTokens
@@ -75,10 +87,13 @@ class Work:
     sketches: Cache[str, Sketch] = field(default_factory=dict)
     diffs: Cache[tuple[bytes, bytes], str] = field(default_factory=dict)
     max_chars: int | None = None
+    open_archive: Callable[[], Archive] | None = None
 
     def begin(self) -> "Work":
         """The same for the next piece of work, with the full allowance of `max_chars`."""
         if (most := self.max_chars) is None:
             return self
         # Not `replace`, which takes 20 calls: every request comes here.
-        return Work(self.count, self.results, Allowance(most), self.counter, self.sketches, self.diffs, most)
+        return Work(
+            self.count, self.results, Allowance(most), self.counter, self.sketches, self.diffs, most, self.open_archive
+        )

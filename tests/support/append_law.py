@@ -15,6 +15,7 @@ from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD
 from trimtab.rules.policy import OnExceeded, Policy
+from trimtab.rules.results.work import Work
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.window.state import ColdCut
 
@@ -22,24 +23,32 @@ SUMMARY = "The build was mended in part; the tests are still to be run."
 
 
 def run(
-    given_conversation: Conversation, policy: Policy, cold: Mapping[bytes, ColdCut] = NO_COLD
+    given_conversation: Conversation,
+    policy: Policy,
+    cold: Mapping[bytes, ColdCut] = NO_COLD,
+    work: Work | None = None,
 ) -> tuple[Plan, Outcome]:
     """The plan of a transcript and its outcome, with a model's summary if one is asked for."""
-    planned = plan(given_conversation, policy, count=count, cold=cold)
+    planned = plan(given_conversation, policy, count=count, cold=cold, work=work)
     summary = Summary(SUMMARY, by_model=True) if planned.request and planned.request.asks_model else None
     return planned, apply(planned, policy, count=count, summary=summary)
 
 
-def check_append_law(messages: tuple[Message, ...], policy: Policy, cold: Mapping[bytes, ColdCut] = NO_COLD) -> int:
+def check_append_law(
+    messages: tuple[Message, ...],
+    policy: Policy,
+    cold: Mapping[bytes, ColdCut] = NO_COLD,
+    work: Work | None = None,
+) -> int:
     """The number of moves of the cut while a transcript grows. Fails if the prefix changed for another reason.
 
     That long user messages become short counts as a move.
     """
     moves = 0
-    before_plan, before = run(conversation(), policy, cold)
+    before_plan, before = run(conversation(), policy, cold, work)
     for stop in range(1, len(messages) + 1):
         try:
-            after_plan, after = run(conversation(*messages[:stop]), policy, cold)
+            after_plan, after = run(conversation(*messages[:stop]), policy, cold, work)
         except LimitExceededError:
             continue  # nothing was forwarded that a cache could hold
         if _cut_place(before_plan) != _cut_place(after_plan):

@@ -27,6 +27,7 @@ from bench.retention.needed.check import show_check
 from bench.retention.needed.libraries import LANGCHAIN, measure_library
 from bench.retention.needed.measure import Measured, measure
 from bench.retention.needed.planted import CHATS, Survival, make_chat_case, measure_chat, measure_planted
+from bench.retention.needed.recalled import Found, measure_recalled, show_recalled
 from bench.retention.needed.rows import Row, is_larger, make_row
 from bench.retention.needed.tables import draw_plot, show_chats, show_survival, show_window
 from bench.sessions.prompts import count_parts, read_fixed, read_part
@@ -111,8 +112,8 @@ def main() -> None:
         sys.exit(0 if show_check(_SESSIONS, windows, tuple(arguments.settings)) else 1)
     context = multiprocessing.get_context("fork")  # forked processes have the sessions without a copy
     with ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
-        if arguments.planted:
-            show_planted(pool, arguments)
+        if arguments.planted or arguments.recalled:
+            show_planted(pool, arguments) if arguments.planted else show_asked(pool, arguments)
             return
         rows = list(run_all(Bench(_SESSIONS, pool), arguments))
     if arguments.json:
@@ -133,6 +134,15 @@ def show_planted(pool: ProcessPoolExecutor, arguments: argparse.Namespace) -> No
             for one in pool.map(measure_planted, order, [case] * len(order)):
                 survival.add(one)
             show_survival(survival, window, summariser)
+
+
+def show_asked(pool: ProcessPoolExecutor, arguments: argparse.Namespace) -> None:
+    """Ask for planted facts behind one, three and five cuts, and show which the model reads."""
+    for window in parse_windows(arguments.windows):
+        found, case = Found(), Case(TRIMTAB, window, "canned", tuple(arguments.settings))
+        for one in pool.map(measure_recalled, _SESSIONS, [case] * len(_SESSIONS)):
+            found.add(one)
+        print(f"{window.tokens:,}", *show_recalled(found), sep="\n", flush=True)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -162,6 +172,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     add("--check", action="store_true", help="also replay through the proxy itself, and compare what is forwarded")
     add("--planted", action="store_true", help="plant facts in sessions and chats, and look for them")
+    add("--recalled", action="store_true", help="ask for planted facts, with recall off, injected and as a tool")
     add("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
     add("--json", type=Path, help="write the rows to this file")
     add("--plot", type=Path, help="draw cost against needed kept as this PNG file")

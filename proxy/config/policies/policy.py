@@ -219,6 +219,12 @@ class PolicyConfig(ControlConfig):
         description="Whether the beginning of the user's newest message and the open item of the task list are "
         "repeated after long tool output (more than 2,000 tokens in one step), at the end of the last result.",
     )
+    recall: Literal["off", "inject"] = Field(
+        "off",
+        examples=["inject"],
+        description="Whether what was cut can be fetched back. inject: what the user's newest message, or a failed "
+        "tool's result, names is looked up in what was removed, and the best passages stand right behind it.",
+    )
     instruction_files: tuple[NameGlob, ...] = Field(
         INSTRUCTION_FILES,
         description="Globs on file names. If the agent has read such a file, a cut carries it over, whole or as one "
@@ -309,6 +315,7 @@ class PolicyConfig(ControlConfig):
             memory_tags=self.memory.tags,
             pin_instruction=self.pin_instruction,
             compact_at_tokens=self.compact_at_tokens,
+            recalls=self.recall == "inject",
         )
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:

@@ -74,6 +74,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         " task list. In both, double quotation marks become single ones. [More](../explanation/tool-results.md"
         "#pins-the-goal-after-long-output)",
     },
+    "Passages that were looked up": {
+        "mark_recalled": "With `recall: inject`, this line follows the text of a user's message, or of a failed tool's"
+        " result. Behind it are passages from what was removed, and the end of the quotation. [More]"
+        "(../guides/recall.md)",
+    },
     "Retrieved memory": {
         "mark_memory": "Stands for a block of [retrieved memory](../explanation/replayed-cut.md#retrieved-memory) that"
         " was dropped. The size is that of the block with its tags.",
