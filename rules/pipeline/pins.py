@@ -22,6 +22,7 @@ from trimtab.rules.window.room import Cap, least_tokens
 LONG_TOKENS = 2000
 """The results of a step that cost more than this together get a pin. Chosen: half of the default limit of one result,
 and more than 100 lines. A pin costs some 40 to 100 tokens, so it adds at most about 5 % to what it follows."""
+PIN = "pin"
 PIN_BYTES = 1000
 """Memory of a pin. Chosen: above the size of its line, its object and its place in a list."""
 GOAL_CHARS = 200
@@ -123,7 +124,7 @@ def pin_results(
     *,
     shift: int,
     known: Pinned | None = None,
-    told: tuple[str, str] = ("pin", "reminders of the user's goal"),
+    told: tuple[str, str] = (PIN, "reminders of the user's goal"),
 ) -> Outcome:
     """Append each pin to the last text of its result. A result that ends with its pin already stays.
 
