@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from trimtab.proxy.config.network.forward_proxies import is_loopback
 from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig, Same, overlay
-from trimtab.proxy.config.policies.sections import AutoPrices, Section
+from trimtab.proxy.config.policies.sections import AutoPrices, Section, inner
 from trimtab.proxy.config.policies.sections import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from trimtab.proxy.config.sections.clients import ClientKeys, Clients, divide_clients
 from trimtab.proxy.config.sections.observability import (
@@ -53,55 +53,14 @@ MIN_HELD_BYTES = 1024
 class LimitsConfig(Section):
     """How much work trimtab accepts, and how long it waits."""
 
-    max_body_bytes: int = Field(
-        33_554_432,
-        ge=1024,
-        description="The largest request body, in bytes, that trimtab compacts. A larger body streams to the upstream "
-        "unchanged.",
-    )
-    max_concurrent_requests: int = Field(
-        1024,
-        ge=1,
-        description="The number of requests that may be in flight at once. Further requests get 503. Of several "
-        "workers, each admits an equal part, rounded up, so one may refuse requests while another one is idle.",
-    )
-    max_memory_bytes: int = Field(
-        2_147_483_648,
-        ge=MIN_MEMORY_BYTES,
-        description="The memory budget in bytes of all workers together: the processes, their caches and the requests "
-        "in flight. A request for which no memory is left waits or gets 503. Each worker needs at least 536870912 "
-        "bytes (512 MiB). Give a container this much and a little more.",
-    )
-    max_held_bytes: int | None = Field(
-        None,
-        ge=MIN_HELD_BYTES,
-        description="The number of bytes of request bodies that trimtab holds at once, in all workers together. "
-        "Further requests get 503. null: max_memory_bytes alone decides.",
-    )
-    max_plan_seconds: float = Field(
-        2.0,
-        gt=0,
-        description="The time in seconds that a request waits for a free thread to compact it. After that, trimtab "
-        "forwards the request unchanged if it certainly fits the context window, and answers 503 otherwise.",
-    )
-    client_silence_seconds: float = Field(
-        60.0,
-        gt=0,
-        description="The time in seconds that a client may pause while it sends a request body. A longer pause gets "
-        "408.",
-    )
-    shutdown_delay_seconds: float = Field(
-        0.0,
-        ge=0,
-        description="The time in seconds after SIGTERM in which /trimtab/ready already reports 503 but new requests "
-        "are still accepted. It lets a load balancer take this instance out of service first.",
-    )
-    drain_seconds: float = Field(
-        20.0,
-        ge=0,
-        description="The time in seconds that requests in flight have to finish after shutdown_delay_seconds. "
-        "After that, the connections of unfinished requests are reset.",
-    )
+    max_body_bytes: int = Field(33_554_432, ge=1024)
+    max_concurrent_requests: int = Field(1024, ge=1)
+    max_memory_bytes: int = Field(2_147_483_648, ge=MIN_MEMORY_BYTES)
+    max_held_bytes: int | None = Field(None, ge=MIN_HELD_BYTES)
+    max_plan_seconds: float = Field(2.0, gt=0)
+    client_silence_seconds: float = Field(60.0, gt=0)
+    shutdown_delay_seconds: float = Field(0.0, ge=0)
+    drain_seconds: float = Field(20.0, ge=0)
 
     def divide(self, workers: int) -> Self:
         """The part of one of several workers. It is never less than a worker needs, so the sum may exceed the whole."""
@@ -126,17 +85,8 @@ def _check_odd_path(path: str) -> str:
 class CompactionConfig(Section):
     """Which further requests are compacted, and which prompts are counted."""
 
-    paths: dict[Annotated[RootedPath, AfterValidator(_check_odd_path)], Dialect] = Field(
-        {},
-        examples=[{"/llm/generate": "chat"}],
-        description="The dialect of POST requests at other paths: chat, responses or messages. Paths that end in "
-        "/chat/completions, /responses or /messages need no entry, whatever precedes that.",
-    )
-    count_tokens: Literal["forwarded", "passed"] = Field(
-        "forwarded",
-        description="The prompt that POST .../messages/count_tokens counts. forwarded: what trimtab would forward. "
-        "passed: the client's own; the request passes unchanged.",
-    )
+    paths: dict[Annotated[RootedPath, AfterValidator(_check_odd_path)], Dialect] = Field({})
+    count_tokens: Literal["forwarded", "passed"] = "forwarded"
 
 
 MAX_MODEL_CHARS = 256
@@ -146,144 +96,33 @@ MAX_MODEL_CHARS = 256
 class Config(Section):
     """The whole configuration. Every key has a default."""
 
-    listen: Address = Field(
-        "127.0.0.1:8790",
-        examples=["0.0.0.0:8790"],
-        description="The address that clients connect to, HOST:PORT. Port 0 picks a free port. An address other than "
-        "loopback lets other machines use the proxy; set client_keys then.",
-    )
-    client_keys: ClientKeys | None = Field(
-        None,
-        repr=False,
-        examples=[
-            {"alice": "${ALICE_KEY}", "ci": {"key": "${CI_KEY}", "max_concurrent_requests": 8}},
-            ["${ALICE_KEY}", "${CI_KEY}"],
-        ],
-        description="The keys that clients may use for trimtab itself: a list of keys, or a mapping of names, each to "
-        "a key or to a mapping of its own. Log lines and metrics then go by these names, of at most 30 "
-        "characters. A request without one of the keys gets 401. null: no key is needed.",
-    )
-    admin_token: OwnKey | None = Field(
-        None,
-        repr=False,
-        examples=["${ADMIN_TOKEN}"],
-        description="The bearer token for /metrics and the pages below /trimtab/, except /trimtab/health and "
-        "/trimtab/ready. null: these pages need one of client_keys, unless there are none or metrics_listen is set.",
-    )
-    allowed_hosts: tuple[NameGlob, ...] = Field(
-        (),
-        examples=[["trimtab.internal.example.com"]],
-        description="Globs on values of the Host header that are accepted in addition to localhost and IP addresses. "
-        "Other values get 403, as a protection against DNS rebinding. The key has an effect only if listen is a "
-        "loopback address and there are no client_keys.",
-    )
-    allowed_origins: tuple[NameGlob, ...] = Field(
-        (),
-        examples=[["http://localhost:3000", "chrome-extension://*"]],
-        description="Globs on values of the Origin header: the web sites whose pages may send requests. Other web "
-        "sites get 403. Programs that send no Origin header are not affected. The key has no effect with client_keys.",
-    )
-    metrics_listen: Address | None = Field(
-        None,
-        examples=["127.0.0.1:9790"],
-        description="A separate address, HOST:PORT, for metrics_path and the pages below /trimtab/. No client key is "
-        "needed there. On listen, metrics_path then is 404. null: listen serves these pages.",
-    )
-    metrics_path: Annotated[str, Wanted("a path that begins with /")] = Field(
-        "/metrics",
-        pattern="^/",
-        description="The path of the Prometheus metrics. It must not begin with /v1 or /trimtab, nor end like a path "
-        "that is compacted, such as /chat/completions.",
-    )
-    workers: WorkerCount = Field(
-        1,
-        examples=["auto"],
-        description="The number of processes that share the port and the limits. auto: one for each CPU core, but at "
-        "most one for each 512 MiB of limits.max_memory_bytes.",
-    )
-    mode: Literal["enforce", "observe", "off"] = Field(
-        "enforce",
-        description="What trimtab does to requests. enforce: compact them. observe: decide and count, but forward the "
-        "original. off: forward only. The key mode of a policy wins over this one.",
-    )
-    allow_header_override: bool = Field(
-        default=True,
-        description="Whether the request headers x-trimtab-mode (only to do less than configured) and "
-        "x-trimtab-profile have an effect. false: both are ignored.",
-    )
-    upstream: UpstreamConfig = Field(
-        UpstreamConfig(), description="The server that requests go to, unless a policy names one of upstreams."
-    )
-    upstreams: NamedUpstreams = Field(
-        {},
-        examples=[{"local": {"base_url": "http://127.0.0.1:8000/v1"}}],
-        description="Further servers by a name of your choice. The key upstream of a policy, or of its summary, "
-        "refers to that name.",
-    )
-    models_list: Literal["main", "merged"] = Field(
-        "main",
-        description="Which models GET /v1/models lists. main: those of upstream. merged: those of all servers that "
-        "requests can reach, each with its server.",
-    )
-    compaction: CompactionConfig = Field(
-        CompactionConfig(), description="Which requests are compacted, besides those whose path tells it."
-    )
-    tenant: Tenant = Field(
-        "authorization",
-        examples=["header:x-user-id"],
-        description="What tells clients apart, so that no client can read another's summaries. authorization: all "
-        "credentials of the request. header:NAME: the value of that header, for clients whose tokens change. Use it "
-        "only if you trust everybody who can set that header.",
-    )
-    store: Store = Field(
-        "sqlite",
-        repr=False,
-        examples=["memory", "sqlite:////var/lib/trimtab/summaries.sqlite3", "redis://redis:6379/0"],
-        description="Where summaries are kept. memory: in this process. sqlite: a file in the user's data directory. "
-        "sqlite:///PATH: that file. redis://HOST:PORT/DB: a server that several instances share; also rediss://, "
-        "valkey://, valkeys://, redis+sentinel:// and redis+cluster://.",
-    )
-    store_ttl_seconds: float = Field(
-        604_800,
-        gt=0,
-        description="The time in seconds after which an unused summary is deleted. The default is 7 days.",
-    )
-    prices: AutoPrices = Field(
-        "auto",
-        examples=[{"input": 1.25, "cached_input": 0.125, "output": 10, "unit": "usd"}],
-        description="What tokens cost. The prices decide when a cut pays for the prompt cache that it breaks. Wrong "
-        "prices only affect cost, never correctness. auto: the prices of the catalogue for the upstream and the model; "
-        "for a server on this machine or in a private network, the time that tokens take.",
-    )
-    dashboard: DashboardConfig = Field(DashboardConfig(), description="The page at /trimtab/ that shows what is done.")
-    record: RecordConfig | None = Field(
-        None,
-        examples=[{"dir": "/var/lib/trimtab/recordings"}],
-        description="Where requests are recorded, for trimtab inspect and trimtab replay. null: nowhere.",
-    )
-    sessions: SessionsConfig = Field(
-        SessionsConfig(), description="Where clients say to which session a request belongs. No decision depends on it."
-    )
-    log: LogConfig = Field(LogConfig(), description="How the log on standard error is written.")
-    tracing: TracingConfig = Field(TracingConfig(), description="Traces by OpenTelemetry.")
-    limits: LimitsConfig = Field(
-        LimitsConfig(), description="Limits on sizes, on concurrent requests, on memory, and on times."
-    )
-    defaults: PolicyConfig = Field(
-        PolicyConfig(), description="The policy of every model: how its requests are compacted."
-    )
-    models: tuple[ModelConfig, ...] = Field(
-        (),
-        examples=[[{"match": "qwen*", "context_window": 32768}]],
-        description="Policies for some models. The first entry whose match fits the request's model applies. A key "
-        "that it does not set has the value of defaults.",
-    )
-    profiles: dict[str, PolicyConfig] = Field(
-        {},
-        examples=[{"small": {"context_window": 16000}}],
-        description="Policies by a name of your choice. A request selects one with the header x-trimtab-profile; it "
-        "then applies instead of models. A key that it does not set has the value of defaults.",
-    )
+    listen: Address = "127.0.0.1:8790"
+    client_keys: ClientKeys | None = Field(None, repr=False)
+    admin_token: OwnKey | None = Field(None, repr=False)
+    allowed_hosts: tuple[NameGlob, ...] = ()
+    allowed_origins: tuple[NameGlob, ...] = ()
+    metrics_listen: Address | None = None
+    metrics_path: Annotated[str, Wanted("a path that begins with /")] = Field("/metrics", pattern="^/")
+    workers: WorkerCount = 1
+    mode: Literal["enforce", "observe", "off"] = "enforce"
+    allow_header_override: bool = True
+    upstream: UpstreamConfig = inner()
+    upstreams: NamedUpstreams = Field({})
+    models_list: Literal["main", "merged"] = "main"
+    compaction: CompactionConfig = inner()
+    tenant: Tenant = "authorization"
+    store: Store = Field("sqlite", repr=False)
+    store_ttl_seconds: float = Field(604_800, gt=0)
+    prices: AutoPrices = "auto"
+    dashboard: DashboardConfig = inner()
+    record: RecordConfig | None = None
+    sessions: SessionsConfig = inner()
+    log: LogConfig = inner()
+    tracing: TracingConfig = inner()
+    limits: LimitsConfig = inner()
+    defaults: PolicyConfig = inner()
+    models: tuple[ModelConfig, ...] = ()
+    profiles: dict[str, PolicyConfig] = Field({})
 
     @field_validator("metrics_path")
     @classmethod

@@ -42,7 +42,7 @@ def test_a_generated_page_is_up_to_date(path: str) -> None:
 
 @pytest.mark.parametrize("key", list_all_keys(), ids=lambda key: key.path)
 def test_the_example_of_a_key_is_valid(key: configuration.Key, tmp_path: Path) -> None:
-    example = find_example(key.path, key.field, key.slot)
+    example = find_example(key.path, key.field, key.said, key.slot)
     assert example is not None or key.default is None, f"{key.path}: give the field examples=[...]"
     value = yaml.safe_load(configuration.show(example))
     for name in reversed(key.path.replace("*", "read_*").split(".")):

@@ -19,6 +19,7 @@ from trimtab.proxy.config.policies.sections import (
     ToolConfig,
     WindowConfig,
     allow_a_switch,
+    inner,
 )
 from trimtab.proxy.config.values import AutoShare, AutoWater, ContextWindow, NameGlob
 from trimtab.rules.economy import Budgets, Economy, find_budgets
@@ -42,202 +43,39 @@ DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
 class PolicyConfig(ControlConfig):
     """A policy: how the requests of a model are compacted."""
 
-    context_window: ContextWindow = Field(
-        "auto",
-        examples=[32_768],
-        description="The model's context window in tokens, prompt and completion together. auto: what the upstream "
-        "reports, else the catalogue's value, else 128000.",
-    )
-    context_windows: tuple[WindowConfig, ...] = Field(
-        (),
-        examples=[[{"header": "anthropic-beta", "value": "*context-1m-*", "tokens": 1_000_000}]],
-        description="Context windows that hold only for some requests: for those with a header, or of an endpoint. The "
-        "first entry that matches applies instead of context_window.",
-    )
-    completion_reserve: int = Field(
-        8192,
-        ge=0,
-        description="The number of tokens that stay free for the completion, at most a quarter of the window. A larger "
-        "max_tokens of the request raises it.",
-    )
-    economy: Economy = Field(
-        Economy.BALANCED,
-        description="How early and how deep trimtab cuts. It sets high_water, low_water and anchors if they "
-        "are auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest cost. balanced: between "
-        "the two.",
-    )
-    cut: CutRule = Field(
-        "auto",
-        examples=["when_it_pays"],
-        description="When a cut is made that need not be made yet. at_threshold: at the first request that reaches "
-        "high_water or compact_at_tokens. when_it_pays: when what it saves is worth its price. auto: at_threshold if "
-        "high_water is a number, else when_it_pays. compact_at_tokens is a threshold in any case.",
-    )
-    high_water: AutoWater = Field(
-        "auto",
-        examples=[0.75],
-        description="The first request whose conversation reaches this share of the room is cut. The room is the "
-        "context window without the reserve, the system messages, the tools and the first user message. auto: the "
-        "economy decides when a cut pays.",
-    )
-    low_water: AutoWater = Field(
-        "auto",
-        examples=[0.35],
-        description="The largest share of the room that a cut leaves, the summary included. It must be below "
-        "high_water. auto: a value for the economy and the window, for example 0.15 for balanced at 128000 tokens, but "
-        "at most half of high_water.",
-    )
-    compact_at_tokens: int | None = Field(
-        None,
-        ge=256,
-        examples=[60_000],
-        description="A prompt that reaches this number of tokens is cut, however large the window is. A prompt that a "
-        "cut cannot make smaller still passes. null: only the window decides.",
-    )
-    preserve_system: PreserveSystem = Field(
-        PreserveSystem.LEADING,
-        description="Which system and developer messages stay verbatim. leading: those before the first other "
-        "message; of later ones, those behind the cut, and the newest before it up to a quarter of low water. all: "
-        "every one.",
-    )
-    overflow_strategy: OverflowStrategy = Field(
-        OverflowStrategy.AUTO_COMPACT,
-        description="How far compaction may go. auto_compact: remove old images and tool results; if that is not "
-        "enough, summarise. prune: the same, but a digest made without a model replaces the summary. summarize: only "
-        "summarise. error: never cut; on_exceeded decides what happens to a request that does not fit.",
-    )
-    on_exceeded: OnExceeded = Field(
-        OnExceeded.TRUNCATE,
-        description="What happens to a request that does not fit the window even after compaction. truncate: shorten "
-        "the newest tool results, then the newest user message. error: answer 400 context_length_exceeded. forward: "
-        "send the request although it is too long.",
-    )
-    tidy: TidyConfig = Field(
-        TidyConfig(),
-        examples=[False, {"tables": False}],
-        description="What to remove from tool results because it carries no information. true: all four "
-        "switches. false: none.",
-        json_schema_extra=allow_a_switch,
-    )
-    dedupe: bool = Field(
-        default=True,
-        description="Whether a tool result that repeats an earlier one becomes a pointer to it, or a diff if the two "
-        "are nearly equal.",
-    )
-    max_tool_result_tokens: int = Field(
-        4000,
-        ge=64,
-        description="The longest tool result in tokens. A longer one is truncated; a result that is an error may have "
-        "twice as many. The tokens are those of trimtab's own vocabulary, whatever the model's is.",
-    )
-    max_tool_result_bytes: int | None = Field(
-        None,
-        ge=256,
-        examples=[16_384],
-        description="The longest tool result in bytes of UTF-8, in addition to max_tool_result_tokens. null: no limit "
-        "in bytes.",
-    )
-    truncation: Truncation = Field(
-        Truncation.SALIENT,
-        description="What a truncated tool result keeps. salient: its head, its tail and the lines that matter "
-        "(errors, definitions, matches of the call's arguments). head_tail: its head and its tail.",
-    )
-    tools: dict[NameGlob, ToolConfig] = Field(
-        {},
-        examples=[{"*search*": {"max_tool_result_tokens": 1500}, "[Rr]ead*": {"exclude": ["*AGENTS.md"]}}],
-        description="Other rules for the results of some tools. Each key is a glob on the tool's name. The first glob "
-        "that matches applies. The tools of a model or profile replace those of defaults.",
-    )
-    protect_turns: int = Field(
-        2,
-        ge=0,
-        description="The number of newest user turns whose tool results are not pruned, unless these turns alone are "
-        "longer than 80 % of high water.",
-    )
-    keep_user_tokens: int = Field(
-        20_000,
-        ge=0,
-        description="The newest user messages that a cut removes are kept verbatim after the summary, up to this "
-        "number of tokens and at most a quarter of low water.",
-    )
-    anchors: AutoShare = Field(
-        "auto",
-        examples=[0],
-        description="The share of low water for exact names, instruction files and the task list, which are carried "
-        "over a cut word for word. auto: a value for the economy and the window. 0: nothing is carried over.",
-    )
-    keep_images: int | None = Field(
-        None,
-        ge=0,
-        examples=[10],
-        description="The number of newest images that are kept. When a request has twice as many, all older ones "
-        "become one line each, except those of the first and the last user message, which count but stay. "
-        "null: images are removed only when high water is reached.",
-    )
-    sections: SectionsConfig | None = Field(
-        None,
-        examples=[{"system": 0.2, "summary": 0.1, "memory": 0.1, "recent": 0.55, "current": 0.05}],
-        description="The share of the limit that each section of a prompt may have. null: sections have no limits of "
-        "their own.",
-    )
-    truncate_system: bool = Field(
-        default=False,
-        description="Whether system messages at the beginning may be truncated if they have more than their share of "
-        "sections.",
-    )
-    keep_recent_steps: int | None = Field(
-        None,
-        ge=0,
-        examples=[4],
-        description="The number of newest steps that a cut leaves untouched if they fit the window. A step is a "
-        "message of the assistant with its tool results. null: the newest answered one.",
-    )
-    max_turns: int | None = Field(
-        None,
-        ge=2,
-        examples=[20],
-        description="The most user turns that are forwarded verbatim. With one more, a cut leaves the newest half of "
-        "them. null: no limit.",
-    )
-    max_message_tokens: int | None = Field(
-        None,
-        ge=64,
-        examples=[8000],
-        description="The longest text of a message of the assistant, and of a system message after the beginning, in "
-        "tokens. A longer one keeps its head and tail. Tool calls and reasoning are never truncated, user messages "
-        "only with truncate_users. null: no limit.",
-    )
-    truncate_users: bool = Field(
-        default=False,
-        description="Whether max_message_tokens also holds for user messages, except the first one and those of the "
-        "newest turn. A longer one is truncated when the next turn begins, if that saves as many tokens as must then "
-        "be read again, else with the next cut.",
-    )
-    memory: MemoryConfig = Field(MemoryConfig(), description="Retrieved memory, which is dropped first.")
-    pin_instruction: bool = Field(
-        default=False,
-        description="Whether the beginning of the user's newest message and the open item of the task list are "
-        "repeated after long tool output (more than 2,000 tokens in one step), at the end of the last result.",
-    )
-    recall: Literal["off", "inject"] = Field(
-        "off",
-        examples=["inject"],
-        description="Whether what was cut can be fetched back. inject: what the user's newest message, or a failed "
-        "tool's result, names is looked up in what was removed, and the best passages stand right behind it.",
-    )
-    instruction_files: tuple[NameGlob, ...] = Field(
-        INSTRUCTION_FILES,
-        description="Globs on file names. If the agent has read such a file, a cut carries it over, whole or as one "
-        "line that says to read it again.",
-    )
-    summary: SummaryConfig = Field(
-        SummaryConfig(), description="Which model writes summaries, how it is asked, and how long a request waits."
-    )
-    count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = Field(
-        "auto",
-        description="How tokens are counted. auto: with the vocabulary of the model's family. o200k_base, cl100k_base: "
-        "with that vocabulary. heuristic: estimated from the number of characters.",
-    )
+    context_window: ContextWindow = "auto"
+    context_windows: tuple[WindowConfig, ...] = ()
+    completion_reserve: int = Field(8192, ge=0)
+    economy: Economy = Economy.BALANCED
+    cut: CutRule = "auto"
+    high_water: AutoWater = "auto"
+    low_water: AutoWater = "auto"
+    compact_at_tokens: int | None = Field(None, ge=256)
+    preserve_system: PreserveSystem = PreserveSystem.LEADING
+    overflow_strategy: OverflowStrategy = OverflowStrategy.AUTO_COMPACT
+    on_exceeded: OnExceeded = OnExceeded.TRUNCATE
+    tidy: TidyConfig = inner(json_schema_extra=allow_a_switch)
+    dedupe: bool = True
+    max_tool_result_tokens: int = Field(4000, ge=64)
+    max_tool_result_bytes: int | None = Field(None, ge=256)
+    truncation: Truncation = Truncation.SALIENT
+    tools: dict[NameGlob, ToolConfig] = Field({})
+    protect_turns: int = Field(2, ge=0)
+    keep_user_tokens: int = Field(20_000, ge=0)
+    anchors: AutoShare = "auto"
+    keep_images: int | None = Field(None, ge=0)
+    sections: SectionsConfig | None = None
+    truncate_system: bool = False
+    keep_recent_steps: int | None = Field(None, ge=0)
+    max_turns: int | None = Field(None, ge=2)
+    max_message_tokens: int | None = Field(None, ge=64)
+    truncate_users: bool = False
+    memory: MemoryConfig = inner()
+    pin_instruction: bool = False
+    recall: Literal["off", "inject"] = "off"
+    instruction_files: tuple[NameGlob, ...] = INSTRUCTION_FILES
+    summary: SummaryConfig = inner()
+    count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = "auto"
 
     def find_window(self, found_tokens: int | None = None) -> int:
         """The configured context window; else the one that was found; else the default."""
@@ -331,9 +169,7 @@ class PolicyConfig(ControlConfig):
 class ModelConfig(PolicyConfig):
     """A policy for the models whose name matches."""
 
-    match: NameGlob = Field(
-        examples=["qwen*"], description="A glob on the request's model. Upper and lower case differ."
-    )
+    match: NameGlob
 
 
 S = TypeVar("S")

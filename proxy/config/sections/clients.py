@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAd
 from pydantic_core import PydanticCustomError
 
 from trimtab.proxy.config.policies.sections import Section
-from trimtab.proxy.config.values import OptionalName, OwnKey, refused, require
+from trimtab.proxy.config.values import LATE, OptionalName, OwnKey, refused, require
 from trimtab.proxy.config.words import LACKING, Wanted
 
 MAX_NAME_CHARS = 30
@@ -31,25 +31,9 @@ _ONE_WORD = re.compile("[!-~]+")
 class ClientConfig(Section):
     """A client with a name: its key, and its own limit."""
 
-    key: OwnKey | None = Field(
-        None, repr=False, examples=["${ALICE_KEY}"], description="The client's key. null: it is in key_file."
-    )
-    key_file: OptionalName = Field(
-        None,
-        examples=["/run/secrets/alice_key"],
-        description="A file that holds the client's key and nothing else. White space around the key does not count. "
-        "trimtab reads the file when it reads the configuration, so after a change a reload is needed. null: there is "
-        "no such file.",
-    )
-    max_concurrent_requests: int | None = Field(
-        None,
-        ge=1,
-        examples=[8],
-        description="The number of requests that this client may have in flight at once. Further requests get 429. Of "
-        "several workers, each admits an equal part, rounded up: with workers: 2, a limit of 3 lets each admit 2, so a "
-        "client may have 4, and may get 429 from one worker while another one is idle. null: only "
-        "limits.max_concurrent_requests applies.",
-    )
+    key: OwnKey | None = Field(None, repr=False)
+    key_file: OptionalName = None
+    max_concurrent_requests: int | None = Field(None, ge=1)
     _known_key: str = PrivateAttr(default="")
 
     @property
@@ -130,7 +114,7 @@ def _check_name(name: str) -> str:
     return name
 
 
-_KEY = TypeAdapter(OwnKey)
+_KEY = TypeAdapter(OwnKey, config=LATE)
 _NAME = Wanted(
     f"a name of 1 to {MAX_NAME_CHARS} printable characters that does not begin with {_KEY_PREFIX}",
     rf"^(?!{_KEY_PREFIX})\S(?:[\s\S]{{0,{MAX_NAME_CHARS - 2}}}\S)?$",
@@ -162,8 +146,8 @@ _Client = Annotated[
     ),
 ]
 _Mapping = Annotated[dict[Annotated[str, AfterValidator(_check_name), _NAME], _Client], Field(min_length=1)]
-_LIST: TypeAdapter[tuple[str, ...]] = TypeAdapter(_List)
-_MAPPING: TypeAdapter[dict[str, str | ClientConfig]] = TypeAdapter(_Mapping)
+_LIST: TypeAdapter[tuple[str, ...]] = TypeAdapter(_List, config=LATE)
+_MAPPING: TypeAdapter[dict[str, str | ClientConfig]] = TypeAdapter(_Mapping, config=LATE)
 ClientKeys = Annotated[
     _List | _Mapping,
     BeforeValidator(_read_clients),

@@ -25,91 +25,42 @@ MIN_RECORD_BYTES = 1024 * 1024
 class DashboardConfig(Section):
     """The page at /trimtab/ and its data."""
 
-    enabled: bool = Field(
-        default=True,
-        description="Whether the dashboard at /trimtab/ is served. Its data are kept in at most 1/64 of "
-        "limits.max_memory_bytes, and lost at a restart.",
-    )
-    keep_text: bool = Field(
-        default=False,
-        description="Whether the dashboard also shows the text of changed messages and summaries. It is kept in "
-        "memory (at most 1/16 of limits.max_memory_bytes), for the newest requests, and can be deleted for each "
-        "session. Everyone who may open the dashboard can read it. So it needs admin_token if there are client_keys, "
-        "or if trimtab listens on an address other than loopback.",
-    )
+    enabled: bool = True
+    keep_text: bool = False
 
 
 class RecordConfig(Section):
     """Recordings of requests, for trimtab inspect and trimtab replay."""
 
-    dir: Annotated[str, Field(min_length=1), Wanted("the path of a folder")] = Field(
-        description="The folder of the recordings. It is made if it does not exist. Only its owner can read it. "
-        "Recordings contain the text of messages, but no keys.",
-    )
-    keep: Annotated[int, Field(ge=1)] | None = Field(
-        10_000,
-        description="The number of newest requests that are kept, with the calls for summaries of their time. "
-        "null: max_bytes alone decides.",
-    )
-    max_bytes: int = Field(
-        1_073_741_824,
-        ge=MIN_RECORD_BYTES,
-        description="The size in bytes that all recordings together may have. The oldest are deleted first.",
-    )
+    dir: Annotated[str, Field(min_length=1), Wanted("the path of a folder")]
+    keep: Annotated[int, Field(ge=1)] | None = 10_000
+    max_bytes: int = Field(1_073_741_824, ge=MIN_RECORD_BYTES)
 
 
 class LogConfig(Section):
     """The log on standard error."""
 
-    format: Literal["auto", "json", "text"] = Field(
-        "auto",
-        description="The form of the log. auto: text on a terminal, else JSON. The option --log-format wins.",
-    )
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        "info",
-        description="The least severity that is logged. The option --log-level wins.",
-    )
+    format: Literal["auto", "json", "text"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class SessionsConfig(Section):
     """Where clients say to which session a request belongs, for the dashboard, recordings and what sessions cost."""
 
-    headers: tuple[HeaderName, ...] = Field(
-        (
-            "x-claude-code-session-id",
-            "x-claude-code-agent-id",
-            "x-claude-code-parent-agent-id",
-            "session-id",
-            "session_id",
-            "x-session-id",
-            "x-session-affinity",
-        ),
-        examples=[["x-my-session"]],
-        description="Headers with the id of a session or of an agent in it. Requests with the same values that begin "
-        "with the same message are one session.",
+    headers: tuple[HeaderName, ...] = (
+        "x-claude-code-session-id",
+        "x-claude-code-agent-id",
+        "x-claude-code-parent-agent-id",
+        "session-id",
+        "session_id",
+        "x-session-id",
+        "x-session-affinity",
     )
-    fields: tuple[FieldPath, ...] = Field(
-        ("prompt_cache_key", "metadata.user_id", "conversation"),
-        examples=[["prompt_cache_key", "metadata.chat_id"]],
-        description="Members of the body that tell sessions apart, too: NAME or NAME.NAME. Several sessions may share "
-        "such a value, so those that begin alike are also told apart by the first message that differs.",
-    )
+    fields: tuple[FieldPath, ...] = ("prompt_cache_key", "metadata.user_id", "conversation")
 
 
 class TracingConfig(Section):
     """Traces by OpenTelemetry; they need the extra otel."""
 
-    otlp_endpoint: Url | None = Field(
-        None,
-        examples=["http://127.0.0.1:4318"],
-        description="The collector that spans are sent to by OTLP over HTTP; /v1/traces is added. null: no traces, "
-        "whatever the environment says. Spans contain no text of messages and no keys. Forwarded requests then carry "
-        "the span's traceparent.",
-    )
-    service_name: str = Field(
-        "trimtab",
-        min_length=1,
-        max_length=100,
-        examples=["trimtab-eu"],
-        description="The attribute service.name of the spans.",
-    )
+    otlp_endpoint: Url | None = None
+    service_name: str = Field("trimtab", min_length=1, max_length=100)

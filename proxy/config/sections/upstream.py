@@ -33,88 +33,20 @@ CacheSeconds = Annotated[
 class UpstreamConfig(Section):
     """A server that requests go to."""
 
-    base_url: Url = Field(
-        "https://api.openai.com/v1",
-        examples=["http://127.0.0.1:8000/v1"],
-        description="URL of the server's API. A request to /v1/X goes to base_url/X, so it must not end in "
-        "/chat/completions or another endpoint.",
-    )
-    api_key: OptionalKey = Field(
-        None,
-        repr=False,
-        examples=["${OPENAI_API_KEY}"],
-        description="The operator's own API key for this server. With credential auto or key, it replaces the client's "
-        "credential. null: there is no such key. An empty text is an error.",
-    )
-    credential: Literal["auto", "client", "key", "none"] = Field(
-        "auto",
-        description="The credential that trimtab sends to this server. client: the client's own. key: api_key. none: "
-        "no credential. auto: key if api_key is set; otherwise client for upstream, and none for each of upstreams.",
-    )
-    allowed_paths: tuple[RootedPath, ...] = Field(
-        (),
-        examples=[["/health", "/api/*"]],
-        description="If trimtab sends api_key to this server, clients may request only paths below base_url and these "
-        "paths. Each entry is /PATH, or /PATH/* for everything below it. Without api_key, every path is allowed.",
-    )
-    strip_nonces: Literal["auto", "off"] = Field(
-        "auto",
-        description="Whether to remove the text that Claude Code puts first into its system prompt and changes in each "
-        "request, so that no prompt cache of another provider fits. auto: yes, except for Anthropic's own servers.",
-    )
-    prices: AutoPrices | None = Field(
-        None,
-        examples=[{"cached_input": 0.5}],
-        description="What tokens cost at this server, as in the key prices at the top. auto: the catalogue's prices. "
-        "null: those at the top.",
-    )
-    cache: Literal["auto", "off"] = Field(
-        "auto",
-        description="Whether to add to requests what makes the provider's prompt cache find more: prompt_cache_key, "
-        "and markers at the ends of the system prompt, the summary and the transcript. auto: yes, at hosts and for "
-        "models that are known to take them. Whatever the client sets itself stays.",
-    )
-    cache_seconds: CacheSeconds = Field(
-        "auto",
-        examples=[3600],
-        description="How long in seconds the server keeps a prompt in its prompt cache after it was last read. A "
-        "session that was silent for longer is compacted earlier, because that then breaks no cache. auto: by the "
-        "server's host and model, and never for a server that is not known. 0, or cache: off: no such compaction.",
-    )
-    connect_timeout_seconds: float = Field(
-        10.0, gt=0, description="The longest time in seconds to open a connection to the server."
-    )
-    read_timeout_seconds: float = Field(
-        600.0,
-        gt=0,
-        description="The time in seconds that the server may stay silent: before its first byte, and between two "
-        "chunks. It does not limit the whole response.",
-    )
-    proxy: OptionalProxy = Field(
-        None,
-        repr=False,
-        examples=["http://proxy.example.com:3128", "direct"],
-        description="The HTTP proxy for requests to this server: http://[USER:PASSWORD@]HOST:PORT. direct: no proxy. "
-        "null: the proxy that HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY select.",
-    )
-    ca_file: AuthoritiesFile = Field(
-        None,
-        examples=["/etc/ssl/certs/company.pem"],
-        description="A PEM file of certificate authorities that trimtab trusts for this server, in addition to the "
-        "system's (or those of SSL_CERT_FILE). null: no additional ones.",
-    )
-    client_cert_file: CertificateFile = Field(
-        None,
-        examples=["/etc/trimtab/client.pem"],
-        description="A PEM file with the client certificate and its chain. trimtab shows it to a server that asks for "
-        "one. null: there is no client certificate.",
-    )
-    client_key_file: OptionalName = Field(
-        None,
-        examples=["/etc/trimtab/client.key"],
-        description="A PEM file with the private key of client_cert_file, without a passphrase. null: the key is in "
-        "client_cert_file.",
-    )
+    base_url: Url = "https://api.openai.com/v1"
+    api_key: OptionalKey = Field(None, repr=False)
+    credential: Literal["auto", "client", "key", "none"] = "auto"
+    allowed_paths: tuple[RootedPath, ...] = ()
+    strip_nonces: Literal["auto", "off"] = "auto"
+    prices: AutoPrices | None = None
+    cache: Literal["auto", "off"] = "auto"
+    cache_seconds: CacheSeconds = "auto"
+    connect_timeout_seconds: float = Field(10.0, gt=0)
+    read_timeout_seconds: float = Field(600.0, gt=0)
+    proxy: OptionalProxy = Field(None, repr=False)
+    ca_file: AuthoritiesFile = None
+    client_cert_file: CertificateFile = None
+    client_key_file: OptionalName = None
     _is_named: bool = PrivateAttr(default=False)
     _route: Route = PrivateAttr(Route())
     _passwords: tuple[str, ...] = PrivateAttr(())

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from handbook.reference.examples import find_example
 from handbook.tables import code, plain, write_table
 from trimtab.proxy.config.assembly.environment import SHORT_NAMES
+from trimtab.proxy.config.descriptions import Description, describe
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.words import Slot
 
@@ -67,6 +68,7 @@ class Key:
 
     path: str
     field: FieldInfo
+    said: Description
     slot: Slot
 
     @property
@@ -97,7 +99,7 @@ def list_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[Key]:
         key = field.alias or name
         slot = Slot.of(section).enter(key)
         if slot is not None:
-            found.append(Key(f"{prefix}{key}", field, slot))
+            found.append(Key(f"{prefix}{key}", field, describe(section, name), slot))
     return found
 
 
@@ -118,11 +120,11 @@ def _write_sections(keys: list[Key], seen: dict[type[BaseModel], str], level: in
         inner = list_keys(key.keys, name_inside(key))
         known = next((name for other, name in seen.items() if issubclass(key.keys, other)), None)
         own = inner if known is None else [one for one in inner if one.name not in _names(known, seen)]
-        parts = [f"{'#' * level} {code(key.name)}", plain(key.field.description or key.keys.__doc__ or "")]
+        parts = [f"{'#' * level} {code(key.name)}", plain(key.said.text)]
         if known is not None:
             parts.append(f"Each entry may set every key of [{code(known)}](#{known}).")
         parts += [_write_table(own).rstrip("\n")] if own else []
-        parts += [_write_example(key)] if key.field.examples else []
+        parts += [_write_example(key)] if key.said.examples else []
         yield "\n\n".join(parts) + "\n"
         if known is None:
             seen[key.keys] = key.name
@@ -139,7 +141,7 @@ def name_inside(key: Key) -> str:
 
 
 def _write_example(key: Key) -> str:
-    value: Any = (key.field.examples or [None])[0]
+    value: Any = key.said.examples[0]
     for name in reversed(key.path.split(".")):
         value = {name: value}
     text = yaml.safe_dump(value, sort_keys=False)
@@ -162,9 +164,9 @@ def _write_row(key: Key) -> tuple[str, ...]:
         return code(key.name), kind, "", f"See [{code(key.name)}](#{key.name})."
     anchor = f'<a id="{key.path.replace(".*", "")}"></a>'
     default = "(required)" if key.field.is_required() else code(show(key.default))
-    example = find_example(key.path, key.field, key.slot)
+    example = find_example(key.path, key.field, key.said, key.slot)
     shown = "" if example is None else f" Example: {code(show(example))}"
-    return anchor + code(key.name), plain(key.slot.words()), default, plain(key.field.description or "") + shown
+    return anchor + code(key.name), plain(key.slot.words()), default, plain(key.said.text) + shown
 
 
 def show(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from trimtab.proxy.config.descriptions import Description
 from trimtab.proxy.config.words import Slot
 
 EXAMPLES: dict[str, Any] = {
@@ -44,10 +45,10 @@ EXAMPLES: dict[str, Any] = {
 """By dotted path. Chosen: values that a reader may meet. They are not recommendations."""
 
 
-def find_example(path: str, field: FieldInfo, slot: Slot) -> Any:
+def find_example(path: str, field: FieldInfo, said: Description, slot: Slot) -> Any:
     """An example for the key at a dotted path; None if there is none."""
-    if field.examples:
-        return field.examples[0]
+    if said.examples:
+        return said.examples[0]
     others = [choice for choice in _list_choices(slot.kind) if choice != field.default]
     return EXAMPLES.get(path, others[0] if others else None)
 
