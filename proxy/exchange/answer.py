@@ -61,12 +61,16 @@ class SafeTap:
     def feed(self, chunk: bytes, arrived_at: float) -> None:
         """Read the next bytes; `arrived_at` is their time on the monotonic clock."""
         tap = self.tap
-        if tap is None or tap.put_off(chunk, arrived_at):  # by far the most chunks of a stream
+        if tap is None:
             return
         self.tap = None
         with self._guard:
             tap.feed(chunk, arrived_at)
             self.tap = tap
+
+    @property
+    def keeper(self) -> Tap | None:
+        return self.tap
 
     def has_ended(self) -> bool:
         """Whether the stream has said that it is complete."""
@@ -234,6 +238,10 @@ class ModelTap(SafeTap):
         super().__init__(tap, recorder, request_id)
         self.model = ""
         self._seen = b""
+
+    @property
+    def keeper(self) -> Tap | None:
+        return self.tap if self.model or len(self._seen) >= MAX_BYTES else None
 
     def feed(self, chunk: bytes, arrived_at: float) -> None:
         """Read the next bytes."""

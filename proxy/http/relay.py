@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from trimtab.proxy.http.aiohttp_fixes import PlainResponse, follow, reset_transport
+from trimtab.proxy.http.aiohttp_fixes import ChunkReader, PlainResponse, follow, reset_transport
 from trimtab.proxy.http.content_coding import Reader, read_along
 from trimtab.proxy.http.errors import UpstreamInvalidError
 from trimtab.proxy.http.headers import Headers, answer_headers, is_sendable
@@ -36,11 +36,8 @@ WriteEvent = Callable[[int, bytes], bytes]
 """Makes the event for a non-stream response of the upstream, from its status and body."""
 
 
-class Listener(Protocol):
+class Listener(ChunkReader, Protocol):
     """Reads a copy of a response, chunk by chunk. It never raises."""
-
-    def feed(self, chunk: bytes, arrived_at: float) -> None:
-        """Take the next bytes, and the time at which they arrived."""
 
     def tell_pace(self) -> Pace:
         """When the text of a stream arrived, so far."""
@@ -119,21 +116,12 @@ class Reply:
                 return
             await response.write(chunk)
         except (ConnectionError, asyncio.CancelledError):
-            self.client_left, self.missed = True, chunk
+            self.lose(chunk)
             raise
 
-    def write_at_once(self, chunk: bytes) -> bool:
-        """Write a chunk of the body without waiting. Returns whether the client has taken everything so far.
-
-        Raises ConnectionError if the client has left.
-        """
-        try:
-            if self.response is None:
-                raise ConnectionResetError
-            return self.response.write_at_once(chunk)
-        except ConnectionError:
-            self.client_left, self.missed = True, chunk
-            raise
+    def lose(self, chunk: bytes) -> None:
+        """The client has left at this piece of the body."""
+        self.client_left, self.missed = True, chunk
 
     async def wait_for_client(self) -> None:
         """Wait until the client has taken most of what it was sent.
@@ -267,6 +255,10 @@ class _Decoding:
         self._reader = reader
         self._arrived_at = 0.0
 
+    @property
+    def keeper(self) -> None:
+        return None
+
     def feed(self, chunk: bytes, arrived_at: float) -> None:
         """Decode one step of what has come so far."""
         self._arrived_at = arrived_at
@@ -328,13 +320,6 @@ async def _pass_body(
     upstream = answer.connection.protocol if answer.connection is not None else None
     content, monotonic = answer.content, time.monotonic
     follows = reply.is_stream
-
-    def pass_on(chunk: bytes) -> bool:
-        arrived, is_free = monotonic(), reply.write_at_once(chunk)
-        if tap is not None:
-            tap.feed(chunk, arrived)
-        return is_free
-
     while chunk := held or await content.readany():
         held, arrived = b"", monotonic()
         await reply.write(chunk)
@@ -342,8 +327,8 @@ async def _pass_body(
             tap.feed(chunk, arrived)
         if isinstance(tap, _Decoding):
             await tap.catch_up()
-        if follows and not content.is_eof() and reply.is_taken:
-            await follow(answer, pass_on)
+        if follows and reply.response is not None and not content.is_eof() and reply.is_taken:
+            await follow(answer, reply.response.copier(tap, reply.lose))
             await reply.wait_for_client()
     if upstream is not None and isinstance(upstream.exception(), OSError):
         _check_end(answer)

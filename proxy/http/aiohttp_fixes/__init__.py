@@ -14,6 +14,8 @@ from trimtab.proxy.http.aiohttp_fixes.client import (
     send_plainly,
 )
 from trimtab.proxy.http.aiohttp_fixes.server import (
+    ChunkReader,
+    Keeper,
     OwnRequest,
     PlainResponse,
     keep_header_bytes,
@@ -22,7 +24,9 @@ from trimtab.proxy.http.aiohttp_fixes.server import (
 )
 
 __all__ = [
+    "ChunkReader",
     "Connector",
+    "Keeper",
     "OwnRequest",
     "PlainResponse",
     "Request",

@@ -7,8 +7,10 @@ body. A connection ends if part of its input is lost.
 import asyncio
 import socket
 import struct
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import ClientConnectionResetError, HttpVersion10, HttpVersion11, hdrs, http_writer, web
 from aiohttp.abc import AbstractStreamWriter
@@ -27,6 +29,24 @@ def loses_what_follows(request: web.BaseRequest) -> bool:
     """
     upgrade = request.headers.get("Upgrade")
     return upgrade is not None and upgrade.lower() != "websocket"
+
+
+class Keeper(Protocol):
+    """Chunks that are kept to be read together, with the times at which they arrived; and the bytes that still fit."""
+
+    unread: list[tuple[bytes, float]]
+    room: int
+
+
+class ChunkReader(Protocol):
+    """Reads a copy of a body. It never raises."""
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """What keeps chunks to be read together; None if `feed` must get each."""
+
+    def feed(self, chunk: bytes, arrived_at: float) -> None:
+        """Take the next bytes, and the time at which they arrived."""
 
 
 class PlainResponse(web.StreamResponse):
@@ -104,6 +124,36 @@ class PlainResponse(web.StreamResponse):
             writer.output_size += len(framed)
             transport.write(framed)
         return not transport.get_write_buffer_size()
+
+    def copier(self, reader: "ChunkReader | None", lose: Callable[[bytes], None]) -> Callable[[bytes], bool]:
+        """What does as `write_at_once` and lets a reader have the chunk: all in one call for each chunk of a stream.
+
+        lose: gets the chunk at which the client has left, before the error is raised.
+        """
+        writer: Any = self._payload_writer
+        keeper = None if reader is None else reader.keeper
+        is_plain = writer.chunked and writer.length is None and not writer._headers_buf  # noqa: SLF001
+        protocol, monotonic = writer._protocol, time.monotonic  # noqa: SLF001
+
+        def copy(chunk: bytes) -> bool:
+            arrived, transport, size = monotonic(), protocol.transport, len(chunk)
+            if is_plain and transport is not None and not transport.is_closing():
+                transport.write(b"%x\r\n%b\r\n" % (size, chunk))
+                is_free = not transport.get_write_buffer_size()
+            else:
+                try:
+                    is_free = self.write_at_once(chunk)
+                except ConnectionError:
+                    lose(chunk)
+                    raise
+            if keeper is not None and size <= keeper.room:
+                keeper.unread.append((chunk, arrived))
+                keeper.room -= size
+            elif reader is not None:
+                reader.feed(chunk, arrived)
+            return is_free
+
+        return copy
 
 
 class OwnRequest(web.BaseRequest):

@@ -74,7 +74,9 @@ class Tap:
     first_at: seconds at which the first chunk with text arrived; 0.0 before.
     first_chars: characters of text in that chunk.
     calls_tools: a tool call was seen so far. All of what was read is searched, also what is not sampled.
-    size_bytes: length of the body so far.
+    unread, room: chunks of a stream that are kept to be read with others, with the times at which they arrived; and the
+        bytes that may still be added. Whoever passes chunks on may add them here; it costs no call.
+    size_bytes: length of what was read of the body so far.
     is_cut: it has ended although the answer was not complete.
     has_partial_usage: the usage may be that of a part of the answer, because a stream was cut off.
     carries: the events of a stream carry the response; its usage is not their own.
@@ -97,8 +99,8 @@ class Tap:
         self._edge = b""  # the end of what was searched for tool calls
         self._usage: Usage | None = None
         self._last_at = 0.0
-        self._unread: list[tuple[bytes, float]] = []
-        self._unread_bytes = 0
+        self.unread: list[tuple[bytes, float]] = []
+        self.room = -1
         self._read = read
         self._is_end = is_end
         self._last_event = b""
@@ -113,27 +115,17 @@ class Tap:
 
     def feed(self, chunk: bytes, arrived_at: float = 0.0) -> None:
         """Take the next bytes of the body, and the time at which they arrived."""
-        if self.put_off(chunk, arrived_at):
+        if self._events is not None:
+            self.unread.append((chunk, arrived_at))
+            self.room -= len(chunk)
+            if self.room < 0:
+                self._catch_up(skips=self._asks_usage and self.first_chars > 0)
             return
         before, self.size_bytes = self.size_bytes, self.size_bytes + len(chunk)
-        if self._events is not None:
-            self._unread.append((chunk, arrived_at))
-            self._catch_up(skips=self._asks_usage and self.first_chars > 0)
-            return
         self._seek_call(chunk)
         if self.size_bytes > SCANNED_BYTES:
             self._search(chunk if before > SCANNED_BYTES else bytes(self._body) + chunk)
         self._body += chunk[: max(MAX_BODY_BYTES - len(self._body), 0)]
-
-    def put_off(self, chunk: bytes, arrived_at: float) -> bool:
-        """Keep the next bytes to be read with others, if that may wait; returns whether it may. It cannot fail."""
-        unread_bytes = self._unread_bytes + len(chunk)
-        if not self.first_chars or unread_bytes > self._most_unread_bytes:
-            return False
-        self._unread.append((chunk, arrived_at))
-        self.size_bytes += unread_bytes - self._unread_bytes
-        self._unread_bytes = unread_bytes
-        return True
 
     def finish(self, *, is_cut: bool = False) -> None:
         """The body has ended, or nothing more of it will be read: read everything that is left."""
@@ -158,21 +150,21 @@ class Tap:
 
     @property
     def usage(self) -> Usage | None:
-        if self._unread:
+        if self.unread:
             self._catch_up()
         return self._usage
 
     @property
     def text_chars(self) -> int:
         """Characters of text that the model wrote; estimated if the stream was sampled."""
-        if self._unread:
+        if self.unread:
             self._catch_up()
         return self._sample.chars
 
     @property
     def last_at(self) -> float:
         """Seconds at which the last chunk with text arrived; 0.0 if there was none."""
-        if self._unread:
+        if self.unread:
             self._catch_up()
         return self._last_at
 
@@ -181,13 +173,15 @@ class Tap:
 
         The last chunks are read one by one, to learn which of them has the last text and when it arrived.
         """
-        unread, self._unread, self._unread_bytes = self._unread, [], 0
+        unread, self.unread = self.unread, []
+        self.size_bytes += sum([len(chunk) for chunk, _ in unread])
         skips = skips or (self._asks_usage and any(_USAGE.search(chunk) for chunk, _ in unread[-LAST_CHUNKS:]))
         if len(unread) > LAST_CHUNKS:
             early, unread = unread[:-LAST_CHUNKS], unread[-LAST_CHUNKS:]
             self._read_chunk(b"".join([chunk for chunk, _ in early]), early[-1][1], skips=skips)
         for chunk, arrived_at in unread:
             self._read_chunk(chunk, arrived_at, skips=skips)
+        self.room = self._most_unread_bytes if self.first_chars else -1
 
     def _read_chunk(self, chunk: bytes, arrived_at: float, *, skips: bool) -> None:
         """Read bytes of a stream, and note their time if there is text in them."""

@@ -60,7 +60,8 @@ REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"%b"}}]}
 async def test_the_first_token_is_the_first_text(first, client, upstream, start_proxy, monkeypatch):
     """Reasoning counts as text; comments and a role do not. The rate is that of the text after the first."""
     clock = Clock()
-    monkeypatch.setattr("trimtab.proxy.http.relay.time", SimpleNamespace(monotonic=clock))
+    for module in ("relay", "aiohttp_fixes.server"):
+        monkeypatch.setattr(f"trimtab.proxy.http.{module}.time", SimpleNamespace(monotonic=clock))
     started = time.monotonic()
     chunks = [(b": ping\n\n" + ROLE, 0), (b": ping\n\n", 1000), (first, 5000), (event("t" * 400), 5010)]
     chunks += [(b": ping\n\n", 9000)]
@@ -331,13 +332,11 @@ async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream,
     assert received == b"".join(events)
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-async def test_nothing_is_written_to_a_client_that_has_left(has_begun: bool) -> None:  # noqa: FBT001
-    """Nor before a response has begun. It is noted that it has left."""
-    reply = Reply(SimpleNamespace())
-    if has_begun:
-        reply.response = PlainResponse()
-        reply.response._payload_writer = SimpleNamespace(_protocol=SimpleNamespace(transport=None))
+async def test_nothing_is_written_to_a_client_that_has_left() -> None:
+    """It is noted that it has left, and at which piece."""
+    reply, response = Reply(SimpleNamespace()), PlainResponse()
+    protocol = SimpleNamespace(transport=None)
+    response._payload_writer = SimpleNamespace(_protocol=protocol, chunked=True, length=None, _headers_buf=None)
     with pytest.raises(ConnectionResetError):
-        reply.write_at_once(b"x")
-    assert reply.client_left
+        response.copier(None, reply.lose)(b"x")
+    assert (reply.client_left, reply.missed) == (True, b"x")
