@@ -246,12 +246,16 @@ class Conversation:
     origins: tuple[Origin | None, ...]
     shape: Shape = Shape()
     continues: bool = False
+    _tokens: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def tokens(self) -> int:
-        """Estimated prompt tokens of the whole request."""
-        tokens: int = sum(map(_tell_tokens, self.messages))
-        return self.fixed_tokens + tokens
+        """Estimated prompt tokens of the whole request. Added up once: a request asks ten times."""
+        tokens = self._tokens
+        if tokens is None:
+            tokens = self.fixed_tokens + sum(map(_tell_tokens, self.messages))
+            object.__setattr__(self, "_tokens", tokens)
+        return tokens
 
     @property
     def guessed_tokens(self) -> int:

@@ -24,24 +24,20 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
 
     `media` has the canonical bytes of each media part; the codec chooses the form.
     """
-    digest = sha256()
-    for field in (
-        message.role_name,
-        message.answers or "",
-        message.name or "",
-        str(len(message.tool_calls)),
-        *(part for call in message.tool_calls for part in (call.id, call.name, call.arguments)),
-        *message.texts,
-    ):
-        if len(field) <= ENCODED_AT_ONCE:
-            encoded = field.encode("utf-8", "surrogatepass")
-            # The length before each field keeps neighbouring fields apart: "ab" + "c" is not "a" + "bc".
-            digest.update(b"%d:" % len(encoded))
-            digest.update(encoded)
-            continue
-        digest.update(b"%d:" % sum(map(len, _encode_pieces(field))))
-        for piece in _encode_pieces(field):
-            digest.update(piece)
+    calls, digest = message.tool_calls, sha256()
+    fields = [message.role_name, message.answers or "", message.name or "", str(len(calls))]
+    for call in calls:
+        fields += (call.id, call.name, call.arguments)
+    fields += message.texts
+    # The length before each field keeps neighbouring fields apart: "ab" + "c" is not "a" + "bc".
+    if sum(map(len, fields)) <= ENCODED_AT_ONCE:
+        encoded = [field.encode("utf-8", "surrogatepass") for field in fields]
+        digest.update(b"".join([b"%d:%b" % (len(each), each) for each in encoded]))
+    else:
+        for field in fields:
+            digest.update(b"%d:" % sum(map(len, _encode_pieces(field))))
+            for piece in _encode_pieces(field):
+                digest.update(piece)
     for part in media:
         digest.update(b"m%d:" % len(part))
         digest.update(part)

@@ -108,7 +108,10 @@ def scale_decisions(decisions: Iterable[Decision], original_tokens: int, ratio: 
     tokens, scaled = original_tokens, []
     for decision in decisions:
         before, tokens = round(ratio * tokens), tokens - decision.saved_tokens
-        scaled.append(replace(decision, tokens_before=before, tokens_after=round(ratio * tokens)))
+        after = round(ratio * tokens)
+        scaled.append(
+            Decision(decision.rule, decision.reason, before, after, decision.messages, decision.first_changed)
+        )
     return tuple(scaled)
 
 

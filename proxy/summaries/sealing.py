@@ -8,6 +8,7 @@ import hmac
 import os
 import tempfile
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class _Content(msgspec.Struct, array_like=True, frozen=True):
     by_model: bool
 
 
+@lru_cache(maxsize=256)  # a request names its summary three times
 def derive_id(secret: bytes, prefix_hash: str, model: str, instructions: str | None = None) -> str:
     """Derive a summary's id: HKDF-SHA256 of the secret, bound to the prefix, the prompt and the model.
 

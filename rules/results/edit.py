@@ -182,6 +182,7 @@ class Edits:
 
 def weigh_message(message: Message) -> int:
     """Memory that a message takes, in bytes, roughly."""
-    calls = message.tool_calls
-    texts = sum(map(getsizeof, message.texts)) + sum(getsizeof(call.arguments) for call in calls)
+    calls, texts = message.tool_calls, sum(map(getsizeof, message.texts))
+    if calls:
+        texts += sum([getsizeof(call.arguments) for call in calls])
     return OBJECT_BYTES * (1 + len(calls)) + len(message.raw) + texts

@@ -310,10 +310,9 @@ class Sums:
     @property
     def size_bytes(self) -> int:
         """Memory that the sums take, in bytes."""
-        arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users, self.fixed)
-        size_bytes = sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
+        values = 3 * self.number + 2 * len(self._starts) + 2 * len(self.users) + len(self.fixed)
         kept_bytes = self.reminders.size_bytes + self.repeats.size_bytes + self.loaded.size_bytes
-        return size_bytes + 24 * len(self.images.places) + 16 * len(self.memory.places) + kept_bytes
+        return 8 * values + 24 * len(self.images.places) + 16 * len(self.memory.places) + kept_bytes
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""

@@ -9,7 +9,6 @@ Source: Anthropic's pages on server tools, on the MCP connector, on programmatic
 OpenAI's on tool search.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,13 +19,14 @@ from trimtab.proxy.wire.json.decode import read_id
 from trimtab.rules.conversation import NOT_SERVED, Served
 
 _CALL_ENDING, _RESULT_ENDING = "_tool_use", "_tool_result"
-_MARK = re.compile(rb'_tool_(?:use|result)"|"caller"')
+_MARKS = (b'_tool_use"', b'_tool_result"', b'"caller"')
 _CALLERS = ("tool_id", "caller_id", "id")
 
 
 def find_served(raw: bytes, blocks: Iterable[dict[str, msgspec.Raw]]) -> Served:
     """The server's calls that connect a message with others; `blocks` are the members of each block of its content."""
-    if _MARK.search(raw) is None:
+    # Measured: a pattern takes seven times as long, a tenth of all that a new message costs.
+    if not any(mark in raw for mark in _MARKS):
         return NOT_SERVED
     opens, closes, goes_on = dict[str, None](), list[str](), list[str]()
     for members in blocks:

@@ -27,6 +27,8 @@ def holds(text: bytes, part: bytes) -> bool:
 
 
 def count_bytes(text: bytes, sign: bytes) -> int:
+    if len(text) <= STRIDE_BYTES:
+        return text.count(sign)
     return sum(text.count(sign, start, start + STRIDE_BYTES) for start in range(0, len(text), STRIDE_BYTES))
 
 

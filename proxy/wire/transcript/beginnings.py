@@ -48,6 +48,8 @@ class Decoded(NamedTuple):
 
     def first(self, elements: int) -> "Decoded":
         """The messages of the first elements."""
+        if elements >= self.elements:
+            return self
         number = bisect_right(self.origins, elements, key=lambda origin: origin.stop)
         return Decoded(self.messages[:number], self.origins[:number])
 
