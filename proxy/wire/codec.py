@@ -30,7 +30,7 @@ from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used, make_list_memo
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.json.spans import Array, Span
-from trimtab.proxy.wire.members import OUTSIDE, Asked, find_edit, take_off_outside
+from trimtab.proxy.wire.members import OUTSIDE, Asked, find_edit, group_elements, take_off_outside
 from trimtab.proxy.wire.parameters import (
     CACHE_KEY,
     SURE_FACTOR,
@@ -409,16 +409,14 @@ class Codec(Answers):
         """The body of a request that contains only `prompt`."""
         asked = orjson.Fragment(self.encode_message(_make_message(prompt)))
         members = {"model": question.model, self.transcript: [asked], **self.keep_nothing(question)}
-        return orjson.dumps({**members, **self._write_parameters(question, None)})
+        return orjson.dumps({**members, **self.write_parameters(question, None)})
 
     def keep_nothing(self, _: Question, /) -> dict[str, Any]:
         """What asks an upstream to keep nothing of a question, in dialects whose upstreams else keep answers."""
         return {}
 
-    def _write_parameters(
-        self, question: Question, thinking_tokens: int | None, sure_tokens: int = 0
-    ) -> dict[str, Any]:
-        """`sure_tokens`: a limit that the client has set itself, so the model accepts it."""
+    def write_parameters(self, question: Question, thinking_tokens: int | None, sure_tokens: int = 0) -> dict[str, Any]:
+        """How a model is to answer. `sure_tokens`: a limit that the client has set itself, so the model accepts it."""
         limits = {
             name: bound_limit(question, question.max_tokens + (thinking_tokens or 0))
             for name in self.limits
@@ -452,7 +450,7 @@ class Codec(Answers):
             members.setdefault(CACHE_KEY, msgspec.Raw(orjson.dumps(request.cache.key)))
         own = {"model": question.model} if is_apart else {}
         kept = {**self.keep_nothing(question), **members} if is_apart else members
-        parameters = self._write_parameters(question, thinking_tokens, request.max_tokens or 0)
+        parameters = self.write_parameters(question, thinking_tokens, request.max_tokens or 0)
         return msgspec.json.encode({**kept, **own, **parameters})
 
     def copy_members(self, request: Request, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
@@ -476,7 +474,7 @@ class Codec(Answers):
         marked = {} if is_apart else self._mark_messages(request, inside, at_end=True)
         messages = [*(marked.get(at, message) for at, message in enumerate(inside.messages)), asked]
         write = self.make_writer(request, messages)
-        return [write([(message, None)]) for message in messages]
+        return map(write, group_elements([*zip(messages, (*inside.origins, None), strict=True)], self.shares))
 
     def list_parameters(self, question: Question) -> tuple[str, ...]:
         """The forms of parameters that an upstream may refuse in a question, the most doubtful first."""

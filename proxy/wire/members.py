@@ -1,4 +1,4 @@
-"""The members of a body beside its transcript: which ones a dialect reads, and the one that is a message, too.
+"""The members of a body: which ones a dialect reads, which messages share an element, and which is in none.
 
 Law: what no rule has changed keeps its bytes.
 """
@@ -13,6 +13,7 @@ import msgspec
 from trimtab.proxy.wire.content.parts import replace_texts
 from trimtab.proxy.wire.json.spans import Span, find_member
 from trimtab.proxy.wire.transcript.body import Edit, Form, UndecodableError
+from trimtab.proxy.wire.transcript.elements import Placed, Shares
 from trimtab.rules.conversation import Conversation, Origin
 
 OUTSIDE = Origin(0, 0)
@@ -56,6 +57,18 @@ def take_off_outside(conversation: Conversation) -> Conversation:
     if not number:
         return conversation
     return replace(conversation, messages=conversation.messages[number:], origins=conversation.origins[number:])
+
+
+def group_elements(placed: Sequence[Placed], shares: Shares | None) -> list[list[Placed]]:
+    """The messages of each element. A message that a rule made joins a neighbour with which it must share one."""
+    groups: list[list[Placed]] = []
+    for message, origin in placed:
+        before, start = groups[-1][-1] if groups else (None, None)
+        is_apart = origin is not None and start is not None and origin.start != start.start
+        if before is None or is_apart or shares is None or not shares(before, message):
+            groups.append([])
+        groups[-1].append((message, origin))
+    return groups
 
 
 def write_outside(after: Conversation, read_value: Callable[[bytes], bytes]) -> bytes | None:

@@ -5,51 +5,70 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import SMALL, post, settle
-from support.turns import TURNS
+from support.dialects.spoken.dialect import Wire
+from support.gemini.codec import GEMINI
+from support.gemini.spoken import SPOKEN
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
 from trimtab.proxy.wire.dialects import CODECS, by_ending
 from trimtab.rules.text.markers import NO_RESULT
 
-DIALECTS = (*CODECS, TURNS)
+DIALECTS = (*CODECS, GEMINI)
 LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(900))
 WINDOW = 15_000
 """The longest body, in bytes, that an upstream with a limit accepts."""
 
 
-def words(text: str) -> dict[str, object]:
-    """A user item with only a text."""
-    return {"blocks": [{"text": text}]}
+def words(text: str) -> Wire:
+    """A content with only a text."""
+    return {"role": "user", "parts": [{"text": text}]}
 
 
-def step(number: int, *results: str) -> list[dict[str, object]]:
-    """A thought, a call for each result, and one item with all results."""
+def answer_to(call_id: str, text: str) -> Wire:
+    """A part with a result."""
+    return {"functionResponse": {"id": call_id, "name": "run", "response": {"output": text}}}
+
+
+def step(number: int, *results: str) -> list[Wire]:
+    """A thought and a call for each result, and a content with all results."""
     ids = [f"c{number}-{rank}" for rank in range(len(results))]
-    calls = [{"call": one, "tool": "run", "input": f'{{"n":{number}}}'} for one in ids]
-    blocks = [{"result": one, "text": text} for one, text in zip(ids, results, strict=True)]
-    return [{"thought": f"step {number}"}, *calls, {"blocks": blocks}]
+    calls = [{"functionCall": {"id": one, "name": "run", "args": {"n": number}}} for one in ids]
+    told = [answer_to(one, text) for one, text in zip(ids, results, strict=True)]
+    thought = {"text": f"step {number}", "thought": True}
+    return [{"role": "model", "parts": [thought, *calls]}, {"role": "user", "parts": told}]
 
 
-def body(*items: dict[str, object], **members: object) -> bytes:
+def body(*contents: Wire, **members: object) -> bytes:
     """A request with whitespace that trimtab's encoders would not write."""
-    said = {"model": "m", "instructions": "Be brief.", **members, "items": [words("Mend the build."), *items]}
+    system = {"parts": [{"text": "Be brief."}]}
+    said = {"model": "m", "systemInstruction": system, **members, "contents": [words("Mend the build."), *contents]}
     return orjson.dumps(said, option=orjson.OPT_INDENT_2)
 
 
-async def answer_turns(recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
-    """A summary or a short text, as the request asks, in the dialect of turns."""
+def list_results(received: list[Wire]) -> list[tuple[str | None, str]]:
+    """Of each part of these contents the id of the call that it answers, and its text."""
+    found = []
+    for part in (part for content in received for part in content["parts"]):
+        told = part.get("functionResponse")
+        found.append((None, part["text"]) if told is None else (told["id"], next(iter(told["response"].values()))))
+    return found
+
+
+async def answer_gemini(recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
+    """A summary or a short text, as the request asks."""
     said = write_note("SUMMARY of the work so far.") if recorded.asks_for_summary else "Done."
-    return web.json_response({"said": said, "spent": [11, 3]})
+    body = SPOKEN.write_answer(said, prompt_tokens=11, completion_tokens=3)
+    return web.Response(body=body, content_type="application/json")
 
 
 @pytest.fixture(autouse=True)
-def _answers_turns(upstream: FakeUpstream) -> None:
-    upstream.answer = answer_turns
+def _answers_gemini(upstream: FakeUpstream) -> None:
+    upstream.answer = answer_gemini
 
 
 async def ask(proxy, client: aiohttp.ClientSession, sent: bytes) -> aiohttp.ClientResponse:
     """The proxy's response."""
-    return (await post(client, proxy.url + TURNS.path, sent))[0]
+    return (await post(client, proxy.url + GEMINI.path, sent))[0]
 
 
 async def test_what_no_rule_touches_goes_out_as_it_came(start_proxy, client, upstream, log):
@@ -58,10 +77,10 @@ async def test_what_no_rule_touches_goes_out_as_it_came(start_proxy, client, ups
     answer = await ask(await start_proxy(codecs=DIALECTS), client, sent)
 
     assert upstream.chats[-1].body == sent
-    assert await answer.json() == {"said": "Done.", "spent": [11, 3]}
+    assert (await answer.json())["candidates"][0]["content"]["parts"] == [{"text": "Done."}]
     assert "original=" in answer.headers["x-trimtab-tokens"]
     line = log.lines[-1]
-    assert (line["endpoint"], line["outcome"], line["completion_tokens"]) == ("turns", "unchanged", 3)
+    assert (line["endpoint"], line["outcome"], line["completion_tokens"]) == ("gemini", "unchanged", 3)
 
 
 async def test_of_several_results_in_one_item_only_the_long_one_is_changed(start_proxy, client, upstream):
@@ -70,39 +89,35 @@ async def test_of_several_results_in_one_item_only_the_long_one_is_changed(start
     await ask(await start_proxy(*SMALL, "defaults.context_window=200000", codecs=DIALECTS), client, sent)
 
     received = upstream.chats[-1].body
-    blocks = orjson.loads(received)["items"][-2]["blocks"]
-    assert [block["result"] for block in blocks] == ["c1-0", "c1-1", "c1-2"]
-    assert [block["text"] for block in blocks[::2]] == ["a.txt", "c.txt"]
-    assert len(blocks[1]["text"]) < len(LONG) / 2
-    start, stop = sent.index(b'"blocks"', sent.index(b'"call"')), sent.index(b'"And now?"')
-    assert received.startswith(sent[: sent.rindex(b"{", 0, start)])
-    assert received.endswith(sent[sent.rindex(b"}", 0, sent.rindex(b"{", 0, sent.rindex(b"{", 0, stop))) :])
+    results = list_results(orjson.loads(received)["contents"][-2:-1])
+    assert [name for name, _ in results] == ["c1-0", "c1-1", "c1-2"]
+    assert [text for _, text in results[::2]] == ["a.txt", "c.txt"]
+    assert len(results[1][1]) < len(LONG) / 2
+    start, stop = sent.index(b'"functionResponse"'), sent.index(b'"And now?"')
+    assert received.startswith(sent[: sent.rindex(b'"role"', 0, start)][:-20])
+    assert received.endswith(sent[sent.rindex(b'"role"', 0, stop) :])
 
 
 async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_proxy, client, upstream):
     """Calls in separate items form one turn, and all results follow them. A result without a call is removed."""
-    items = step(1, "a.txt", "b.txt")
-    del items[-1]["blocks"][1]
-    items[-1]["blocks"] += [{"text": "Look again."}]
-    early = {"blocks": [{"text": "Begin."}, {"result": "unknown", "text": "?"}]}
-    await ask(await start_proxy(codecs=DIALECTS), client, body(early, *items))
+    contents = step(1, "a.txt", "b.txt")
+    contents[-1]["parts"][1] = {"text": "Look again."}
+    early = {"role": "user", "parts": [{"text": "Begin."}, answer_to("unknown", "?")]}
+    await ask(await start_proxy(codecs=DIALECTS), client, body(early, *contents))
 
-    received = upstream.chats[-1].json["items"]
-    assert received[:5] == [words("Mend the build."), words("Begin."), *items[:3]]
-    answers = [(block.get("result"), block["text"]) for item in received[5:] for block in item["blocks"]]
-    assert answers == [("c1-0", "a.txt"), ("c1-1", NO_RESULT), (None, "Look again.")]
-    assert len(received) == 6
+    received = upstream.chats[-1].json["contents"]
+    assert received[:3] == [words("Mend the build."), words("Begin."), contents[0]]
+    assert list_results(received[3:]) == [("c1-0", "a.txt"), ("c1-1", NO_RESULT), (None, "Look again.")]
+    assert len(received) == 4
 
 
 async def test_a_result_of_an_unknown_call_right_behind_an_open_one_answers_it(start_proxy, client, upstream):
     """The result gets the id of the only call without one, and stays where it was."""
-    items = step(1, "a.txt", "b.txt")
-    items[-1]["blocks"][1]["result"] = "unknown"
-    await ask(await start_proxy(codecs=DIALECTS), client, body(*items))
+    contents = step(1, "a.txt", "b.txt")
+    contents[-1]["parts"][1] = answer_to("unknown", "b.txt")
+    await ask(await start_proxy(codecs=DIALECTS), client, body(*contents))
 
-    received = upstream.chats[-1].json["items"]
-    answers = [(block["result"], block["text"]) for item in received[4:] for block in item["blocks"]]
-    assert answers == [("c1-0", "a.txt"), ("c1-1", "b.txt")]
+    assert list_results(upstream.chats[-1].json["contents"][2:]) == [("c1-0", "a.txt"), ("c1-1", "b.txt")]
 
 
 @pytest.mark.parametrize("role", ["auto", "user", "system", "assistant", "pair"])
@@ -118,20 +133,19 @@ async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was
     )
     proxy = await start_proxy(*settings, codecs=DIALECTS)
     steps = [item for number in range(30) for item in step(number, f"{number} " + "word " * 300)]
-    for stop in range(9, len(steps) + 1, 3):
+    for stop in range(6, len(steps) + 1, 2):
         answer = await ask(proxy, client, body(*steps[:stop]))
         assert answer.status == 200
         await settle(proxy)
 
     question = upstream.summaries[0]
-    assert question.path == TURNS.path
+    assert question.path == GEMINI.path
     assert question.json["model"] == "m"
-    received = upstream.chats[-1].json["items"]
+    received = upstream.chats[-1].json["contents"]
     assert b"SUMMARY of the work so far." in upstream.chats[-1].body
-    assert received[-3:] == steps[-3:]
-    assert received[0]["blocks"][0] == {"text": "Mend the build."}
-    calls = {item["call"] for item in received if "call" in item}
-    assert calls == {block["result"] for item in received for block in item.get("blocks", ()) if "result" in block}
+    assert received[-2:] == steps[-2:]
+    assert received[0]["parts"][0] == {"text": "Mend the build."}
+    assert SPOKEN.check_request(b"", upstream.chats[-1].body) == []
 
 
 async def test_an_upstream_of_its_own_is_asked_for_summaries_in_chat_completions(start_proxy, client, upstream):
@@ -140,13 +154,13 @@ async def test_an_upstream_of_its_own_is_asked_for_summaries_in_chat_completions
     async def answer_both(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         if recorded.path == "/v1/chat/completions":
             return completion(write_note("SUMMARY in chat."))
-        return await answer_turns(recorded, request)
+        return await answer_gemini(recorded, request)
 
     upstream.answer = answer_both
     other = (f"upstreams.other.base_url={upstream.url}", "defaults.summary.upstream=other")
     proxy = await start_proxy(*SMALL, "defaults.context_window=4000", *other, codecs=DIALECTS)
     steps = [item for number in range(30) for item in step(number, f"{number} " + "word " * 300)]
-    for stop in range(9, len(steps) + 1, 3):
+    for stop in range(6, len(steps) + 1, 2):
         await ask(proxy, client, body(*steps[:stop]))
         await settle(proxy)
 
@@ -159,8 +173,8 @@ async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy
 
     async def refuse_long(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         if len(recorded.body) > WINDOW:
-            return web.json_response({"fault": "prompt is too long: 9000 tokens > 3000 maximum"}, status=400)
-        return await answer_turns(recorded, request)
+            return web.Response(body=SPOKEN.refusals[0].write(9000, 3000), status=400)
+        return await answer_gemini(recorded, request)
 
     upstream.answer = refuse_long
     proxy = await start_proxy("defaults.completion_reserve=500", codecs=DIALECTS)
@@ -178,17 +192,17 @@ async def test_an_error_of_the_proxys_own_is_written_in_the_dialect(start_proxy,
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error", codecs=DIALECTS)
     answer = await ask(proxy, client, body(words("word " * 9000)))
 
-    said = await answer.json()
-    assert (answer.status, said["is_too_long"]) == (400, True)
-    assert "maximum context length" in said["fault"]
+    error = (await answer.json())["error"]
+    assert (answer.status, error["status"]) == (400, "INVALID_ARGUMENT")
+    assert "maximum context length" in error["message"]
     assert upstream.chats == []
 
 
 async def test_what_is_no_request_of_the_dialect_is_left_to_the_upstream(start_proxy, client, upstream, log):
     """It is forwarded unchanged."""
-    await ask(await start_proxy(codecs=DIALECTS), client, b'{"items":[{"blocks":5}]}')
+    await ask(await start_proxy(codecs=DIALECTS), client, b'{"contents":[{"parts":5}]}')
 
-    assert upstream.chats[-1].body == b'{"items":[{"blocks":5}]}'
+    assert upstream.chats[-1].body == b'{"contents":[{"parts":5}]}'
     assert log.lines[-1]["outcome"] == "undecodable"
 
 
@@ -198,10 +212,11 @@ async def test_a_dialect_that_nobody_registered_is_no_business_of_ours(start_pro
     await ask(await start_proxy(*SMALL), client, sent)
 
     assert upstream.chats[-1].body == sent
-    assert (log.lines[-1]["endpoint"], log.lines[-1]["outcome"]) == ("other", "passed")
+    line = next(line for line in log.lines if "outcome" in line)
+    assert (line["endpoint"], line["outcome"]) == ("other", "passed")
 
 
 def test_two_dialects_cannot_claim_one_path() -> None:
     """Otherwise the meaning of a request would depend on their order."""
-    with pytest.raises(ValueError, match="claimed by turns and by turns"):
-        by_ending((TURNS, TURNS))
+    with pytest.raises(ValueError, match="claimed by gemini and by gemini"):
+        by_ending((GEMINI, GEMINI))

@@ -1,6 +1,7 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
@@ -10,7 +11,7 @@ from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.spans import Span
 from trimtab.proxy.wire.members import take_off_outside
 from trimtab.proxy.wire.messages import answer, binding, cache, cost, message, request, system
-from trimtab.proxy.wire.messages.write import USER_SIDE, group_elements, shares_element, write_element
+from trimtab.proxy.wire.messages.write import USER_SIDE, shares_element, write_element
 from trimtab.proxy.wire.transcript.elements import WriteElement
 from trimtab.rules.conversation import Conversation, Message
 
@@ -82,9 +83,8 @@ class MessagesCodec(Codec):
         marked = cache.place_marker(request, take_off_outside(prefix))
         if marked.messages and marked.messages[-1].speaker in USER_SIDE:
             marked = cache.mark_end(cache.find_markers(request), marked, len(marked.messages) - 1)
-        groups = group_elements([*zip(marked.messages, marked.origins, strict=True), (asked, None)])
-        raws = binding.bind_question(request, prefix, members)
-        return [write_element(raws, group) for group in groups]
+        bound = replace(request, raws=tuple(binding.bind_question(request, prefix, members)))
+        return super().write_behind(bound, marked, asked, members, is_apart=True)
 
 
 MESSAGES = MessagesCodec()

@@ -52,18 +52,6 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
     return msgspec.json.encode(members)
 
 
-def group_elements(placed: Sequence[Placed]) -> list[list[Placed]]:
-    """The messages of each element. A message that a rule made joins its neighbour of the same side."""
-    groups: list[list[Placed]] = []
-    for message, origin in placed:
-        before, start = groups[-1][-1] if groups else (None, None)
-        is_apart = origin is not None and start is not None and origin.start != start.start
-        if before is None or is_apart or not shares_element(before, message):
-            groups.append([])
-        groups[-1].append((message, origin))
-    return groups
-
-
 def _write_own(base: bytes, message: Message) -> bytes:
     """The element of an assistant whose texts were shortened, or of a system that took in the texts of others, too."""
     members = read_members(base)

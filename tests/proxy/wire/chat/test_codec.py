@@ -5,12 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from support.turns import TURNS
-
-from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.codec import Codec
-
 ROOT = Path(__file__).parents[4]
 OF_THE_DIALECT = ("proxy/wire/", "proxy/cli/demo/")
 """The dialect's own folder; the demo is a server that speaks it."""
@@ -90,10 +84,3 @@ def test_the_dialect_itself_is_found_out() -> None:
     modules = (ROOT / "proxy" / "wire" / "chat").glob("*.py")
     found = {name for path in modules for name in _find_names(path)}
     assert found >= {name for name in WIRE_NAMES if not name.startswith("chat.")}
-
-
-@pytest.mark.parametrize("codec", [CHAT, TURNS], ids=lambda codec: codec.name)
-def test_a_codec_has_all_that_the_protocol_asks_for(codec: Codec) -> None:
-    """Mypy checks this for the dialects of the proxy, but not for the one of the tests."""
-    wanted = {name for name in vars(Codec) if not name.startswith("_")}
-    assert wanted <= set(dir(codec))

@@ -4,9 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 
 ROOT = Path(__file__).parents[4]
@@ -58,12 +55,6 @@ def test_no_file_outside_the_dialect_names_its_fields() -> None:
 def test_the_dialect_itself_is_found_out() -> None:
     """The test above can fail."""
     assert len(_find(ROOT / "proxy" / "wire" / "messages", outside=False)) > 5
-
-
-@pytest.mark.parametrize("codec", [MESSAGES, COUNT_TOKENS])
-def test_a_codec_has_all_that_the_protocol_asks_for(codec: Codec) -> None:
-    assert {name for name in vars(Codec) if not name.startswith("_")} <= set(dir(codec))
-    assert codec.name == "messages"
 
 
 def test_counting_has_a_path_of_its_own() -> None:
