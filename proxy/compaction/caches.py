@@ -128,7 +128,6 @@ class Caches:
         return made
 
     def close(self) -> None:
-        """Forget everything, and remember nothing from now on."""
         found = (self.results, self.sketches, self.diffs, self.states, self.marks)
         for memo in (self.elements, self.fixed, *found, self.begun):
             memo.close()
@@ -158,7 +157,6 @@ class Caches:
 
 
 def _weigh_result(key: ResultKey, shortened: Shortened) -> int:
-    """Memory of the new texts and of those in the key."""
     _, _, treatment, said, _, name, arguments = key
     texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
     return sum(map(getsizeof, texts))

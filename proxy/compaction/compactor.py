@@ -96,7 +96,6 @@ def refuse(
 
 
 def add_to_system(sections: Sections, decisions: Iterable[Decision]) -> Sections:
-    """The sections with what the decisions took out of the declarations of tools."""
     return sections._replace(system=sections.system + sum(decision.saved_tokens for decision in decisions))
 
 
@@ -147,7 +146,6 @@ def write_cost(error: RefusedError, entries: Iterable[Entry]) -> Mapping[str, ob
 
 
 def describe_excess(error: RefusedError) -> str:
-    """The message of the answer to a refused request."""
     done = ", ".join(f"{decision.rule} saved {decision.saved_tokens}" for decision in error.decisions)
     shorter = ", and ".join(f"{part.what} by {part.by_tokens} of {part.tokens} tokens" for part in error.parts)
     removable = (
@@ -227,7 +225,6 @@ class Compacted:
 
     @property
     def body(self) -> bytes:
-        """The whole body in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
 
@@ -260,7 +257,6 @@ def _describe(
 
 
 def describe_refused(request: Request, error: RefusedError) -> Compacted:
-    """The figures of a request that was refused."""
     return Compacted(
         pieces=(request.body,),
         forwarded=Conversation((), 0, ()),
@@ -315,7 +311,6 @@ class Compactor:
         }
 
     def uncounted_bytes(self, request: Request) -> int:
-        """Bytes of a request that were not seen before."""
         return request.codec.uncounted_bytes(request, self._counting)
 
     def clean(self, request: Request, unsent: Unsent, find_begun: FindBegun = lambda _, __: None) -> Request:

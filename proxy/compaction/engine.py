@@ -86,12 +86,10 @@ class Compaction:
 
     @property
     def is_enforced(self) -> bool:
-        """Whether the result goes out, and not the client's own request."""
         return self.variant.mode == "enforce"
 
     @property
     def is_refused(self) -> bool:
-        """Whether trimtab refuses the request."""
         return self.is_enforced and (self.is_unpaired or self.refusal is not None)
 
     @property
@@ -101,12 +99,10 @@ class Compaction:
 
     @property
     def sent(self) -> Conversation:
-        """The prompt that goes out."""
         return self.compacted.forwarded if self.is_enforced else self.planned.original
 
     @property
     def sent_sections(self) -> Sections:
-        """Tokens of the prompt that goes out."""
         return self.compacted.sent_sections if self.is_enforced else self.compacted.original_sections
 
     @property
@@ -117,7 +113,6 @@ class Compaction:
         return "compacted" if self.compacted.decisions else "unchanged"
 
     def tell(self) -> Story:
-        """What was done, in sentences, with each changed message."""
         outcome = Outcome(self.compacted.forwarded, self.compacted.decisions)
         return tell_story(self.planned.plan, outcome, ratio=self.planned.policy.token_ratio)
 

@@ -19,15 +19,12 @@ class FairQueue(Generic[T]):
         self._held: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Number of waiting items."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, lane: str, item: T) -> None:
-        """Add an item at the end of its lane."""
         self._waiting.setdefault(lane, deque()).append(item)
 
     def remove(self, lane: str, item: T) -> bool:
-        """Remove a waiting item; return whether it was waiting."""
         items = self._waiting.get(lane, deque())
         if item not in items:
             return False
@@ -53,7 +50,6 @@ class FairQueue(Generic[T]):
         return item
 
     def end(self, lane: str) -> None:
-        """An item of the lane releases its place."""
         self._left += 1
         self._held[lane] -= 1
         if not self._held[lane]:

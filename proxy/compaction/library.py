@@ -196,7 +196,6 @@ class Compactor:
         return engine.Text(plan, Summary(digest, by_model=False))
 
     def _find_base(self, wanted: Wanted) -> str | None:
-        """The text of the cut before, which this one continues."""
         return None if wanted.base is None else self._texts.get(wanted.base)
 
     def _ask(self, plan: Plan) -> SummaryRequest | None:
@@ -221,7 +220,6 @@ def make_policy(**keys: Any) -> Policy:
 
 
 def _dump(value: Any) -> Any:
-    """An object of a client library as plain values: those of pydantic."""
     if (dump := getattr(value, "model_dump", None)) is None:
         raise TypeError
     return dump(mode="json", exclude_none=True)

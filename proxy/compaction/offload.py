@@ -49,8 +49,7 @@ class BusyError(Exception):
 class BoundedWork(Protocol[T_co]):
     """Work that takes a bound on the characters it may process, and raises LargeWorkError above it."""
 
-    def __call__(self, *, max_chars: int | None) -> T_co:
-        """Do the work and return its result."""
+    def __call__(self, *, max_chars: int | None) -> T_co: ...
 
 
 @dataclass(slots=True)
@@ -181,10 +180,8 @@ class Workers:
         return await largest.run(lane, partial(work, max_chars=None))
 
     def _find(self, size_bytes: int) -> "Sequence[tuple[int | None, FairPool]]":
-        """The pools for work of at least this size, smallest first."""
         return [(most, pool) for most, pool in self.pools if most is None or size_bytes <= most]
 
     def close(self) -> None:
-        """Start no more work."""
         for _, pool in self.pools:
             pool.close()

@@ -155,7 +155,6 @@ class Compactors:
         return vocabulary
 
     def _is_loaded(self, vocabulary: str) -> bool:
-        """Whether `_load` would not load anything."""
         return vocabulary == HEURISTIC or vocabulary in self._vocabularies or vocabulary in self._stand_ins
 
     def _find_vocabulary(self, vocabulary: str) -> _Vocabulary | None:

@@ -122,7 +122,6 @@ def _pin(plan: Plan, before: Conversation, after: Conversation, state: Transcrip
 
 
 def _recall(plan: Plan, before: Conversation, after: Conversation, state: TranscriptState | None) -> Outcome:
-    """Append the passages that were looked up."""
     shift, known = len(after.messages) - len(before.messages), None if state is None else state.recalled
     told = (RECALL, "messages with passages from what was removed")
     return pin_results(after, plan.forwarded_recalled, shift=shift, known=known, told=told)
@@ -136,7 +135,6 @@ def _splice(
     work: Work,
     state: TranscriptState | None,
 ) -> Outcome:
-    """Replace the cut part by the summary and the names that are carried over."""
     request, cut, count = plan.request, plan.window.cut, work.count
     if request is None or cut is None:
         return Outcome(current)
@@ -160,5 +158,4 @@ def _splice(
 
 
 def _measure(message: Message) -> int:
-    """Number of characters of a message that a digest reads."""
     return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)

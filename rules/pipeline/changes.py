@@ -155,7 +155,6 @@ class _Traces:
                 yield at, (final, max(final.tokens - FRAME_TOKENS, 0) if at in self.joined else final.tokens)
 
     def list_own(self) -> Iterator[Change]:
-        """The changes of the client's messages."""
         original, moved, answered = self.plan.original, self._find_moved(), _list_answered(self.plan.conversation)
         for index, (message, origin) in enumerate(zip(original.messages, original.origins, strict=True)):
             at = self.paired.get(index, -1)
@@ -179,7 +178,6 @@ class _Traces:
             )
 
     def list_added(self) -> Iterator[Change]:
-        """The messages, and the parts of messages, that trimtab made."""
         answered, places = _list_answered(self.forwarded), self._find_places_behind()
         cut_rules = tuple(rule for rule in self.rules if rule in CUT_RULES)
         for place, message in enumerate(self.forwarded.messages):
@@ -192,7 +190,6 @@ class _Traces:
                 yield Change(places[place], message.role_name, tool, Fate.ADDED, rules, 0, tokens, "", "\n".join(texts))
 
     def _find_moved(self) -> set[int]:
-        """The results that were moved forward to their calls, by their indexes in the client's transcript."""
         messages = self.plan.original.messages
         moved, earliest = set[int](), len(messages)
         for index in reversed(self.paired):
@@ -210,7 +207,6 @@ class _Traces:
         return places[::-1]
 
     def _blame(self, at: int, final: Message | None) -> Iterator[str]:
-        """The rules that changed a planned message."""
         yield from (rule for rule, places in self.changed if at in places)
         if final is None or at in self.joined:
             yield from CUT_RULES
@@ -239,7 +235,6 @@ def match_origins(before: Sequence[Origin | None], after: Sequence[Origin | None
 
 
 def _list_answered(conversation: Conversation) -> list[ToolCall | None]:
-    """For each message, the call that it answers."""
     return list(map(OpenCalls().answer, conversation.messages))
 
 

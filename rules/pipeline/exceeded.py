@@ -244,7 +244,6 @@ def _lessen(message: Message) -> Message:
 
 
 def _pin(plan: Plan) -> Conversation:
-    """The messages before a cut or a cap, with the tokens of the lines that are appended to them."""
     messages = list(plan.whole.messages)
     for pin in plan.pins:
         messages[pin.at] = replace(messages[pin.at], tokens=messages[pin.at].tokens + pin.tokens)

@@ -69,7 +69,6 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
 
 
 def _pass_on(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Plan:
-    """The plan of a client's request for a summary that passes unchanged."""
     left = _leave_alone(conversation, limits, is_compaction=True)
     return replace(left, was_otherwise=was_edited(conversation, policy, work))
 
@@ -161,7 +160,6 @@ def _decide(
 
 
 def _list_before(places: Iterable[int], stop: int, conversation: Conversation) -> tuple[tuple[int, Message], ...]:
-    """The messages at the places before `stop`, each with its index."""
     return tuple([(at, conversation.messages[at]) for at in places if at < stop])
 
 

@@ -114,7 +114,6 @@ class Pins:
 
 
 def _measure(message: Message) -> int:
-    """Number of characters of a message in which a task list is looked for."""
     return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)
 
 
@@ -190,7 +189,6 @@ def read_words(message: Message, memory_tags: Sequence[str]) -> str:
 
 
 def _leave_out(text: str, tags: Sequence[str]) -> str:
-    """The text without the blocks of these tags."""
     pieces: list[str] = []
     stop = 0
     for start, end in find_memory(text, tags):

@@ -134,13 +134,11 @@ class Plan:
 
     @property
     def forwarded_pins(self) -> tuple[Pin, ...]:
-        """The pins of the results that are neither pruned nor cut."""
         start = max(self.window.cut.at if self.window.cut else 0, self.window.prune_stop)
         return tuple(pin for pin in self.pins if pin.at >= start)
 
     @property
     def forwarded_recalled(self) -> tuple[Pin, ...]:
-        """The passages behind messages that are neither pruned nor cut."""
         if not self.recalled:
             return ()
         window, messages = self.window, self.conversation.messages

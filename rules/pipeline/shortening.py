@@ -95,7 +95,6 @@ class Memory:
         return stripped
 
     def drop(self, conversation: Conversation, stop: int) -> Outcome:
-        """The conversation without the memory of the messages before `stop`."""
         bare = {at: message for at, message in self.bare.items() if at < stop}
         return replace_messages(conversation, bare, MEMORY, f"memory of {len(bare)} messages before message {stop}")
 
@@ -116,7 +115,6 @@ def _work_out(texts: Sequence[str], tags: Sequence[str], count: CountTokens) -> 
 
 
 def _strip(text: str, tags: Sequence[str], count: CountTokens) -> str:
-    """The text with a marker for each block that costs more than its marker."""
     parts: list[str] = []
     end = 0
     for start, stop in find_memory(text, tags):
@@ -161,7 +159,6 @@ class LongUsers:
                     self.size_bytes += weigh_message(short)
 
     def apply(self, conversation: Conversation, stop: int) -> Outcome:
-        """The conversation with the messages before `stop` short."""
         short = {at: message for at, message in self.short.items() if at < stop}
         reason = f"{len(short)} user messages over the limit, of earlier turns"
         return replace_messages(conversation, short, TRUNCATE_USERS, reason)

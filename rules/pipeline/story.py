@@ -126,7 +126,6 @@ def _find_subject(plan: Plan, decision: Decision, changes: Sequence[Change]) -> 
 
 
 def _tell(subject: _Subject) -> str:
-    """The sentence of a decision: its rule's own, with what is known of its subject."""
     decision, shown = subject.decision, subject.forwarded or subject.gone
     saved = decision.saved_tokens
     telling = TELLINGS.get(decision.rule)
@@ -177,7 +176,6 @@ def _say_size(subject: _Subject) -> str:
 
 
 def _say_repairs(subject: _Subject) -> str:
-    """What was done to calls and results that were not paired."""
     parts, moved = [], subject.forwarded
     dropped = [one for one in subject.gone if one.rules == ("pairing",)]
     if subject.added:

@@ -57,8 +57,7 @@ class States(Protocol):
     def pop_first(self, keys: Iterable[StateKey], /) -> "TranscriptState | None":
         """Remove and return the state of the first key that has one; the caller owns it."""
 
-    def __setitem__(self, key: StateKey, state: "TranscriptState", /) -> None:
-        """Keep a state."""
+    def __setitem__(self, key: StateKey, state: "TranscriptState", /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +269,6 @@ class TranscriptState:
 
 
 def find_cold(hashes: Sequence[bytes], cold: Mapping[bytes, ColdCut]) -> Mapping[int, ColdCut]:
-    """The cuts at a cold cache, by number of messages, from those by prefix."""
     return {at: cold[chain] for at, chain in enumerate(hashes) if chain in cold}
 
 

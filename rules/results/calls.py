@@ -205,7 +205,6 @@ _FAILED = re.compile(
 
 
 def tells_failure(result: Message) -> bool:
-    """Whether the client or the result itself says that the call failed."""
     if result.is_error:
         return True
     text = result.text
@@ -215,7 +214,6 @@ def tells_failure(result: Message) -> bool:
 
 
 def was_refused(result: Message) -> bool:
-    """Whether the result says that the call was not carried out."""
     text = result.text
     return len(text) <= SHORT_CHARS and _REFUSED.match(_begin(text)) is not None
 
@@ -267,7 +265,6 @@ class Waiting:
         return None
 
     def list(self) -> Iterator[int]:
-        """The places of the calls that still wait, in their order."""
         return (at for at in range(len(self.calls)) if at not in self._taken)
 
 

@@ -66,7 +66,6 @@ class _Pairs:
     orphans: set[int] = field(default_factory=set)
 
     def find_results(self) -> set[int]:
-        """Indexes of all results, with or without a call."""
         return self.orphans | {slot.result for own in self.slots.values() for slot in own if slot.result is not None}
 
 
@@ -259,7 +258,6 @@ class _Calling:
                 self._open[call_id].append(asked)
 
     def answer(self, index: int, message: Message) -> None:
-        """Add a result."""
         call_id, queues = message.answers or "", self._open.get(message.answers or "")
         self._is_answer = False
         while queues:

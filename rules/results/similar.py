@@ -35,7 +35,6 @@ class Sketch:
 
 
 def sketch_text(text: str) -> Sketch:
-    """Return the sketch of a text."""
     encoded = text.encode("utf-8", "surrogatepass")
     lines: Iterable[int] = ()
     if 0 < encoded.count(b"\n") * MIN_LINE_CHARS <= len(encoded):
@@ -158,7 +157,6 @@ class Index:
         self._by_line: dict[int, Compared] = {}  # the newest result with the line in its sketch
 
     def add(self, result: Compared) -> None:
-        """Add a result: searches may find it from now on."""
         self._equal.setdefault(result.message.texts, result)
         if result.sketch is not None:
             self._by_line.update(dict.fromkeys(result.sketch.lines, result))

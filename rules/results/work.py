@@ -20,8 +20,7 @@ class Cache(Protocol[K_contra, V]):
     def get(self, key: K_contra, /) -> V | None:
         """The value of `key`; None if it is not stored."""
 
-    def __setitem__(self, key: K_contra, value: V, /) -> None:
-        """Store a value. The cache may drop it at any time."""
+    def __setitem__(self, key: K_contra, value: V, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

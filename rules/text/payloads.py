@@ -136,7 +136,6 @@ def _find_urls(text: str) -> Iterator[_Payload]:
 
 
 def _find_runs(text: str) -> Iterator[_Payload]:
-    """Base64 and hex without blanks."""
     at = 0
     while at < len(text):
         window = min(at + PIECE_CHARS, len(text))
@@ -168,7 +167,6 @@ def _end_padding(text: str, at: int) -> int:
 
 
 def _read_url(text: str, head: re.Match[str]) -> _Payload | None:
-    """The data URL that begins with this head."""
     start = head.end()
     if not head[0].endswith(";base64,"):
         stop, form = _end_plain(text, head.start(), start), "as a data URL"
@@ -285,7 +283,6 @@ def _begins_line(text: str, start: int) -> bool:
 
 
 def _sample(text: str, start: int, stop: int) -> list[str]:
-    """Pieces from the whole, without line breaks."""
     step = max((stop - start - SAMPLE_CHARS) // (SAMPLES - 1), SAMPLE_CHARS)
     pieces = [text[at : min(at + SAMPLE_CHARS, stop)] for at in range(start, stop - SAMPLE_CHARS // 2, step)]
     return ["".join(_BREAK.sub("", piece).replace("\\/", "/").split()) for piece in pieces]
@@ -319,7 +316,6 @@ def _tell_kind(head: str) -> str:
 
 
 def _find_dumps(text: str) -> Iterator[_Payload]:
-    """Bytes in hex that are written one by one, with or without their places."""
     at = 0
     while at < len(text):
         found = _STARTS_DUMP.search(text, at, min(at + PIECE_CHARS, len(text)))

@@ -50,7 +50,6 @@ class TileCost:
     tile_tokens: int
 
     def count(self, size: Size, *, low_detail: bool) -> int:
-        """Tokens of one image."""
         if low_detail:
             return self.base_tokens
         width, height = size.width, size.height
@@ -67,7 +66,6 @@ class PatchCost:
     factor: float
 
     def count(self, size: Size, *, low_detail: bool) -> int:
-        """Tokens of one image."""
         patches = _count_patches(size)
         if low_detail:
             patches = min(patches, (LOW_DETAIL_SIDE // PATCH_SIDE) ** 2)
@@ -79,7 +77,6 @@ class AreaCost:
     """One token for 750 pixels, at most 1600."""
 
     def count(self, size: Size, *, low_detail: bool) -> int:
-        """Tokens of one image."""
         del low_detail
         return min(math.ceil(size.width * size.height / PIXELS_PER_TOKEN), MAX_AREA_TOKENS)
 
@@ -180,7 +177,6 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole file."""
         return self.chars * 3 // 4
 
 

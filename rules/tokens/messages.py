@@ -81,7 +81,6 @@ def count_message(
 
 
 def finish_message(message: Message, count: CountTokens) -> Message:
-    """Complete a message that a rule made or changed: set its tokens and its digest."""
     return replace(message, edited=True, tokens=count_message(message, count), digest=digest_message(message))
 
 
@@ -104,13 +103,11 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
 
 
 def count_format(around: Surroundings, count: CountTokens, costs: Costs) -> int:
-    """Prompt tokens of the response format and of the frame that opens the reply."""
     formats = sum(map(count, around.format_texts)) + (FORMAT_TOKENS if around.format_texts else 0)
     return costs.priming_tokens + formats
 
 
 def count_tools(around: Surroundings, count: CountTokens, costs: Costs) -> int:
-    """Prompt tokens of the tools and of the tool choice."""
     tokens = sum(count(text) + OTHER_TOOL_TOKENS for text in around.others)
     if around.functions or around.others:
         tokens += costs.tools_tokens

@@ -46,7 +46,6 @@ class Sections(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Sum of all sections."""
         return sum(self)
 
     def scale(self, ratio: float) -> "Sections":
@@ -60,7 +59,6 @@ def scale_parts(parts: Iterable[int], ratio: float) -> list[int]:
 
 
 def count_sections(conversation: Conversation, find: FindMarks) -> Sections:
-    """The sections of a transcript, in our tokens."""
     messages = conversation.messages
     leading = count_systems(messages)
     system = conversation.fixed_tokens
@@ -179,7 +177,6 @@ class Parts(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Sum of all parts."""
         return sum(self)
 
     def scale(self, ratio: float) -> "Parts":

@@ -42,7 +42,6 @@ def render_tools(functions: Sequence[Schema], *, nested_comments: bool = True, m
 
 
 def as_schema(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
@@ -175,12 +174,10 @@ def _values(schema: Schema) -> Sequence[Any]:
 
 
 def _needs_lines(lines: Sequence[str]) -> bool:
-    """Whether an object needs several lines, because it contains a comment."""
     return any("\n" in line or line.lstrip().startswith("//") for line in lines)
 
 
 def _join(lines: Sequence[str]) -> str:
-    """Write an object in one line."""
     return "{ " + " ".join(line.strip() for line in lines).rstrip(",") + " }"
 
 
@@ -198,7 +195,6 @@ def _comment(text: Any, indent: str) -> Iterator[str]:
 
 
 def _literal(value: Any) -> str:
-    """A JSON value as a TypeScript literal."""
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, bool):

@@ -84,7 +84,6 @@ class Cuts:
         return window.cuts[-1].at if window.cuts else min(self._room.leading, self._sums.number)
 
     def size(self, window: Window) -> int:
-        """Tokens that would be forwarded after the head in this window."""
         sums, floor, tokens = self._sums, self._room.leading, 0
         if window.cuts:
             floor, tokens = window.cuts[-1].at, window.cuts[-1].tokens
@@ -103,7 +102,6 @@ class Cuts:
         return self._sums.between(self._sums.open_step, self._sums.number)
 
     def rest(self, window: Window) -> int:
-        """Tokens that would be forwarded between the head and the open step in this window."""
         return self.size(window) - self.open_tokens
 
     def compare(self, before: Window, after: Window) -> Change:
@@ -201,7 +199,6 @@ class Cuts:
         return self._with_cut(window, cut) if saved_tokens > 0 else None
 
     def without_memory(self, window: Window) -> Window:
-        """The window without any memory before the open step."""
         if not self._sums.memory.places:
             return window
         start, stop = max(self.floor(window), window.memory_stop), self._sums.open_step

@@ -70,7 +70,6 @@ class Fold:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the fold takes, in bytes, roughly."""
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
     def extend(
@@ -141,7 +140,6 @@ class Fold:
         self._heed_marks(is_request=shows_answer)
 
     def _heed_limits(self) -> None:
-        """Remove what there is too much of, whether a mark is reached or not."""
         policy = self._policy
         if self._sums.memory.places:
             self._drop_memory()
@@ -231,7 +229,6 @@ class Fold:
             self._forwarded = self._cuts.size(self.window)
 
     def _find_long(self) -> dict[int, int]:
-        """The user messages of earlier turns that can become short, and what that saves."""
         costs = ((at, tokens, self._sums.between(at, at + 1)) for at, tokens in self._long.items())
         return {at: max(cost - tokens, 0) for at, tokens, cost in costs if at < self._turn}
 
@@ -241,7 +238,6 @@ class Fold:
             del self._long[at]
 
     def _keep_turns(self, number: int) -> None:
-        """Cut old user turns if there are too many."""
         if (window := self._cuts.limit_turns(self.window, number)) is not None:
             self._change(self._cuts.compare(self.window, window), keeps_least=True)
 
@@ -255,7 +251,6 @@ class Fold:
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
     def _keep_images(self, number: int) -> None:
-        """Remove old images if there are too many; they stay removed."""
         if (window := self._cuts.keep_images(self.window, number)) is not None:
             self.window = window
             self._forwarded = self._cuts.size(window)
@@ -358,7 +353,6 @@ class Fold:
         return self._is_near and self._economics.pays(change)
 
     def _change(self, change: Change, *, keeps_least: bool = False) -> None:
-        """Change to a window at high water: the upstream's cache breaks."""
         self._economics.cut(change)
         self._apply(change.after, keeps_least=keeps_least)
         self._is_near = False

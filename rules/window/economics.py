@@ -88,7 +88,6 @@ class Economics:
         return self._plain_tokens // max(self._requests, 1)
 
     def wait(self, gain_tokens: int) -> None:
-        """Note that one more request carries `gain_tokens` that a cut would have removed."""
         self._waited += gain_tokens * self._prices.cached_input
 
     def pays(self, change: Change, more_tokens: int = 0) -> bool:
@@ -102,7 +101,6 @@ class Economics:
         return is_bearable and self._waited + more_tokens * self._prices.cached_input >= price * PATIENCE
 
     def cut(self, change: Change) -> None:
-        """Note that a change was made."""
         self._spent += self._price(change)
         self._waited = 0.0
 
@@ -176,7 +174,6 @@ class Economics:
         return price + (self._price_note(change.tokens_before, change.after.cuts[-1]) if asks else 0.0)
 
     def _price_note(self, size: int, cut: Cut) -> float:
-        """The cost of a summary. Its request reads `size` tokens from the cache."""
         return cut.reserved_tokens * NOTE_SHARE * self._prices.output + size * self._prices.cached_input
 
 
@@ -191,7 +188,6 @@ def pays_cold(cold: ColdSummary, lifetime_seconds: float) -> bool:
 
 
 def note_marks(cuts: Cuts, window: Window, forwarded_tokens: int) -> Window:
-    """The window with a note that high water or the mark of cold cuts was reached."""
     is_long = window.is_long or (cuts.is_roomy and forwarded_tokens >= _find_cold_mark(cuts))
     is_high = window.is_high or forwarded_tokens >= cuts.marks.high
     is_same = (is_high, is_long) == (window.is_high, window.is_long)
@@ -235,5 +231,4 @@ def choose_cold(
 
 
 def _find_cold_mark(cuts: Cuts) -> int:
-    """The tokens after the head from which on a cold cache is used for a cut."""
     return cuts.marks.low + int((cuts.marks.high - cuts.marks.low) * COLD_SHARE)

@@ -41,11 +41,9 @@ class Loaded:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory of this object in bytes."""
         return NAME_BYTES * (len(self.steps) + len(self._called))
 
     def add(self, step: int, message: Message) -> None:
-        """Add a message of this step."""
         for name in message.loads:
             self.steps.pop(name, None)
             self.steps[name] = step
@@ -84,11 +82,9 @@ class Reminders:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory of this object in bytes."""
         return 17 * len(self.places) + DIGEST_BYTES * len(self._newest)
 
     def add(self, index: int, message: Message) -> None:
-        """Add the next reminder."""
         self.places.append(index)
         self._is_newest.append(1)
         position = len(self.places)
@@ -160,7 +156,6 @@ class Repeats:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory of this object in bytes."""
         return CALL_BYTES * (len(self._newest) + len(self._times) + len(self.loops))
 
     def add(self, index: int, message: Message, is_just_removed: Callable[[int], bool]) -> None:

@@ -42,7 +42,6 @@ def saving_tokens(message: Message) -> int:
 
 
 def remove_images(conversation: Conversation, places: Iterable[int]) -> Outcome:
-    """Replace the images of these messages by markers."""
     found = {index: conversation.messages[index] for index in places}
     changed = {index: message for index, message in found.items() if saving_tokens(message)}
     reason = f"{sum(map(count_images, changed.values()))} images of {len(changed)} messages"
@@ -64,7 +63,6 @@ def drop_images(message: Message, excess_tokens: int | None = None) -> Message:
 
 
 def count_images(message: Message) -> int:
-    """The number of images of a message that a marker may replace."""
     return sum(part.saving_tokens > 0 for part in message.media)
 
 

@@ -91,7 +91,6 @@ class OpenStep:
         return self.spare_tokens(start, of_images=True) if spare_tokens < excess else spare_tokens
 
     def saving_tokens(self, cap: Cap) -> int:
-        """The most that removing the images of a capped message can still save."""
         rank = bisect_left(self._parts, cap.at, key=attrgetter("at"))
         return max(cap.tokens - self._parts[rank].bare_tokens, 0)
 

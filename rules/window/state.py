@@ -150,7 +150,6 @@ class Window(msgspec.Struct, frozen=True, eq=False):
         return step >= self.removed_from and self.is_removed(step)
 
     def is_removed(self, step: int) -> bool:
-        """Whether the results of the step that begins at this message are not forwarded."""
         if (cut := self.cut) is not None and step < cut.at:
             return all(step != start for start, _ in cut.kept_steps) or any(
                 step == start for start, _ in cut.bare_steps
@@ -167,7 +166,6 @@ class Window(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def shortens(self) -> bool:
-        """Whether anything of the folded messages is cut, pruned, shortened or removed."""
         return bool(self.cuts or self.caps) or self._changes_old
 
     @property
@@ -190,7 +188,6 @@ class Window(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def cut(self) -> Cut | None:
-        """The cut in effect; None if nothing was cut."""
         return self.cuts[-1] if self.cuts else None
 
     @property
@@ -237,7 +234,6 @@ class Change(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether it needs a summary that a model writes."""
         cuts = self.after.cuts
         return len(cuts) > len(self.before.cuts) and cuts[-1].kind is CutKind.SUMMARISE
 

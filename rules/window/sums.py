@@ -36,7 +36,6 @@ class Savings:
         self._saved = _tokens(0)
 
     def add(self, index: int, tokens: int) -> None:
-        """Note that dropping what message `index` holds saves this many tokens."""
         if tokens > 0:
             self.places.append(index)
             self._saved.append(self._saved[-1] + tokens)
@@ -48,7 +47,6 @@ class Savings:
         return self._saved[bisect_left(self.places, stop)] - self._saved[bisect_left(self.places, start)]
 
     def behind(self, start: int) -> int:
-        """Tokens saved by dropping what all messages from `start` on hold."""
         return self._saved[-1] - self._saved[bisect_left(self.places, start)]
 
     def find_stop(self, start: int, tokens: int) -> int:
@@ -80,7 +78,6 @@ class ImageSums(Savings):
         return saving
 
     def saved_by(self, start: int, images: ImageStop) -> int:
-        """Tokens that `images` saves in the messages from `start` on."""
         saved = self.saved(start, images.at)
         return saved - self.saved(images.spared, images.spared + 1) if start <= images.spared < images.at else saved
 
@@ -133,7 +130,6 @@ class Spans:
         return is_bound
 
     def give_up(self) -> None:
-        """Wait for no result any more."""
         self._waiting.clear()
         self._heard = False
 
@@ -259,7 +255,6 @@ class Sums:
 
     @property
     def ends_with_answer(self) -> bool:
-        """Whether the last message is an answer of the model."""
         return self._is_answer
 
     def shows_answer(self, message: Message) -> bool:
@@ -269,7 +264,6 @@ class Sums:
         return message.role is Role.ASSISTANT
 
     def _is_bound(self, message: Message, tokens: int) -> bool:
-        """Whether the next message belongs to the unit of those before it."""
         if not self._spans.add(message):
             return False
         start = self._starts[-1] if self._starts else 0
@@ -293,7 +287,6 @@ class Sums:
         return message.tokens
 
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
-        """Move the start of the open step on by one message."""
         is_tool = message.role is Role.TOOL
         is_written = is_tool and message.is_written
         is_result = is_tool and not is_written
@@ -309,7 +302,6 @@ class Sums:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the sums take, in bytes."""
         values = 3 * self.number + 2 * len(self._starts) + 2 * len(self.users) + len(self.fixed)
         kept_bytes = self.reminders.size_bytes + self.repeats.size_bytes + self.loaded.size_bytes
         return 8 * values + 24 * len(self.images.places) + 16 * len(self.memory.places) + kept_bytes
@@ -330,12 +322,10 @@ class Sums:
         return tokens - self.images.saved_by(middle, images) if images.at and self.images.places else tokens
 
     def find_start(self, at: int) -> int:
-        """The beginning of the step that this message belongs to."""
         rank = bisect_right(self._starts, at)
         return self._starts[rank - 1] if rank else at
 
     def find_stop(self, start: int) -> int:
-        """The end of the step that begins at this message."""
         rank = bisect_left(self._starts, start + 1)
         return self._starts[rank] if rank < len(self._starts) else self.number
 
@@ -407,7 +397,6 @@ class Sums:
         return range(max(first, 1), max(stop, 1))
 
     def user_tokens(self, ranks: range) -> int:
-        """The cost of the user messages of these ranks together, without their images."""
         return self._user_sums[ranks.stop] - self._user_sums[ranks.start] if ranks else 0
 
 

@@ -79,7 +79,6 @@ _ENGINES: tuple[tuple[str, Callable[[str], CountTokens]], ...] = (("bpe_openai",
 
 
 def _repairing(count: CountTokens) -> CountTokens:
-    """Count lone surrogates as tiktoken does."""
 
     def repaired(text: str) -> int:
         try:

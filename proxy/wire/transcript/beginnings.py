@@ -43,11 +43,9 @@ class Decoded(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """The number of elements that the messages come from."""
         return self.origins[-1].stop if self.origins else 0
 
     def first(self, elements: int) -> "Decoded":
-        """The messages of the first elements."""
         if elements >= self.elements:
             return self
         number = bisect_right(self.origins, elements, key=lambda origin: origin.stop)
@@ -61,7 +59,6 @@ class Noted(NamedTuple):
     found: tuple[tuple[int, Any], ...] = ()
 
     def first(self, elements: int) -> "Noted":
-        """The same for the first elements."""
         return Noted(min(self.elements, elements), tuple(each for each in self.found if each[0] < elements))
 
 
@@ -89,7 +86,6 @@ class Beginning:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, in bytes, roughly."""
         return COPIES * len(self.body) + ELEMENT_BYTES * len(self.raws)
 
     def stop_of(self, number: int) -> int:
@@ -126,20 +122,17 @@ class Begun:
 
     @property
     def stop(self) -> int:
-        """Number of bytes that the two bodies share, at least."""
         return self.beginning.stop_of(self.number)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the body continues after all elements of the earlier one."""
         return self.number == len(self.beginning.raws)
 
 
 class Kept(Protocol):
     """A cache of beginnings, by their dialect and their first bytes."""
 
-    def get(self, key: tuple[str, bytes], /) -> tuple[Beginning, ...] | None:
-        """The beginnings that are kept under a key, newest first; None if there are none."""
+    def get(self, key: tuple[str, bytes], /) -> tuple[Beginning, ...] | None: ...
 
     def __setitem__(self, key: tuple[str, bytes], value: tuple[Beginning, ...], /) -> None:
         """Keep beginnings, newest first; the cache may forget them at any time."""

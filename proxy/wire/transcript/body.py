@@ -45,7 +45,6 @@ class Form(Generic[B]):
     list_long: Callable[[B], Sequence[msgspec.Raw]]
 
     def list_raws(self, members: B) -> tuple[bytes, ...]:
-        """The bytes of each element."""
         return tuple(map(bytes, self.list_elements(members)))
 
 
@@ -158,7 +157,6 @@ class Edit(NamedTuple):
 
     @property
     def growth_bytes(self) -> int:
-        """How much longer the new value is."""
         return len(self.value) - (self.place.stop - self.place.start)
 
 

@@ -45,17 +45,13 @@ V = TypeVar("V")
 class Memo(Protocol[K, V]):
     """A cache, which may forget a value at any time."""
 
-    def get(self, key: K, /) -> V | None:
-        """The value of a key; None if there is none."""
+    def get(self, key: K, /) -> V | None: ...
 
-    def get_many(self, keys: Iterable[K], /) -> list[V | None]:
-        """The result of `get` for each key, in order."""
+    def get_many(self, keys: Iterable[K], /) -> list[V | None]: ...
 
-    def find_missing(self, keys: Iterable[K], /) -> list[K]:
-        """The keys that have no value."""
+    def find_missing(self, keys: Iterable[K], /) -> list[K]: ...
 
-    def __setitem__(self, key: K, value: V, /) -> None:
-        """Keep a value."""
+    def __setitem__(self, key: K, value: V, /) -> None: ...
 
 
 class FixedTokens(NamedTuple):
@@ -126,7 +122,6 @@ class Known:
         self._numbers = count()
 
     def view(self, dialect: str, number: int) -> KnownView:
-        """What is remembered of a dialect's requests for the way of counting with this `number`."""
         view = self._views.get((dialect, number))
         if view is None:
             made = KnownView(self._elements, self._fixed, next(self._numbers))
@@ -272,7 +267,6 @@ def recall(
 
 
 def join_units(raws: Sequence[bytes], units: Iterable[tuple[int, int]]) -> list[bytes]:
-    """The JSON of each unit, its elements separated by commas."""
     return [raws[start] if stop == start + 1 else b",".join(raws[start:stop]) for start, stop in units]
 
 

@@ -163,7 +163,6 @@ class _Outline:
         return parts
 
     def _cost(self, start: int, stop: int) -> float:
-        """Estimated tokens of a value as it would be written."""
         chars = stop - start
         return self._rate * (chars if chars > WHOLE_CHARS else len(unbreak(self._text[start:stop])))
 
@@ -221,7 +220,6 @@ class _Outline:
         return taken
 
     def _fit_collection(self, start: int, parts: Parts, room: float) -> str:
-        """The records that stand out most, each shortened to its share, in the order of the document."""
         news = self._news.get(start)
         if news is None:
             news = self._news[start] = read_news(self._decode_all(parts, parts.head), len(parts))
@@ -243,7 +241,6 @@ class _Outline:
         return self._close_collection(self._text[start], [written[index] for index in sorted(written)], parts.total)
 
     def _choose(self, parts: Sequence[Part]) -> list[int]:
-        """The records of one window that stand out most."""
         return read_news(self._decode_all(parts, 0), len(parts)).order[:CHOSEN_PARTS]
 
     def _decode_all(self, parts: Iterable[Part], head: int) -> Iterator[Any]:

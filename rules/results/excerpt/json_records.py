@@ -60,7 +60,6 @@ class Column:
     values: list[Any] = field(default_factory=list)
 
     def add(self, number: int, value: Any) -> None:
-        """Add a value of record `number`."""
         self.numbers.append(number)
         self.values.append(value)
 
@@ -72,7 +71,6 @@ class Column:
         return values
 
     def count_records(self) -> int:
-        """How many records have a value here."""
         return sum(before != after for before, after in pairwise((-1, *self.numbers)))
 
     def total(self) -> Mapping[int, float]:
@@ -99,7 +97,6 @@ class News:
 
 
 def read_news(records: Iterable[Any], total: int) -> News:
-    """Find the records that stand out among `total` decoded ones, which may have any form."""
     columns: dict[str, Column] = defaultdict(Column)
     for number, record in enumerate(records):
         _collect(record, "", (number, columns), 0)
@@ -141,7 +138,6 @@ def _info(values: int, holders: int, records: int) -> float:
 
 
 def _read_column(path: str, column: Column, values: Values, records: int) -> Iterator[tuple[float, int]]:
-    """Weights and numbers of the records that stand out in one column."""
     if path.endswith("#") and len(values) <= 1:
         return
     totals = column.total()
@@ -311,7 +307,6 @@ class _Reader:
         self.leaves: list[_Node] = []
 
     def read(self, part: Part, parent: _Node | None, path: str, depth: int, weight: float) -> _Node:
-        """Read a value into a node."""
         opening = self._text[part.start]
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
         level = parent.level + 1 if parent else 0
@@ -360,7 +355,6 @@ class _Reader:
 
 
 def _forget(node: _Node) -> None:
-    """Mark the node and its parts as not kept."""
     node.is_kept = False
     for part in node.parts:
         if part.is_kept:

@@ -135,7 +135,6 @@ class Parts:
                 self._thin(self._thinning, stop)
 
     def _thin(self, thinning: Thinning, stop: int) -> None:
-        """If a window is full, drop the parts that are not to be kept."""
         first = max(self._settled, thinning.head)
         last = len(self._starts) - thinning.tail
         is_full = last - first >= thinning.parts or (
@@ -171,7 +170,6 @@ class Parts:
         return map(Part, self._keys, self._starts, self._stops)
 
     def are_containers(self) -> bool:
-        """Whether all parts are objects or arrays."""
         return not self._has_plain and all(self._text[start] in _OPENS for start in self._starts)
 
 
@@ -217,16 +215,13 @@ class Signs:
         return f"{key}{self.colon}{value}" if key else value
 
     def object(self, members: Iterable[str]) -> str:
-        """Write an object."""
         return "{" + self.comma.join(members) + "}"
 
     def array(self, items: Iterable[str]) -> str:
-        """Write an array."""
         return "[" + self.comma.join(items) + "]"
 
 
 def read_signs(text: str) -> Signs:
-    """Find out whether a document has a blank after its colons and its commas."""
     sample = text[:SAMPLE_CHARS]
     colon, comma = _COLON.search(sample), _COMMA.search(sample)
     spaced = "\n" in sample or (comma is not None and comma[1] != "")

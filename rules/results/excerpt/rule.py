@@ -139,7 +139,6 @@ def _take_ends(text: str, gauge: _Gauge) -> str:
 
 
 def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
-    """The result's texts within its own budget."""
     return truncate_result(result, result.budget, count)
 
 

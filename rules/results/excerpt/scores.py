@@ -63,7 +63,6 @@ def _score_change(line: str) -> float:
 
 
 def score_commits(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of the lines in a log of commits: the subject of each commit matters most."""
     scores: dict[int, float] = {}
     waits_for_subject = False
     for index, text in enumerate(texts):
@@ -95,7 +94,6 @@ _IN_PAGE = re.compile(r"(?i)\s*</?(?:script|style|svg|path|link|meta)\b")
 
 
 def score_prose(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of the lines of a document or an HTML page."""
     scores: dict[int, float] = {}
     for index, text in enumerate(texts):
         line = text[:400].rstrip()
@@ -113,7 +111,6 @@ def score_prose(texts: Sequence[str]) -> dict[int, float]:
 
 
 def is_page(lines: Sequence[str]) -> bool:
-    """Whether a sample of lines begins like an HTML page."""
     return any(_PAGE.match(line[:200]) for line in lines[:5])
 
 
@@ -193,7 +190,6 @@ def is_matches(lines: Sequence[str]) -> bool:
 
 
 def is_listing(lines: Sequence[str]) -> bool:
-    """Whether a sample of lines lists files."""
     listed = sum(_LONG_LISTING.match(line) is not None or _PATH.match(line.rstrip()) is not None for line in lines)
     return listed >= 0.8 * len(lines)
 
@@ -258,7 +254,6 @@ SAMPLE_CODE = re.compile(
 
 
 def score_source(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of a source file's definitions."""
     lines = (strip_gutter(text[:400].rstrip()) for text in texts)
     defined = (index for index, line in enumerate(lines) if _DEFINES.match(line) or _MEMBER.match(line))
     return dict.fromkeys(defined, DEFINITION_SCORE)
@@ -315,7 +310,6 @@ RARE_SCORE = 3.0
 
 
 def score_log(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of a log's units, by their index."""
     cut = {text: text[:MAX_CHARS].partition("\n")[0].rstrip() for text in dict.fromkeys(texts)}
     lines = list(map(cut.__getitem__, texts))
     changes = mark_changes(lines)

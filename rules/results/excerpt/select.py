@@ -41,11 +41,9 @@ class Units:
         return self.whole[self.offsets[start] : self.offsets[stop]]
 
     def chars(self, index: int) -> int:
-        """The length of a unit in characters."""
         return self.offsets[index + 1] - self.offsets[index]
 
     def last_line(self, index: int) -> int:
-        """The number of the last line of a unit."""
         return max(self.lines[index], self.lines[index + 1] - 1)
 
     def is_part(self, start: int, stop: int) -> bool:

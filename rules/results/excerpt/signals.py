@@ -67,7 +67,6 @@ _TOTALS: Words = {
 
 
 def _any_of(*words: Words) -> str:
-    """A pattern that matches any of these words."""
     return "|".join(re.escape(stem) + ending for each in words for stem, ending in each.items())
 
 

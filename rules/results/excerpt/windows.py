@@ -61,12 +61,10 @@ class Scan:
 
 
 def is_large(text: str) -> bool:
-    """Whether a text is too long to be split into units at once."""
     return len(text) > LARGE_CHARS or (len(text) > LARGE_LINES and text.count("\n") > LARGE_LINES)
 
 
 def tell_large_kind(text: str, line_chars: int) -> Kind:
-    """The kind of a large text, recognised in samples."""
     run_chars = SAMPLE_LINES * line_chars
     step = max(len(text) - run_chars, 0) // (SAMPLES - 1)
     starts = (text.rfind("\n", 0, at) + 1 if at else 0 for at in range(0, step * (SAMPLES - 1) + 1, max(step, 1)))
@@ -75,7 +73,6 @@ def tell_large_kind(text: str, line_chars: int) -> Kind:
 
 
 def split_large(text: str, kind: Kind, scan: Scan) -> Units:
-    """Split a text into the units that may be kept within a budget, and the gaps between them."""
     head, tail = min(scan.chars, len(text)), max(len(text) - scan.chars, 0)
     beginning: list[_Found] = []
     end: deque[_Found] = deque(maxlen=scan.limit)
@@ -97,7 +94,6 @@ def split_large(text: str, kind: Kind, scan: Scan) -> Units:
 
 
 def _sort(*found: Iterable[_Found]) -> list[_Found]:
-    """The units in the order of the text, without duplicates."""
     places = {unit.start: unit for unit in chain.from_iterable(found)}
     return [places[start] for start in sorted(places)]
 
@@ -130,7 +126,6 @@ class _Best:
         self._kept: list[_Found] = []
 
     def take(self, units: Iterator[_Found]) -> None:
-        """Add units."""
         for unit in units:
             self._kept.append(unit)
             if len(self._kept) >= 2 * self._most_units:
@@ -143,7 +138,6 @@ class _Best:
             self.floor = -self._kept[-1].loss
 
     def found(self) -> list[_Found]:
-        """The best units, as many as the bound on their characters allows."""
         self._shrink()
         left = self._most_chars
         for number, unit in enumerate(self._kept):
