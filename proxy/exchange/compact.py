@@ -163,11 +163,16 @@ async def _carry_out_first(
 ) -> Prepared:
     """Make the attempt from a plan that was made with what was learned about the model.
 
-    The attempt ignores a lesson that is due for a test, and all lessons if the request does not fit with them. Raises
-    RefusedError, but never because of a lesson alone. Raises UndecodableError.
+    The attempt ignores a lesson that is due for a test, a learned ratio if it alone would shorten a message, and all
+    lessons if the request does not fit with them. Raises RefusedError, but never because of a lesson alone. Raises
+    UndecodableError.
     """
     refused: RefusedError | None = None
     try:
+        whole = await _keep_whole(services, call, planned, phases)
+        if whole is not None:
+            _note_test(call, planned)
+            return replace(await carry_out(services, *whole, reply, phases, size_bytes=size_bytes), is_test=True)
         if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
         _note_test(call, planned)
@@ -189,14 +194,36 @@ async def _carry_out_first(
     return structs.replace(attempt, is_test=True)
 
 
-def _is_test(services: Services, call: Call, planned: Planned) -> bool:
-    """Whether a request that only a lesson cuts goes out uncut, to test whether the lesson still holds.
+async def _keep_whole(
+    services: Services, call: Call, planned: Planned, phases: Phases
+) -> tuple[Call, Planned] | None:
+    """The call and plan that leave the newest messages whole, if only a learned ratio shortens them; else None.
 
-    A request that only counts tokens is no test, because an upstream counts what does not fit its window, too.
+    The ratio may come from another script: after Chinese, English counts twice what it is. So the server decides, as
+    long as it has not refused such a request.
     """
-    if not call.view.is_doubtful or call.route.target.mode != "enforce" or call.request.codec.is_count:
-        return False
-    if call.arrival.caller is not None:  # nor is one whose answer nobody sees here
+    family = call.view.trust_family(services.config)
+    if not planned.plan.window.caps or family.facts.ratio >= call.view.facts.ratio or not _may_test(call):
+        return None
+    if not services.models.may_test_ratio(call.view.name):
+        return None
+    trial = replace(call, view=family)
+    whole, _ = await _plan(services, trial, phases)
+    wanted, had = whole.plan.request, planned.plan.request
+    if whole.plan.window.caps or (wanted is not None and (had is None or wanted.key != had.key)):
+        return None
+    return trial, replace(whole, plan=replace(whole.plan, was_otherwise=planned.plan.breaks_past))
+
+
+def _may_test(call: Call) -> bool:
+    """Whether the upstream's answer would show if a lesson holds."""
+    # It counts what does not fit its window, too; and nobody sees the answer to a caller here.
+    return call.route.target.mode == "enforce" and not call.request.codec.is_count and call.arrival.caller is None
+
+
+def _is_test(services: Services, call: Call, planned: Planned) -> bool:
+    """Whether a request that only a lesson cuts goes out uncut, to test whether the lesson still holds."""
+    if not call.view.is_doubtful or not _may_test(call):
         return False
     window, decisions = planned.plan.window, planned.plan.decisions
     is_cut = window.cut is not None or window.prune_stop > 0 or any(each.rule == "memory" for each in decisions)

@@ -85,6 +85,11 @@ class ModelView:
         facts = self.facts.doubt(find_family(self.name.model).ratio)
         return self.of(config, self.settings, self.name, facts)
 
+    def trust_family(self, config: Config) -> Self:
+        """The view with the ratio of the model's family instead of the learned one."""
+        facts = replace(self.facts, ratio=find_family(self.name.model).ratio)
+        return self.of(config, self.settings, self.name, facts)
+
     @property
     def window_from(self) -> str:
         """The source of the policy's window: configured, discovered, catalogue, default, or learned."""

@@ -178,6 +178,11 @@ class Models:
             model.writing = self._tasks.start(self._kept.write(model, **changes))
             self._change_of_all(name, partial(retract, name.key_id))
 
+    def may_test_ratio(self, name: ModelName) -> bool:
+        """Whether a request may go out by the family's ratio: no test of this client has failed since one succeeded."""
+        model = self._kept.find(name)
+        return model is not None and not model.known.failures
+
     def take_test(self, name: ModelName) -> bool:
         """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
         model, of_all = self._kept.find_both(name)
