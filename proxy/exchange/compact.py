@@ -172,7 +172,9 @@ async def _carry_out_first(
         whole = await _keep_whole(services, call, planned, phases)
         if whole is not None:
             _note_test(call, planned)
-            return replace(await carry_out(services, *whole, reply, phases, size_bytes=size_bytes), is_test=True)
+            return structs.replace(
+                await carry_out(services, *whole, reply, phases, size_bytes=size_bytes), is_test=True
+            )
         if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
         _note_test(call, planned)
@@ -194,20 +196,18 @@ async def _carry_out_first(
     return structs.replace(attempt, is_test=True)
 
 
-async def _keep_whole(
-    services: Services, call: Call, planned: Planned, phases: Phases
-) -> tuple[Call, Planned] | None:
+async def _keep_whole(services: Services, call: Call, planned: Planned, phases: Phases) -> tuple[Call, Planned] | None:
     """The call and plan that leave the newest messages whole, if only a learned ratio shortens them; else None.
 
     The ratio may come from another script: after Chinese, English counts twice what it is. So the server decides, as
     long as it has not refused such a request.
     """
+    if not planned.plan.window.caps or not call.view.facts.has_ratio or not _may_test(call):
+        return None
     family = call.view.trust_family(services.config)
-    if not planned.plan.window.caps or family.facts.ratio >= call.view.facts.ratio or not _may_test(call):
+    if family.facts.ratio >= call.view.facts.ratio or not services.models.may_test_ratio(call.view.name):
         return None
-    if not services.models.may_test_ratio(call.view.name):
-        return None
-    trial = replace(call, view=family)
+    trial = structs.replace(call, view=family)
     whole, _ = await _plan(services, trial, phases)
     wanted, had = whole.plan.request, planned.plan.request
     if whole.plan.window.caps or (wanted is not None and (had is None or wanted.key != had.key)):

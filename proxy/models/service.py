@@ -179,7 +179,7 @@ class Models:
             self._change_of_all(name, partial(retract, name.key_id))
 
     def may_test_ratio(self, name: ModelName) -> bool:
-        """Whether a request may go out by the family's ratio: no test of this client has failed since one succeeded."""
+        """Whether a request may go out by the family's ratio: no test of this client has failed."""
         model = self._kept.find(name)
         return model is not None and not model.known.failures
 

@@ -9,6 +9,7 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Passed, Prepared
 from trimtab.proxy.exchange.compact import compact, surely_stays
+from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.wire.chat.codec import CHAT
@@ -206,6 +207,26 @@ async def test_each_so_many_requests_that_only_a_lesson_cuts_one_goes_out_uncut(
     assert [attempt.outcome for attempt in attempts] == ["compacted"] * (FIRST_TEST - 1) + ["unchanged"]
     assert [attempt.is_test for attempt in attempts] == [False] * (FIRST_TEST - 1) + [True]
     assert not (await stages.attempt(read_session(3))).is_test
+
+
+async def test_a_ratio_alone_shortens_no_message_until_the_server_has_refused_it(make_stages: MakeStages) -> None:
+    """It may be that of another script. What does not fit by the family's ratio either is shortened at once."""
+    stages = await make_stages("defaults.completion_reserve=1000")
+    name, models = (await stages.prepare(read(SHORT))).view.name, stages.services.models
+    models.note_answer(name, 0)
+    models.observe(name, Report(1000, 2000, limit_tokens=7000))
+    await stages.settle()
+    fits, never = ([{"role": "user", "content": "word " * words}] for words in (5000, 9000))
+
+    attempt = await stages.attempt(read(fits))
+    assert (attempt.outcome, attempt.is_test) == ("unchanged", True)
+    assert (await stages.attempt(read(never))).outcome == "compacted"
+    assert (await stages.attempt(read(fits), **{"x-trimtab-mode": "observe"})).compacted.decisions
+
+    models.fail_test(name)
+    await stages.settle()
+    attempt = await stages.attempt(read(fits))
+    assert (attempt.outcome, attempt.is_test) == ("compacted", False)
 
 
 async def test_a_refused_attempt_has_the_time_of_its_phases(make_stages: MakeStages) -> None:
