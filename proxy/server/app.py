@@ -42,6 +42,7 @@ from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.telemetry.tracing import open_spans
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import CODECS, by_ending
+from trimtab.rules.text.late import compile_all
 
 KEEP_ALIVE_SECONDS = 75.0
 """An idle connection is closed after this time, and one whose head has not arrived by then. Source: nginx's and
@@ -106,6 +107,7 @@ async def run_proxy(
 def _load_in_advance(compactors: Compactors, config: Config) -> None:
     """Load what most requests need but the first ones may not: each takes some tenths of a second."""
     compactors.load()
+    compile_all()
     load_catalogue(config.list_base_urls())
 
 

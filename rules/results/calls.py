@@ -17,6 +17,7 @@ import msgspec
 
 from trimtab.rules.conversation import Message, Role, ToolCall, count_leading
 from trimtab.rules.policy import Policy
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.treatment import Treatment
 
 MAX_ARGUMENT_CHARS = 4096
@@ -30,15 +31,15 @@ MAX_DEPTH = 6
 
 _READING = frozenset({"read", "view", "cat", "open"})
 _FILE = frozenset({"file", "files", "contents", "source", "code", "symbol", "resource", "notebook"})
-_JSON_FILE = re.compile(
+_JSON_FILE = compile_late(
     r"\.(?:\w*json\w*|\w+rc|avsc|code-workspace|gltf|har|importmap|ipynb|lock|map|tfstate|tfvars|webmanifest)\Z",
     re.IGNORECASE,
 )
 """The end of a path whose file usually holds JSON."""
 
-_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-_WORDS = re.compile(r"[^\s\"'`;|&<>()]+")
-_LINES_BEHIND = re.compile(r"(?<=.)(?::\d[\d,:-]*|#L\d[\dL-]*)\Z")
+_NAME_PARTS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_WORDS = compile_late(r"[^\s\"'`;|&<>()]+")
+_LINES_BEHIND = compile_late(r"(?<=.)(?::\d[\d,:-]*|#L\d[\dL-]*)\Z")
 
 _decode = msgspec.json.Decoder().decode
 
@@ -143,7 +144,7 @@ _FLAG = r"""["'](?:is_?error)["'][ ]?:[ ]?true\b"""
 
 
 def _compile(form: str) -> re.Pattern[str]:
-    return re.compile(form, re.VERBOSE | re.IGNORECASE | re.MULTILINE)
+    return compile_late(form, re.VERBOSE | re.IGNORECASE | re.MULTILINE)
 
 
 _RETURN = tuple(f"return{sign}{what}" for sign in ("", " ", "_", "-") for what in ("code", "status"))
@@ -176,7 +177,7 @@ SHORT_CHARS = 4000
 """The beginning of a longer result does not count. Chosen: error messages of tools are shorter, and a longer result is
 text that the tool has read or printed."""
 
-_REFUSED = re.compile(
+_REFUSED = compile_late(
     r"""(?:Error:\s{0,2})?(?:
         <tool_use_error>
         |InputValidationError
@@ -188,7 +189,7 @@ _REFUSED = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-_FAILED = re.compile(
+_FAILED = compile_late(
     r"""
     (?:<error>|\[error\]|(?:fatal[ ]|tool[ ]|mcp[ ]|\w{1,40})?error(?:[ ]-?\d{1,6})?:|error[ ](?!s\b)\w{1,20}ing\b)
     |\{\s{0,8}"error"\s{0,4}:(?!\s{0,4}(?:null\b|false\b|""|\[\s{0,8}\]|\{\s{0,8}\}|0\b))

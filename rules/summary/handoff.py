@@ -21,8 +21,9 @@ from enum import StrEnum
 
 from trimtab.rules.summary.headings import LEAST_PARTS, Heading, find_headings
 from trimtab.rules.summary.quoting import clean_note
+from trimtab.rules.text.late import compile_late
 
-REFUSAL = re.compile(
+REFUSAL = compile_late(
     r"""\W*(?:
     i\s*'?\s*a?m\s+(?:\w+\s+)?(?:sorry|afraid|unable|not\ (?:able|allowed))\b(?!\ for)
     |(?:i\ )?(?:apologi[sz]e|must\ decline)\b(?!\ for)|my\ apologies\b(?!\ for)|sorry\W+(?:but|i|this|that|we)\b
@@ -35,7 +36,7 @@ REFUSAL = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-GOES_ON = re.compile(
+GOES_ON = compile_late(
     r"""\W{0,40}(?:(?:sure|okay|ok|alright|certainly|of\ course|great|got\ it|understood|now|next|first
     |then)\b\W{0,40}){0,9}
     (?:let\ me|let's|i'll|i\ will|i'm\ going\ to|i\ am\ going\ to|i\ need\ to|i\ should|i've|i\ have|i(?=\ \w+\ the)
@@ -49,7 +50,7 @@ GOES_ON = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """The beginning of a text in which the agent goes on with the task."""
-REPORTS = re.compile(
+REPORTS = compile_late(
     r"""\W{0,40}(?:(?:all\ )?(?:done|finished|fixed|completed|set)\b\W|all\ (?:the\ )?(?:tests|work|changes)\b
     |the\ (?!task|goal|aim|user|project)\w+\ (?:is|are|was)\b
     |(?:i|we)(?:'ve|\ have)?\ (?:now\ |just\ )?(?:\w+ed|made|done|built|written|wrote)\b|everything\ (?:is|works)
@@ -60,7 +61,7 @@ REPORTS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """The beginning of a report to the user at the end of the task."""
-ASKS_BACK = re.compile(
+ASKS_BACK = compile_late(
     r"""(?:let\ me\ know|would\ you\ like|do\ you\ want|shall\ i|should\ i|want\ me\ to|feel\ free|anything\ else
     |hope\ (?:this|that)
     |if\ you(?:'d|\ would|\ want|\ need|\ have)|sag(?:en\ sie)?\ (?:mir\ )?bescheid|möchte(?:st\ du|n\ sie)|soll\ ich
@@ -70,7 +71,7 @@ ASKS_BACK = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """A question or an offer to the user; such answers have it in their last lines."""
-NAMES_NOTE = re.compile(
+NAMES_NOTE = compile_late(
     r"""\b(?:hand-?\s?(?:off|over)|note|notes|summary|summari[sz]|notiz|übergabe|zusammenfass|resumen|nota\b|relevo
     |résumé|passation
     |resumo|riassunto|passaggio|заметк|сводк|передач|резюме)
@@ -79,7 +80,7 @@ NAMES_NOTE = re.compile(
 )
 """Words for a note or a summary. A preface with one of them introduces a note, even if it sounds like a report."""
 
-_NOTHING = re.compile(
+_NOTHING = compile_late(
     r"""\W*(?:(?:no|none|nothing|nil|unknown|not|n/?a|there\ (?:is|are|was|were)\ (?:no|nothing|none)|tbd|to\ be\ \w+
     |(?:the|this)\ (?:transcript|conversation)\ (?:is|was)\ (?:empty|missing|not)
     |please\ (?:provide|share|send|give|paste)|kein\w*|nichts?|es\ gibt\ kein\w*|bitte\ (?:geben|senden|teilen)
@@ -90,11 +91,11 @@ _NOTHING = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """The beginning of a sentence that says that there is nothing."""
-_DATA = re.compile(r"[\d`_/\\=]|\w\.\w")
+_DATA = compile_late(r"[\d`_/\\=]|\w\.\w")
 """Signs that a sentence is about something specific, such as a number or a path."""
-_PLACEHOLDER = re.compile(r"[ \t]{0,8}[-*•>]?[ \t]{0,8}(?:\[[^\]\n]{9,}\]|<[^>\n]{9,}>|\{[^}\n]{9,}\})[ \t.]*")
+_PLACEHOLDER = compile_late(r"[ \t]{0,8}[-*•>]?[ \t]{0,8}(?:\[[^\]\n]{9,}\]|<[^>\n]{9,}>|\{[^}\n]{9,}\})[ \t.]*")
 """A line of words in brackets: an unfilled place of a template."""
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
+_SENTENCE_END = compile_late(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
 
 
 def split_sentences(text: str) -> set[str]:
@@ -139,9 +140,9 @@ def _weigh(char: str) -> int:
     return 3 if unicodedata.name(char, "").startswith("CJK") else 2
 
 
-FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[\w-]*)")
+FENCE = compile_late(r" {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[\w-]*)")
 
-_SYNTAX = re.compile(
+_SYNTAX = compile_late(
     r"""^\ {0,3}(?:
     <[\w:▁|]{0,40}(?:tool[_▁]?(?:call|use|code|request)|function(?:=|[_▁]call)|invoke\ name|python_tag)
     |<\|(?:channel|start)\|>[^\n<]{0,40}(?:<\|channel\|>)?commentary|\[TOOL_(?:CALL|REQUEST)
@@ -149,7 +150,7 @@ _SYNTAX = re.compile(
     re.VERBOSE | re.MULTILINE | re.IGNORECASE,
 )
 """Call syntax that is recognised at the beginning of a line."""
-_SYNTAX_WITHIN = re.compile(
+_SYNTAX_WITHIN = compile_late(
     r"""(?<![`'"])(?:
     <tool_call>\s{0,9}(?:\{\s{0,9}"name"|<function=)
     |<[|\uff5c]tool[_▁]calls?(?:[_▁]section)?[_▁]begin[|\uff5c]>
@@ -162,7 +163,7 @@ _JSON = r"""[\[{]\s{0,9}\{?\s{0,9}"(?:name|tool|tool_name|tool_calls?|function|f
     |action)"\s{0,9}:
         (?:.*\n){0,4}?.*"(?:arguments|parameters|args|input|tool_input|action_input|function)"\s{0,9}:
         (?!\s{0,9}\{\s{0,9}"(?:type|properties|\$schema)"\s{0,9}:)"""
-_LIKE_DATA = re.compile(
+_LIKE_DATA = compile_late(
     rf"""^\ {{0,3}}(?:
     <([a-z]{{1,20}}(?:_[a-z]{{1,20}}){{1,4}})>\s{{0,9}}<[a-z]
     |Action:\s{{0,9}}\S.*\n\s{{0,9}}Action\ Input:
@@ -171,9 +172,9 @@ _LIKE_DATA = re.compile(
     )""",
     re.VERBOSE | re.MULTILINE | re.IGNORECASE,
 )
-_JSON_CALL = re.compile(_JSON, re.VERBOSE | re.IGNORECASE)
-_LANGUAGE = re.compile(r"tool|function_call|invoke", re.IGNORECASE)
-_ENDS = re.compile(r"[}\])>]\s*\Z")
+_JSON_CALL = compile_late(_JSON, re.VERBOSE | re.IGNORECASE)
+_LANGUAGE = compile_late(r"tool|function_call|invoke", re.IGNORECASE)
+_ENDS = compile_late(r"[}\])>]\s*\Z")
 
 
 def has_call_syntax(unfenced: str) -> bool:
@@ -265,21 +266,21 @@ class Flaw(StrEnum):
     NO_CONTENT = "nothing under its headings"
 
 
-_THINKING = re.compile(
+_THINKING = compile_late(
     r"\A\s*(?:<(?P<tag>think|thinking|thought|reasoning|analysis|reflection|scratchpad|seed:think)>.*?(?:</(?P=tag)>|\Z)"
     r"|\[THINK\].*?(?:\[/THINK\]|\Z)|◁think▷.*?(?:◁/think▷|\Z))",
     re.DOTALL | re.IGNORECASE,
 )
 """Leading reasoning, up to its closing tag, or to the end of the answer if the token limit came first."""
-_THOUGHT = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
-_FENCED = re.compile(
+_THOUGHT = compile_late(r"</(?:think|thinking)>", re.IGNORECASE)
+_FENCED = compile_late(
     r"^(`{3,}|~{3,})(?:markdown|md|text|txt|yaml)?[ \t]*\n(.*?)(?:^\1\s*\Z|\Z)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
-_HARMONY = re.compile(r"<\|channel\|>final\b[^<\n]{0,40}<\|message\|>")
-_HARMONY_END = re.compile(r"<\|(?:return|end)\|>\s*\Z")
-_ASKED = re.compile(r"progress|constraints|remaining|exact data", re.IGNORECASE)
+_HARMONY = compile_late(r"<\|channel\|>final\b[^<\n]{0,40}<\|message\|>")
+_HARMONY_END = compile_late(r"<\|(?:return|end)\|>\s*\Z")
+_ASKED = compile_late(r"progress|constraints|remaining|exact data", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

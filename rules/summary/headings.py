@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from trimtab.rules.text.late import compile_late
+
 LEAST_PARTS = 3
 """Minimum number of headings of a note. Chosen: a note that was cut off before its last part is still better than a
 digest."""
@@ -73,11 +75,11 @@ _EXACT_DATA = (
     ),
 )
 _WORDS = tuple(
-    re.compile(rf"(?<![^\W\d_])(?:{beginnings})|{anywhere}", re.IGNORECASE)
+    compile_late(rf"(?<![^\W\d_])(?:{beginnings})|{anywhere}", re.IGNORECASE)
     for beginnings, anywhere in (_PROGRESS, _CONSTRAINTS, _REMAINING, _EXACT_DATA)
 )
 
-_LINE = re.compile(
+_LINE = compile_late(
     r"""\ {0,3}(?P<marks>[#>*_•+\ -]{0,10})(?:[^\x00-\x7f\w]{1,4}\ )?
     (?:(?i:part\ |section\ |§\ ?)?[(\[【]?
         (?P<number>\d{1,2}|[一二三四]|I{1,3}|IV|[A-D](?=[.)]\ ))
@@ -87,12 +89,12 @@ _LINE = re.compile(
 )
 _NUMERALS = {"一": 1, "二": 2, "三": 3, "四": 4, "I": 1, "II": 2, "III": 3, "IV": 4, "A": 1, "B": 2, "C": 3, "D": 4}
 _BULLETS = frozenset({"", "-", "*", "+", "\u2022"})
-_TITLE_END = re.compile(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
+_TITLE_END = compile_late(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
 
 
-_HTML = re.compile(r"\s{0,3}<h[1-6]\b[^>]{0,80}>(.*?)(?:</h[1-6]>|\Z)", re.IGNORECASE)
-_ROW = re.compile(r"\s{0,3}\|\s*([^|]{1,200})\|(.*)")
-_STEP = re.compile(
+_HTML = compile_late(r"\s{0,3}<h[1-6]\b[^>]{0,80}>(.*?)(?:</h[1-6]>|\Z)", re.IGNORECASE)
+_ROW = compile_late(r"\s{0,3}\|\s*([^|]{1,200})\|(.*)")
+_STEP = compile_late(
     r"(?:check|review|verify|read|run|fix|mend|do|finish|complete|update|look|inspect|confirm|implement|add"
     "|write|commit"
     r"|continue|make|create|remove|validate|examine|investigate|identify|gather|analy[sz]e|ensure|explore|find|get)\s"

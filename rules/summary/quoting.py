@@ -21,6 +21,7 @@ from functools import lru_cache
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.results.tidy import strip_escapes
 from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import FILE_SUFFIX, NAMES_TITLE, QUOTE_END, QUOTE_START, TASK_LIST_TITLE
 
 HEADINGS = (
@@ -46,7 +47,7 @@ _OPENING = frozenset(
 """`[` and the signs that look like it. A marker begins with one of them."""
 _NO_MARKER = frozenset("\"'`/.\\,")
 """If one of these follows the opening sign, the text is a list, a path or a quoted word, not a marker."""
-_UNSEEN = re.compile(
+_UNSEEN = compile_late(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800"
     "\u17b4\u17b5\u3164\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
@@ -54,15 +55,15 @@ _UNSEEN = re.compile(
 """Control characters and invisible characters (tags, fillers, halves of pairs), but not the joiners that some scripts
 and emoji need."""
 
-_UNSEEN_IN_NOTES = re.compile(f"(?![\\n\\t]){_UNSEEN.pattern}")
+_UNSEEN_IN_NOTES = compile_late(f"(?![\\n\\t]){_UNSEEN.pattern}")
 """As `_UNSEEN`; a note has lines."""
-_JOINERS = re.compile(
+_JOINERS = compile_late(
     "(?<![^\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?![^\x00-\x7f])|(?<=[\u200c\u200d])[\u200c\u200d]+"
 )
 """Joiners that join nothing: beside an ASCII character or at an end, or after another joiner."""
 MAX_TOKEN_CHARS = 64
 """Longest name of a special token. Chosen: the longest known has 32 characters."""
-_TOKEN = re.compile(
+_TOKEN = compile_late(
     rf"""
     <(?:[|｜][^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜]?|[^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜])>
     | \[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS|CALL_ID|IMG|PREFIX
@@ -83,7 +84,7 @@ Source: the tokenizers and chat templates of OpenAI (`<|im_start|>`), Llama (`[I
 DeepSeek (`<｜User｜>`), GLM, Qwen (whose template drops an answer up to `</think>`), MiniMax, Seed, Baichuan, Cohere,
 T5 and BERT; Anthropic's text completions (`Human:`).
 """
-_TOKEN_FRAME = re.compile(r"[<>|｜\[\]]+|:\Z")
+_TOKEN_FRAME = compile_late(r"[<>|｜\[\]]+|:\Z")
 
 # Source: the look-alikes of a to z in Cyrillic, Greek and Latin in Unicode's confusables.txt (UTS 39), and the letters
 # in squares, circles, flags and tags. NFKD changes none of them.
@@ -102,7 +103,7 @@ _LOOK_ALIKES: dict[int, str] = {
     0x115F: "",
     0x1160: "",
 }
-_SIGNS = re.compile(r"[\W_]+")
+_SIGNS = compile_late(r"[\W_]+")
 _OTHER = "?"
 """Replaces any letter that does not look like one of a to z."""
 _ASCII_SIGNS = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != _OTHER)
@@ -133,7 +134,7 @@ def _spell_out(text: str) -> bytes:
 _NAME = "trimtab"
 _SPELLED_HEADINGS = tuple(_spell(heading) for heading in (*HEADINGS, *TITLES))
 _WORDS = tuple(heading.encode() for heading in _SPELLED_HEADINGS)
-_HEADING_OR_NAME = re.compile("|".join((*_SPELLED_HEADINGS, _NAME)))
+_HEADING_OR_NAME = compile_late("|".join((*_SPELLED_HEADINGS, _NAME)))
 
 
 def clean_note(text: str) -> str:

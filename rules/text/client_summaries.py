@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from trimtab.rules.text.late import compile_late
+
 INTRODUCTIONS = (
     # Claude Code; source: Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md, quoted from the program.
     # Cline; source: cline/cline@046531b5: src/core/prompts/contextManagement.ts.
@@ -323,12 +325,12 @@ AFTER_CONVERSATION = (
 
 
 def _join(forms: tuple[Form, ...], start: str) -> re.Pattern[str]:
-    return re.compile(start + "(?:" + "|".join(f"(?:{form.pattern})" for form in forms) + ")")
+    return compile_late(start + "(?:" + "|".join(f"(?:{form.pattern})" for form in forms) + ")")
 
 
 _BEGINS_IN_USER, _BEGINS_IN_SYSTEM = _join(IN_USER, r"\s*+"), _join(IN_SYSTEM, r"\s*+")
 _FOLLOWS = _join(AFTER_CONVERSATION, r"\n")
-_CONVERSATION = re.compile(r"\s*+(?:Here is the conversation so far:\s*+)?<conversation>")
+_CONVERSATION = compile_late(r"\s*+(?:Here is the conversation so far:\s*+)?<conversation>")
 _END = "</conversation>"
 
 

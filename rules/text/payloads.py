@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from trimtab.rules.text.head_tail import PIECE_CHARS
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import mark_payload
 
 MIN_URL_CHARS = 40
@@ -39,25 +40,25 @@ MAX_SIGNS = 0.1
 STILL_CHARS = 4
 """A stretch of at most so many different characters, such as one of zeros, looks like no encoding. Chosen."""
 _RUN = "A-Za-z0-9+/_%-"
-_SKIP = re.compile(rf"(?:[^{_RUN}]++|[{_RUN}]{{1,{LINE_CHARS - 1}}}+(?![{_RUN}]))*+")
+_SKIP = compile_late(rf"(?:[^{_RUN}]++|[{_RUN}]{{1,{LINE_CHARS - 1}}}+(?![{_RUN}]))*+")
 _ESCAPED = r"\\/|\\u002[bBfF]"
-_MORE = re.compile(rf"(?:[{_RUN}]|{_ESCAPED})*+")
-_PADDING = re.compile(r"(?:=|\\u003[dD]){0,3}")
+_MORE = compile_late(rf"(?:[{_RUN}]|{_ESCAPED})*+")
+_PADDING = compile_late(r"(?:=|\\u003[dD]){0,3}")
 _BEFORE_LINE = (
     r"[ \t]{0,64}(?:[>|*#][ \t]{0,8}|(?:[\w.~@/ -]{1,120}:)?\d{1,7}[ \t]{0,2}[→:|│\t][ \t]?)?(?:\\{0,3}[\"'`])?"
 )
 """What may stand before a line: blanks, a sign of a quotation, the line's number and file, a quotation mark."""
-_BREAK = re.compile(
+_BREAK = compile_late(
     r"(?:\\{0,3}[\"'`])?[ \t]{0,2}[,+.]?[ \t]{0,2}(?:\\?\r?\n|(?:\\{1,4}r)?\\{1,4}n|<br ?/?>)" + _BEFORE_LINE
     + rf"| (?=[{_RUN}]{{{LINE_CHARS}}}|[{_RUN}]{{1,80}}=)"
 )  # fmt: skip
-_LINE_START = re.compile(_BEFORE_LINE)
-_SIGN = re.compile(_ESCAPED)
-_SYMBOL = re.compile(r"_{1,4}(?:Z|R[A-Z])")
+_LINE_START = compile_late(_BEFORE_LINE)
+_SIGN = compile_late(_ESCAPED)
+_SYMBOL = compile_late(r"_{1,4}(?:Z|R[A-Z])")
 """Begins the name of a function in an object file."""
-_PREFIX = re.compile(r"data:([A-Za-z0-9.+-]{1,64}\\?/[A-Za-z0-9.+-]{1,64})?(?:;[\w.+=-]{1,64}){0,8},")
-_PLAIN = re.compile(r"[^\s\"'`<>)\\\]]*+")
-_HEX = re.compile(r"[0-9a-fA-F]*+\Z")
+_PREFIX = compile_late(r"data:([A-Za-z0-9.+-]{1,64}\\?/[A-Za-z0-9.+-]{1,64})?(?:;[\w.+=-]{1,64}){0,8},")
+_PLAIN = compile_late(r"[^\s\"'`<>)\\\]]*+")
+_HEX = compile_late(r"[0-9a-fA-F]*+\Z")
 _KINDS = str.maketrans(
     {
         **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "A"),
@@ -85,10 +86,10 @@ _OFFSET = (
 )
 _PAIR = r"(?:0[xX])?[0-9a-fA-F]{2}"
 _PAIRS = rf"(?:{_PAIR}[:, ][ \t]{{0,2}}|\\{{1,2}}x[0-9a-fA-F]{{2}}){{7,}}+(?:{_PAIR})?[:,]?"
-_DUMP_LINE = re.compile(
+_DUMP_LINE = compile_late(
     rf"[ \t]{{0,32}}(?:(?P<at>{_OFFSET})|(?P<pairs>{_PAIRS})|\*)[ \t\r]{{0,8}}(?P<end>\n|\\n|\Z|(?=[\"'`)\]}}]))"
 )
-_STARTS_DUMP = re.compile(
+_STARTS_DUMP = compile_late(
     r"(?m)(?:^|[\"'({\[=]|\\n)(?P<dump>(?:0[xX])?[0-9a-fA-F]{2}[:, ]|\\{1,2}x[0-9a-fA-F]{2}\\)"
     r"|(?:^|[\"'`(]|\\n)(?P<line>[ \t]{0,32}(?:0[xX])?[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t]))"
 )

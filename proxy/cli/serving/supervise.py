@@ -20,6 +20,7 @@ from trimtab.proxy.server.workers.supervisor import Program, Supervisor
 from trimtab.proxy.server.workers.worker import Ground, Worker
 from trimtab.proxy.telemetry.logs import LEVELS
 from trimtab.proxy.telemetry.shared import Reloads
+from trimtab.rules.text.late import compile_all
 
 Load = Callable[[], Config]
 
@@ -113,6 +114,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     limits = config.as_worker_of(count).limits
     compactors = Compactors(log, caches_bytes=bound_caches(limits.max_memory_bytes, CACHES_BYTES))
     compactors.load()
+    compile_all()
     program = Program(told.reload, told.drain_seconds, lambda: told.tell_ready(ground))
     gc.collect()
     gc.freeze()  # else a collection in a worker would write to, and so copy, the shared memory

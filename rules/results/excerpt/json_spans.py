@@ -9,27 +9,29 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from trimtab.rules.text.late import compile_late
+
 _STRING = r'"(?:[^"\\]{1,1024}+|\\.){0,128}+"'
 """A string, unless it is very long: matching that in one call would hold the interpreter."""
-_TOKEN = re.compile(
+_TOKEN = compile_late(
     rf'{_STRING}|[\[{{][^{{}}\[\]"]{{0,512}}+(?:{_STRING}[^{{}}\[\]"]{{0,512}}+){{0,64}}+[\]}}]|'
     r'[\[{]{4,1024}+|[\]}]{4,1024}+|[\[\]{},:]|"',
     re.DOTALL,
 )
 """A string, a small container that holds no other, a run of brackets, a sign, or the quote that opens a very long
 string."""
-_BLANKS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
+_BLANKS = compile_late(r'"(?:[^"\\]++|\\.)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
 """A string, or a line break with the white space around it. A string without an end matches too, so that no text is
 searched twice."""
-_PIECE = re.compile(
+_PIECE = compile_late(
     r"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?+|\\(?:u[0-9a-fA-F]{4}|.)){1,256}+",
     re.DOTALL,
 )
 """A part of a string that ends neither within an escape nor between the two escapes of a surrogate pair."""
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0, ":": 0, '"': 0}
 _OPENS, _CLOSES = "[{", "]}"
-_COLON = re.compile(r'"\s*:( ?)')
-_COMMA = re.compile(r'["\d}\]el],( ?)')
+_COLON = compile_late(r'"\s*:( ?)')
+_COMMA = compile_late(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
 SAMPLE_CHARS = 4000  # chosen: enough of a document to show how it separates its values
 MIN_WINDOW = 32

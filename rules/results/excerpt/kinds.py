@@ -4,7 +4,6 @@ Law: a table of small functions, one for each kind. A kind is recognised in a sa
 that occurs in more than a few lines carries no information and raises no score.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from trimtab.rules.results.excerpt.scores import (
 )
 from trimtab.rules.results.excerpt.select import Shares
 from trimtab.rules.results.excerpt.signals import STARTS, holds_word, read_signal
+from trimtab.rules.text.late import compile_late
 
 TERM_SCORE = 9.0  # chosen: between the scores of loud lines and of errors (scores/signals.py)
 NEAR_LINES, NEAR_SHARE = range(-1, 9), 0.75
@@ -38,7 +38,7 @@ MIN_MAX_LINES = 6
 MAX_TERMS = 24
 MIN_TERM_CHARS = 4
 MAX_ARGUMENT_CHARS = 4000  # part of the arguments that is read; chosen: longer ones carry files
-_WORD = re.compile(r"[A-Za-z_\u0080-\U0010ffff][\w.$-]{3,63}")
+_WORD = compile_late(r"[A-Za-z_\u0080-\U0010ffff][\w.$-]{3,63}")
 _COMMON = frozenset(
     {
         "command", "content", "path", "file", "files", "pattern", "query", "include", "exclude", "head", "tail", "grep",

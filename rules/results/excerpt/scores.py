@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 
 from trimtab.rules.results.excerpt.signals import ALL_STEMS, MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
+from trimtab.rules.text.late import compile_late
 
 # Chosen: a line that names a file before the changed lines, and these before the headers of hunks.
 FILE_SCORE, HUNK_SCORE, CHANGE_SCORE, SUBJECT_SCORE, COMMIT_SCORE = 4.8, 1.5, 2.4, 6.0, 1.0
@@ -29,7 +30,7 @@ _HEADER = (
     "index ", "new file", "deleted file", "similarity ", "rename ", "copy ", "old mode", "new mode",
     "Binary ", "GIT binary",
 )  # fmt: skip
-_COMMIT = re.compile(r"commit [0-9a-f]{7,40}\b")
+_COMMIT = compile_late(r"commit [0-9a-f]{7,40}\b")
 
 
 def mark_changes(lines: Sequence[str]) -> dict[int, float]:
@@ -86,11 +87,11 @@ def is_commits(lines: Sequence[str]) -> bool:
 TITLE_SCORE, OPENING_SCORE, LINE_SCORE, TAG_SCORE = 6.0, 3.0, 1.0, 0.2
 MAX_OPENING_SHARE = 0.2
 """Share of a document's lines that may begin with the same word. Chosen: in logs, more lines do."""
-_HEADING = re.compile(r"#{1,6} \S|[A-Z][A-Z0-9 ,'()/-]{3,60}$|\s*<(?:h[1-6]|title|th|caption)\b", re.ASCII)
-_UNDERLINE = re.compile(r"(?:=+|-+|~+|\^+)\s*$")
-_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml|<head|<body)", re.IGNORECASE)
-_TAGS_ONLY = re.compile(r"\s*(?:</?[a-zA-Z][^>]*>\s*)+$")
-_IN_PAGE = re.compile(r"(?i)\s*</?(?:script|style|svg|path|link|meta)\b")
+_HEADING = compile_late(r"#{1,6} \S|[A-Z][A-Z0-9 ,'()/-]{3,60}$|\s*<(?:h[1-6]|title|th|caption)\b", re.ASCII)
+_UNDERLINE = compile_late(r"(?:=+|-+|~+|\^+)\s*$")
+_PAGE = compile_late(r"\s*(?:<!doctype html|<html|<\?xml|<head|<body)", re.IGNORECASE)
+_TAGS_ONLY = compile_late(r"\s*(?:</?[a-zA-Z][^>]*>\s*)+$")
+_IN_PAGE = compile_late(r"(?i)\s*</?(?:script|style|svg|path|link|meta)\b")
 
 
 def score_prose(texts: Sequence[str]) -> dict[int, float]:
@@ -128,14 +129,14 @@ def is_prose(lines: Sequence[str]) -> bool:
 # Chosen: matches before their context, headings of folders before entries.
 MATCH_SCORE, CONTEXT_SCORE, HEADING_SCORE, ENTRY_SCORE = 4.0, 1.0, 5.0, 2.0
 FILE_DECAY = 0.5  # exponent of a line's rank in its file or folder; chosen
-_GREP = re.compile(
+_GREP = compile_late(
     r"(?P<file>(?!\d+[-/:.]\d)(?:[A-Za-z]:)?(?=[^\s:]*[A-Za-z])[^\s:]+?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>(?!0\d)\d+)(?P<sign>[:-])"
 )
-_VERDICT = re.compile(r"(?:\d+:)?\s*(?:(?:fatal )?error|warning|note|info|[EWFCRN]\d{3,4})\b\s*[:\[(]?(?! ?=)")
+_VERDICT = compile_late(r"(?:\d+:)?\s*(?:(?:fatal )?error|warning|note|info|[EWFCRN]\d{3,4})\b\s*[:\[(]?(?! ?=)")
 """The text that a compiler or a linter writes after a position in a file. A search result has code there."""
-_LONG_LISTING = re.compile(r"[-dlbcps][rwxsStT-]{9}[.+@]?\s")
-_FOLDER = re.compile(r"\S.*:$")
-_PATH = re.compile(r"(?:\./|/|[\w.@+-]+/)[^\s:]*$")
+_LONG_LISTING = compile_late(r"[-dlbcps][rwxsStT-]{9}[.+@]?\s")
+_FOLDER = compile_late(r"\S.*:$")
+_PATH = compile_late(r"(?:\./|/|[\w.@+-]+/)[^\s:]*$")
 
 
 def score_matches(texts: Sequence[str]) -> dict[int, float]:
@@ -195,7 +196,7 @@ def is_listing(lines: Sequence[str]) -> bool:
 
 
 _DIGITS = b"0123456789"
-_NAMED = re.compile(rb"(?<![^\s,;|])[^\s,;|/.\"'=_\\`\xe2]*+[/.\"'=_\\`\xe2][^\s,;|]*+")
+_NAMED = compile_late(rb"(?<![^\s,;|])[^\s,;|/.\"'=_\\`\xe2]*+[/.\"'=_\\`\xe2][^\s,;|]*+")
 """A word that contains a sign of names, such as a slash, a dot or a quote. 0xE2 is the first byte of curly quotes."""
 # If a shape has at least 8 lines, and at least 8 for each distinct line, each distinct line counts as a shape. Chosen:
 # fewer lines do not show that the parts taken out hardly vary.
@@ -230,14 +231,14 @@ def _read_shape(line: str) -> bytes:
 
 
 DEFINITION_SCORE = 6.0  # chosen: below that of lines with a term of the call, TERM_SCORE
-_GUTTER = re.compile(r"\s*\d+(?:\t|\u2192|[|:] ?| {1,2})")
-_DEFINES = re.compile(
+_GUTTER = compile_late(r"\s*\d+(?:\t|\u2192|[|:] ?| {1,2})")
+_DEFINES = compile_late(
     r"\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|"
     r"abstract\s+|async\s+|unsafe\s+|extern\s+(?:\"C\"\s+)?|inline\s+|const\s+|virtual\s+|override\s+)*"
     r"(?:def|class|function\*?|func|fn|impl|struct|enum|trait|interface|type|module|namespace|mod|package|object|record|template|"
     r"macro_rules!|sub|proc|CREATE (?:TABLE|FUNCTION|VIEW|INDEX)|create (?:table|function|view|index))\b[\s(*<{]"
 )
-_MEMBER = re.compile(
+_MEMBER = compile_late(
     r"\s*+(?:public|private|protected|internal|static|final|abstract|async|override|virtual|inline|const|unsigned|"
     r"struct|synchronized|get|set)\s[\w<>\[\],.*&?\s]*\w\s*\([^;]*$|"
     r"[A-Za-z_][\w*&<>:\s]*\s[*&]*\w+\([^;]*$|"
@@ -245,8 +246,8 @@ _MEMBER = re.compile(
     r"#{2,4} \S|\[[\w.\"-]+\]\s*$"
 )
 MAX_NUMBERED_LOOKED_AT = 1000  # lines that show whether a text is numbered; chosen
-_NUMBER = re.compile(r"\s*\d{1,7}(?=[\t\u2192|: ])")
-SAMPLE_CODE = re.compile(
+_NUMBER = compile_late(r"\s*\d{1,7}(?=[\t\u2192|: ])")
+SAMPLE_CODE = compile_late(
     r"\s*+(?:(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|raise|function|const|let|var|export|"
     r"public|private|protected|static|void|int|char|struct|enum|fn|pub|impl|use|mod|package|func|type|interface|#include|"
     r"#define|#if|#endif|switch|case|self\.|this\.|@\w+|//|/\*|\*|#|\"\"\").*|[\]})]+[;,]?|.*[{;(\[,:]\s*)$"

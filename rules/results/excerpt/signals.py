@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trimtab.rules.text.late import compile_late
+
 MAX_CHARS = 400
 """Part of a line that is read. Chosen: bounds the time that a long line takes."""
 
@@ -110,37 +112,37 @@ STARTS = (
 )  # fmt: skip
 """Beginnings of lines that may have a signal without any of the words."""
 
-_STATUS = re.compile(
+_STATUS = compile_late(
     rf"(?:\b(?:{_any_of(_METHODS)})\s+|{_any_of(_PROTOCOL)}\s+)(?:[^\s\d]\S*\s+)?(?P<status>[45]\d\d)\b"
 )
 """A request that was answered with an error status."""
 _WORDS = (
-    (ERROR, "fatal", re.compile(rf"(?<![\w.-])(?:{_any_of(_FATAL)})\b(?![\w(.])", re.IGNORECASE)),
+    (ERROR, "fatal", compile_late(rf"(?<![\w.-])(?:{_any_of(_FATAL)})\b(?![\w(.])", re.IGNORECASE)),
     (
         ERROR,
         "error",
-        re.compile(
+        compile_late(
             rf"(?<![\w.-])(?:\w*(?:{_any_of(_ERROR_NAMES)})|{_any_of(_ERRORS)})(?=[\s:\[\]()!,;]|$)"
             rf"|(?<![\w.-])[\w.]*(?:{_any_of(_ERROR_NAMES)}):|\bERROR\b"
         ),
     ),
-    (ERROR, "fail", re.compile(rf"(?<![\w.-])(?:{_any_of(_FAILURES)})\b|{_any_of(_CROSSES)}")),
+    (ERROR, "fail", compile_late(rf"(?<![\w.-])(?:{_any_of(_FAILURES)})\b|{_any_of(_CROSSES)}")),
     (LOUD, "http", _STATUS),
-    (WARNING, "warn", re.compile(rf"\b(?:{_any_of(_WARNINGS)})\b", re.IGNORECASE)),
-    (CALM, "bad", re.compile(rf"\b(?:{_any_of(_BAD)})\b", re.IGNORECASE)),
+    (WARNING, "warn", compile_late(rf"\b(?:{_any_of(_WARNINGS)})\b", re.IGNORECASE)),
+    (CALM, "bad", compile_late(rf"\b(?:{_any_of(_BAD)})\b", re.IGNORECASE)),
 )
-_OPENS_SUMMARY = re.compile(rf"{_any_of(_TAP_TOTALS)}|\s*(?:{_any_of(_TOTALS)})")
-_SUMMARY = re.compile(rf"(?<![^\s(=])\d+(?:{_any_of(_COUNTED)})\b|(?<!\w)(?:{_any_of(_ENDINGS)})")
-_BANNER = re.compile(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
-_POINTS = re.compile(r"^>   +\S")
-_NAMES = re.compile(
+_OPENS_SUMMARY = compile_late(rf"{_any_of(_TAP_TOTALS)}|\s*(?:{_any_of(_TOTALS)})")
+_SUMMARY = compile_late(rf"(?<![^\s(=])\d+(?:{_any_of(_COUNTED)})\b|(?<!\w)(?:{_any_of(_ENDINGS)})")
+_BANNER = compile_late(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
+_POINTS = compile_late(r"^>   +\S")
+_NAMES = compile_late(
     r"(?<![\w.+@/\\-])(?=[\w.+@/\\:-]*[\d_./\\@])[\w.+@/\\:-]++|\"[^\"\n]*+\"|'[^'\n]*+'|`[^`\n]*+`|\u2018[^\u2019\n]*+\u2019|\d++"
 )
-_PASSES = re.compile(
+_PASSES = compile_late(
     r"^\s*(?:ok|PASS(?:ED)?|[\u2713\u2714])\b|^\s*[\u2713\u2714]|\b(?:PASSED|SKIPPED)\b|\.\.\. (?:ok|skipped)\b|\sok$"
 )
-_FAILS = re.compile(r"\b(?:FAIL|ERROR|not ok)")
-_QUOTES_CODE = re.compile(r"\s*\d+ +\| (?!.* \| )")
+_FAILS = compile_late(r"\b(?:FAIL|ERROR|not ok)")
+_QUOTES_CODE = compile_late(r"\s*\d+ +\| (?!.* \| )")
 # A family consists of the signal's kind, the word before the signal (within 12 characters) and 4 words after it (within
 # 60). Chosen: enough to tell different errors apart.
 BEFORE_CHARS, BEHIND_CHARS = 12, 60

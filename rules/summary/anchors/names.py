@@ -22,6 +22,7 @@ import msgspec
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.summary.quoting import quote_line
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import strip_markers
 
 MIN_NAME_CHARS = 5
@@ -46,17 +47,17 @@ _UNSEEN = "\\x00-\\x1f\\x7f-\\x9f\\u00ad\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\
 _RUN = r"</[\w:-]*+|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{2,5})?(?![\w.])|[#)\]}*\w.@~/+$%-][\w.@~/+$%-]{4,}+"
 """One of three: a closing tag, which is not a path; an IP address; a run of characters that may be or contain a name.
 The first character of a run shows whether it is only the rest of a longer name."""
-_RUNS = re.compile(_RUN)
-_RUNS_AND_ADDRESSES = re.compile(
+_RUNS = compile_late(_RUN)
+_RUNS_AND_ADDRESSES = compile_late(
     rf"""[a-z][a-z0-9+.-]{{1,15}}://[^\s"'`<>)\]}}\\{_UNSEEN}]++  # an address, up to what ends it in a text
     |[A-Za-z]:\\[^\s"'`<>)\]|*?:{_UNSEEN}]++   # a path of Windows
     |{_RUN}""",
     re.VERBOSE,
 )
-_ADDRESS = re.compile(r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)+(?![\w@])")
+_ADDRESS = compile_late(r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)+(?![\w@])")
 _LETTER = r"A-Za-z0-9_\u00aa-\u1fff"
 """Letters of scripts with spaces between words. In other scripts the sentence may continue directly after a name."""
-_WORD = re.compile(
+_WORD = compile_late(
     rf"""(?<![{_LETTER}-])[{_LETTER}-]++(?:\.[{_LETTER}-]++)+      # dotted
     |(?<![{_LETTER}-])\#?(?=[A-Za-z_-]{{0,64}}\d)[A-Za-z0-9_-]{{5,}}+(?![{_LETTER}])  # an id
     |(?<![A-Za-z0-9_])_*+[A-Za-z][A-Za-z0-9]*+(?:_++[A-Za-z0-9]++)+_*  # snake
@@ -64,22 +65,22 @@ _WORD = re.compile(
     |(?<![A-Za-z0-9_])(?:[A-Z]++[a-z]++){{2,}}\w*+               # the same with a capital in front""",
     re.VERBOSE,
 )
-_MACHINE = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{2,5})?")
-_NUMBERING = re.compile(r"(?:\d++\.)++")
-_ID_PART = re.compile(r"(?<![^.])(?=[A-Za-z-]{0,64}\d)[A-Za-z0-9-]{5,}+(?![^.])")
+_MACHINE = compile_late(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{2,5})?")
+_NUMBERING = compile_late(r"(?:\d++\.)++")
+_ID_PART = compile_late(r"(?<![^.])(?=[A-Za-z-]{0,64}\d)[A-Za-z0-9-]{5,}+(?![^.])")
 _EDGES = ".,:;-"
 _PATH_EDGES = ",:;-"
 _CLOSING = ")]}*"
 """If one of these precedes a slash, the path begins before it, as in `*/tests` or `{root}/a.py`. It is kept, because
 the rest alone would be another path."""
-_NO_LABELS = re.compile(
+_NO_LABELS = compile_late(
     r"""(?:a|about|after|all|an|and|are|as|at|be|been|before|but|by|for|from|had|has|have|her?|his|how|if?|in|into|is|its?
     |just|last|more|most|my|near|no|not|of|on|one|only|or|other|our|out|over|per|she|so|some|than|that|the|them|then|there
     |these|they|this|those|to|under|until|up|was|we|were|what|when|where|which|who|will|with|you|your)""",
     re.VERBOSE | re.IGNORECASE,
 )
 """Words that may precede any number, and so are not labels."""
-_LABELLED = re.compile(
+_LABELLED = compile_late(
     r"""(?<![\w/.-])([A-Za-z][A-Za-z_-]{1,23}+)["'`*]{0,2}[ \t]{0,2}(?:[:=\#]|is|was|no\.)?[ \t]{0,2}["'`*\#]{0,2}
     (?=[A-Za-z-]{0,40}\d)([A-Za-z0-9-]{5,64}+)(?![\w/-]|\.\w)""",
     re.VERBOSE,
@@ -178,7 +179,7 @@ TOLD_OFTEN = -0.3
 LONG = -1.0
 """Weight of log(1 + number of characters): the budget holds fewer long names."""
 
-_ID = re.compile(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
+_ID = compile_late(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
 """An argument that is only an id or a number. Its key is used as its label."""
 _decode = msgspec.json.Decoder().decode
 
@@ -284,12 +285,12 @@ MOST_TOLD = 256
 MOST_LINES = 6
 """A word that is in more different lines than this does not count. Chosen: it distinguishes none of them."""
 
-_LONG_WORD = re.compile(r"[^\W\d_][\w-]{3,63}+")
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n")
-_GUTTER = re.compile(r"\s{0,8}(?:[\w./-]{1,200}[:-])?\d{1,6}(?:\t|[:|-]\s?|\s\s)")
+_LONG_WORD = compile_late(r"[^\W\d_][\w-]{3,63}+")
+_SENTENCE_END = compile_late(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n")
+_GUTTER = compile_late(r"\s{0,8}(?:[\w./-]{1,200}[:-])?\d{1,6}(?:\t|[:|-]\s?|\s\s)")
 """A file name or line number that a tool prints before a line of a file. It is not part of the line."""
-_NUMBER = re.compile(r"\d{2,}")
-_CODE = re.compile(r"[{}<>;=|\\]|\(\)|^[^\w\"'(*`-]|^[-dl][r-][w-][x-]")
+_NUMBER = compile_late(r"\d{2,}")
+_CODE = compile_late(r"[{}<>;=|\\]|\(\)|^[^\w\"'(*`-]|^[-dl][r-][w-][x-]")
 _SPEAKERS = {Role.USER: "the user said", Role.ASSISTANT: "the assistant said", Role.TOOL: "a tool returned"}
 FEWEST_WORDS = 4
 """Minimum number of words of a line of prose. In scripts without spaces each letter counts as a word. Chosen."""

@@ -13,15 +13,16 @@ from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
 from trimtab.rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads
 from trimtab.rules.summary.quoting import quote_line
+from trimtab.rules.text.late import compile_late
 
-_HEREDOC = re.compile(
+_HEREDOC = compile_late(
     r"(?<!<)<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)(?P<rest>[^\n]*)\n"
     r"(?P<body>.*?(?:^[ \t]{0,40}(?P=end)[ \t]{0,8}$|\Z))",
     re.DOTALL | re.MULTILINE,
 )
-_INNER = re.compile(r"\b(?:ba|z|da|k)?sh[ ]{1,4}-[a-z]{0,4}c[ ]{1,4}(?P<quote>['\"])(?P<line>[^'\"]*)(?P=quote)")
+_INNER = compile_late(r"\b(?:ba|z|da|k)?sh[ ]{1,4}-[a-z]{0,4}c[ ]{1,4}(?P<quote>['\"])(?P<line>[^'\"]*)(?P=quote)")
 """A quoted command line that another shell executes, as in `sh -c '...'`."""
-_TEXT = re.compile(r"\\.|'[^']*(?:'|\Z)|\"(?:\\.|[^\"\\])*(?:\"|\Z)|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
+_TEXT = compile_late(r"\\.|'[^']*(?:'|\Z)|\"(?:\\.|[^\"\\])*(?:\"|\Z)|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
 _BLANK = "_"
 
 
@@ -56,32 +57,32 @@ such words may be a program's output."""
 MAX_HANDLES = 3
 """Maximum number of ids of one process or sub-agent. Chosen."""
 
-_BACKGROUND_MEMBER = re.compile(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
+_BACKGROUND_MEMBER = compile_late(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
 _COMMAND = (
     r"(?:^|[|;&(\n{]|\b(?:sudo|env|xargs|then|do|else|exec|time|sh|bash)\b)[ \t]{0,8}"
     r"(?:-\S{1,20}[ \t]{1,4}){0,4}(?:\w{1,40}=\S{0,80}[ \t]{1,4}){0,4}(?:/[\w/]{1,40}/)?"
 )
 """The text that may precede the name of a command in a command line: an operator, a wrapper such as `sudo`, its
 options, variables and a folder."""
-_BACKGROUND = re.compile(
+_BACKGROUND = compile_late(
     r"(?<![&><|])&(?![&>\d])\s{0,8}(?:\Z|[\n;)]|echo\b|disown\b)"
     rf"|{_COMMAND}(?:nohup|setsid)\b"
     rf"|{_COMMAND}(?:docker|podman)(?:[ -]compose)?\b[^\n;|]{{0,80}}?\b(?:up|run|start)\b"
     r"[^\n;|]{0,80}?\s(?:-[a-z]{0,3}d[a-z]{0,3}|--detach)\b",
 )
-_MAY_BEGIN = re.compile(r"&|nohup|setsid|docker|podman")
-_ENDING_NAME = re.compile(r"kill|stop|terminate|close|cancel", re.IGNORECASE)
-_MAY_END = re.compile(r"kill|stop|down|rm|delete")
-_ENDING = re.compile(
+_MAY_BEGIN = compile_late(r"&|nohup|setsid|docker|podman")
+_ENDING_NAME = compile_late(r"kill|stop|terminate|close|cancel", re.IGNORECASE)
+_MAY_END = compile_late(r"kill|stop|down|rm|delete")
+_ENDING = compile_late(
     rf"{_COMMAND}(?P<of>(?:kill|pkill|killall|taskkill)\b"
     r"|(?:docker|podman|docker-compose|podman-compose|systemctl|service|pm2|supervisorctl)\b"
     r"[^\n]{0,80}?\b(?:stop|down|kill|rm|delete)\b)"
 )
-_LINES = re.compile(r"&&|\|\||[;\n]")
+_LINES = compile_late(r"&&|\|\||[;\n]")
 """Separators of commands. A pipeline counts as one command."""
-_NEWEST_JOB = re.compile(r"%(?:\d|%|\+)")
+_NEWEST_JOB = compile_late(r"%(?:\d|%|\+)")
 _COMPOSE = frozenset({"compose", "docker-compose", "podman-compose"})
-_ENDED = re.compile(
+_ENDED = compile_late(
     r"<status>\s{0,4}(?:completed|exited|killed|failed|stopped|done|finished)\b"
     r"|[\"']status[\"']\s{0,4}:\s{0,4}[\"'](?:completed|exited|killed|failed|stopped|done|finished)\b"
     r"|^\s{0,4}(?:process|command|shell|session|task|agent)\b[^\n]{0,40}\b"
@@ -89,28 +90,28 @@ _ENDED = re.compile(
     r"|\bstatus:\s{0,4}(?:completed|exited|killed|failed|stopped|done|finished)\b",
     re.IGNORECASE | re.MULTILINE,
 )
-_RUNS_ON = re.compile(
+_RUNS_ON = compile_late(
     r"^\W{0,4}(?:(?:command|process|shell|task|server|agent|it)\s)?(?:is\s|was\s)?(?:now\s|still\s|moved\s|sent\s)?"
     r"(?:running|to)\s(?:in\s(?:the\s)?background|the\sbackground|with\s(?:session|process|shell)\sid)",
     re.IGNORECASE | re.MULTILINE,
 )
-_LAUNCHED = re.compile(
+_LAUNCHED = compile_late(
     r"\W{0,4}(?:[\w-]{1,40}\s){0,3}?(?:(?:sub-?)?agent|task|job|async\w{0,10})\b[^\n.]{0,60}"
     r"\b(?:launched|spawned|started|running|background)\b"
     r"|\W{0,4}(?:launched|spawned|started|running)\b[^\n.]{0,60}\b(?:background|(?:sub-?)?agent|task|async\w{0,10})\b",
     re.IGNORECASE,
 )
-_KEY = re.compile(r'"[\w-]{1,64}"\s{0,4}:')
-_WORD = re.compile(r"[\w-]{1,64}")
-_HANDLE = re.compile(
+_KEY = compile_late(r'"[\w-]{1,64}"\s{0,4}:')
+_WORD = compile_late(r"[\w-]{1,64}")
+_HANDLE = compile_late(
     r"""\b(?P<label>pid|(?:process|session|shell|task|job|agent|bash|run|thread)[ _-]?id|(?<=with[ ])id)
     (?:["']?[ ]{0,2}[:=][ ]{0,2}["']?(?P<value>[A-Za-z0-9][\w-]{0,63})
       |[ ](?:is[ ])?(?P<number>(?=[A-Za-z_-]{0,63}\d)[A-Za-z0-9][\w-]{0,63}))""",
     re.IGNORECASE | re.VERBOSE,
 )
-_JOB = re.compile(r"^\[\d{1,3}\] (\d{2,10})$", re.MULTILINE)
-_CONTAINER = re.compile(r"^([0-9a-f]{12})[0-9a-f]{52}$", re.MULTILINE)
-_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_JOB = compile_late(r"^\[\d{1,3}\] (\d{2,10})$", re.MULTILINE)
+_CONTAINER = compile_late(r"^([0-9a-f]{12})[0-9a-f]{52}$", re.MULTILINE)
+_NAME_PARTS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")
 _AGENTS = frozenset({"task", "agent", "subagent", "delegate", "spawn"})
 _NO_AGENTS = frozenset(
     [

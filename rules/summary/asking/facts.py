@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from trimtab.rules.conversation import Message
 from trimtab.rules.summary.request import SummaryRequest
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import UNVERIFIED
 
 MOST_SEARCHES = 2000
@@ -30,7 +31,7 @@ LEAST_SWITCHES = 3
 """Minimum number of changes between letters and digits in an id (`7f9c4d`). Names such as `x86` have fewer."""
 
 _WORD = r"[A-Za-z0-9_.@+~-]"
-_CANDIDATE = re.compile(
+_CANDIDATE = compile_late(
     rf"""(?P<url>https?://[^\s<>"'`|\\^{{}}\[\]]++)
     |(?<![A-Za-z0-9_.@+~/\\$%{{}}<>*)\]-])
      (?P<path>(?:(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\]{_WORD}++|{_WORD}++[/\\]{_WORD}++)(?:[/\\]{_WORD}++)*+)
@@ -40,9 +41,9 @@ _CANDIDATE = re.compile(
     |`(?P<name>[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]{{0,200}}+)(?=[`:])""",
     re.VERBOSE,
 )
-_PLACE = re.compile(r"(?::\d+(?:[-:,]\d+)*)?[`\"'\u201d\u2019]?")
+_PLACE = compile_late(r"(?::\d+(?:[-:,]\d+)*)?[`\"'\u201d\u2019]?")
 """A line number or a closing quotation mark after a name. The mark is put after it."""
-_EXTENSION = re.compile(r".\.[A-Za-z][A-Za-z0-9]{0,7}\Z")
+_EXTENSION = compile_late(r".\.[A-Za-z][A-Za-z0-9]{0,7}\Z")
 _NAMED_FILES = frozenset(
     [
         "c",
@@ -107,12 +108,12 @@ _NAMED_FILES = frozenset(
 """Extensions that make a name in backticks a file's; other names with a dot may be attributes of an object."""
 _OPEN_ENDED = frozenset("*{<$\u2026([")
 """Signs after a path that continue it: a glob or a placeholder. Such a path is not checked."""
-_PIECES = re.compile(r"[a-z0-9_.@+~-]+")
-_HEX = re.compile(r"(?=[0-9a-f]*[a-f])(?=(?:[a-f]*[0-9]){2})[0-9a-f]{7,64}", re.IGNORECASE)
-_SWITCH = re.compile(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
-_ESCAPED = re.compile(r"\\[nrtbf\"]")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_DOUBTED = re.compile(rf"\S{{1,400}}[ ]{re.escape(UNVERIFIED)}")
+_PIECES = compile_late(r"[a-z0-9_.@+~-]+")
+_HEX = compile_late(r"(?=[0-9a-f]*[a-f])(?=(?:[a-f]*[0-9]){2})[0-9a-f]{7,64}", re.IGNORECASE)
+_SWITCH = compile_late(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
+_ESCAPED = compile_late(r"\\[nrtbf\"]")
+_FENCE = compile_late(r"\s*(?:```|~~~)")
+_DOUBTED = compile_late(rf"\S{{1,400}}[ ]{re.escape(UNVERIFIED)}")
 
 
 def mark_unverified(note: str, sources: Iterable[str]) -> str:

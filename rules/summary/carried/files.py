@@ -15,6 +15,7 @@ from typing import Any
 
 from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, says_failure
 from trimtab.rules.summary.carried.items import Answered, decode, normalise, read_arguments, split_name
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import START, tells_omission
 
 PATH_CHARS = 4096
@@ -28,7 +29,7 @@ MOST_STATES = 64
 """Maximum number of files followed at the same time. For a further one, the file that was read or written longest ago
 is dropped. Chosen: twice MOST_FILES of instruction_files.py; bounds the memory."""
 
-_TRAILING_LINES = re.compile(r"(?<=.)(?::\d[\d,:-]{0,40}|#L\d[\dL-]{0,40})\Z")
+_TRAILING_LINES = compile_late(r"(?<=.)(?::\d[\d,:-]{0,40}|#L\d[\dL-]{0,40})\Z")
 
 
 class FileAct(StrEnum):
@@ -135,16 +136,16 @@ def take_name(path: str) -> str:
 COMMAND_CHARS = 64 * 1024
 """Characters read of a command line. Chosen: bounds the work."""
 
-_HEREDOC = re.compile(r"<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)")
+_HEREDOC = compile_late(r"<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)")
 _FED = "\0"
 """First character of the word that replaces a here-document."""
-_SEPARATORS = re.compile(r"(&&|\|\||[;|\n])")
-_WORDS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|>{1,2}|[^\s\"'<>&()]+")
+_SEPARATORS = compile_late(r"(&&|\|\||[;|\n])")
+_WORDS = compile_late(r"\"[^\"\n]*\"|'[^'\n]*'|>{1,2}|[^\s\"'<>&()]+")
 _READERS = frozenset({"cat", "bat", "batcat", "nl", "less", "more", "type", "get-content", "gc"})
 _PART_READERS = frozenset({"head", "tail", "sed", "awk"})
 _SILENT = frozenset({"cd", "set", "export", "source", "pushd", "true", "sleep", "mkdir", "touch", "test", "[", ":"})
 _CHANGERS = frozenset({"tee", "mv", "cp", "rm", "patch", "dd", "truncate", "perl", "ed", "git", "python", "python3"})
-_LINES = re.compile(r"(\d{1,9}),(\d{1,9})p\Z")
+_LINES = compile_late(r"(\d{1,9}),(\d{1,9})p\Z")
 
 
 def find_shell_events(command: str, result: str, wanted: Callable[[str], bool]) -> Iterator[FileEvent]:
@@ -261,17 +262,17 @@ _SHELLS = frozenset({"bash", "sh", "zsh", "fish", "dash", "powershell", "pwsh", 
 _STARTS = ("offset", "startline", "lineoffset", "start", "linestart", "from", "viewrange", "ranges", "lineranges")
 _LIMITS = ("limit", "nlines", "maxlines", "numlines", "length")
 _ENDS = ("endline", "lineend", "end", "to")
-_MISSING = re.compile(
+_MISSING = compile_late(
     r"no such file|not found|does(?: not|n't) exist|c(?:annot|ould not) (?:find|open|read)|enoent|eacces"
     r"|permission denied|is a directory",
     re.IGNORECASE,
 )
-_MORE = re.compile(
+_MORE = compile_late(
     r"truncated|more lines|lines? omitted|use (?:the )?[`'\"]?offset|showing lines|file has more"
     r"|output too (?:long|large)",
     re.IGNORECASE,
 )
-_PATCHED = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.{1,400})$", re.MULTILINE)
+_PATCHED = compile_late(r"^\*\*\* (Update|Add|Delete) File: (.{1,400})$", re.MULTILINE)
 
 
 def find_file_events(one: Answered, wanted: Callable[[str], bool]) -> Iterator[FileEvent]:

@@ -21,6 +21,7 @@ import msgspec
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, tells_failure
+from trimtab.rules.text.late import compile_late
 
 NAME_CHARS = 128
 """Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""
@@ -33,8 +34,8 @@ ID_CHARS = 64
 STATUS_CHARS = 32
 """Maximum number of characters of a status. Chosen."""
 
-_PLAIN = re.compile(r"[^\w]|_")
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_PLAIN = compile_late(r"[^\w]|_")
+_WORDS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")
 # The statuses of agents' tools for task lists (normalised), and the signs of check lists. `-` means "in progress" in
 # one tool and "cancelled" in another. It counts as active, so that work in progress is not lost.
 _ACTIVE = frozenset({
@@ -343,16 +344,16 @@ HEADING_CHARS = 200
 """Maximum number of characters of a heading. Chosen."""
 
 _BULLET = r"^[ \t]{0,40}(?:[-*+•][ \t]{1,4}|\d{1,4}[.)][ \t]{1,4})"
-_MARKDOWN = re.compile(rf"{_BULLET}\[(?P<status>[ xX~/>*!✓✔-])\][ \t]{{1,8}}(?P<label>\S)", re.MULTILINE)
+_MARKDOWN = compile_late(rf"{_BULLET}\[(?P<status>[ xX~/>*!✓✔-])\][ \t]{{1,8}}(?P<label>\S)", re.MULTILINE)
 _SIGNS = "☐☑☒✅⬜✔✓◻◼🔄⏳❌○◐"
-_ANY = re.compile(
+_ANY = compile_late(
     rf"^[ \t]{{0,40}}(?:[-*+•][ \t]{{0,4}})?(?:\d{{1,4}}[.):][ \t]{{1,4}})?"
     r"(?:\#?(?P<id>\w[\w-]{0,39})[.:]?[ \t]{1,4})?"
     rf"(?:\[(?P<status>[^\[\]\n]{{1,20}})\]|(?P<sign>[{_SIGNS}])\ufe0f?)[ \t]{{1,8}}(?P<label>\S)",
     re.MULTILINE,
 )
-_HEADING = re.compile(r"#{1,6}[ \t]{1,8}\S|\*\*[^*]{1,160}\*\*:?[ \t]*\Z")
-_NUMBERED = re.compile(r"[ \t]{0,8}\d{1,6}(?:\t|→|│|\|)[ \t]?")
+_HEADING = compile_late(r"#{1,6}[ \t]{1,8}\S|\*\*[^*]{1,160}\*\*:?[ \t]*\Z")
+_NUMBERED = compile_late(r"[ \t]{0,8}\d{1,6}(?:\t|→|│|\|)[ \t]?")
 _HINTS = ("[ ]", "[x]", "[X]", "[~]", "[/]", "[-]", "[>]", "[*]", "[✓]", "[✔]")
 
 

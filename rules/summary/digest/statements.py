@@ -21,15 +21,16 @@ from typing import NamedTuple
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.summary.handoff import GOES_ON
 from trimtab.rules.summary.quoting import quote_line
+from trimtab.rules.text.late import compile_late
 
-_TOKEN = re.compile(
+_TOKEN = compile_late(
     r"[^\s,;!?()\[\]{}<>\"`“”„«»|\u2026\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]+"
     r"|[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2}"
 )
 """A word; in scripts without spaces, a pair of letters."""
 _ENDS = ".:*_-'"
-_EXACT = re.compile(r"\d|\w[_/@\\=]\w|[a-z][A-Z]|\w\.\w|[a-z]{2}-[a-z]{2,20}-[a-z]{2}")
-_QUOTED = re.compile(r"`[^`]{1,80}`|[\"“„«][^\"“”»]{2,60}[\"”“»]|「[^」]{1,40}」|《[^》]{1,40}》|“[^”]{1,40}”")
+_EXACT = compile_late(r"\d|\w[_/@\\=]\w|[a-z][A-Z]|\w\.\w|[a-z]{2}-[a-z]{2,20}-[a-z]{2}")
+_QUOTED = compile_late(r"`[^`]{1,80}`|[\"“„«][^\"“”»]{2,60}[\"”“»]|「[^」]{1,40}」|《[^》]{1,40}》|“[^”]{1,40}”")
 _DECIDES = frozenset(
     [
         "decide",
@@ -81,7 +82,7 @@ _DECIDES = frozenset(
         "потому",
     ]
 )
-_DECIDES_DENSE = re.compile("决定|決定|必须|必須|不要|总是|总要|因为|因為|改到|负责|負責|喜欢|結論|決め")
+_DECIDES_DENSE = compile_late("决定|決定|必须|必須|不要|总是|总要|因为|因為|改到|负责|負責|喜欢|結論|決め")
 """Words of decisions, rules and preferences; the second pattern has those of scripts without spaces."""
 DECISION_WEIGHT, QUOTED_WEIGHT = 0.35, 0.3
 """Added to a sentence that decides something, or that quotes something. Chosen, as all weights here. For comparison: an
@@ -193,14 +194,14 @@ MIN_WEIGHT = 0.45
 LONG_CHARS = 40
 """In shorter sentences only leading words are dropped. Chosen: dropping other parts would save little."""
 
-_PART = re.compile(r"(?<=[,;:]) |(?<=[，；：]) ?| (?=[—–] )")
-_DENIES = re.compile(
+_PART = compile_late(r"(?<=[,;:]) |(?<=[，；：]) ?| (?=[—–] )")
+_DENIES = compile_late(
     r"""\b(?:not|no|nor|never|without|nobody|nothing|nicht|kein\w*|nie|niemals|ohne|ne|pas|jamais|sans|nunca|sin)\b
     |\b(?:не|нет|без)\b
     |n't\b|不|没|沒|無|ない""",
     re.VERBOSE | re.IGNORECASE,
 )
-_LIMITS = re.compile(
+_LIMITS = compile_late(
     r"""\W{0,9}(?:(?:and|but|so|or|und|aber|oder|et|mais|pero|y)\ )?
     (?:(?:if|unless|except|only|until|till|when|while|but|instead|though|although|rather|before|after|in\ case
     |wenn|falls|außer|nur|bis|sondern|aber|obwohl|bevor|nachdem|si|sauf|sino|salvo|hasta|если|кроме)\b
@@ -210,7 +211,7 @@ _LIMITS = re.compile(
 """Words that begin a condition or another limit on what the rest of the sentence says."""
 LIMIT_WEIGHT = 0.1
 """Minimum weight of a limiting part that is kept. Chosen: low, so that only a part that names nothing is dropped."""
-_LEAD = re.compile(
+_LEAD = compile_late(
     r"""(?:[^,;:]{0,80}?\b(?:found(?:\ out)?|know|remember|note|notice|noticed|confirm|confirmed|see|saws?|said|heard
         |told\ (?:me|you|us)|turns\ out|turned\ out|learned|checked|forget|mention|mentioned|aware|sure)\ that
     |[^,;:]{0,80}?\b(?:weißt|merke?\ dir|gefunden|bestätigen|sehe|gehört|gesagt|heraus|wissen),\ dass
@@ -221,14 +222,14 @@ _LEAD = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """Leading words without content, such as "I found out that". They are dropped unless a word of _HEDGE is among them."""
-_HEDGE = re.compile(
+_HEDGE = compile_late(
     r"n't\b|\b(?:not|never|no|nobody|unless|if|whether|once|when|wrong|nicht|kein\w*|nie|niemand|ob|wenn|falsch)\b",
     re.IGNORECASE,
 )
-_CJK_LEAD = re.compile(
+_CJK_LEAD = compile_late(
     r"(?:顺便说一下|顺便提一下|对了|另外|其实|好的|嗯|总之|简单来说|告诉你一声|请记住|請記住|順便說一下|ところで|ちなみに)[，,：:、]?"
 )
-_ARTICLE = re.compile(r"(?:(?<=\s)|\A)[Tt]he (?=\S)")
+_ARTICLE = compile_late(r"(?:(?<=\s)|\A)[Tt]he (?=\S)")
 
 
 def shorten(sentence: str, census: Census) -> str:
@@ -298,15 +299,15 @@ QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
 """Factors for the weight of a question or a title, and of an announcement of what will be done next. Chosen."""
 
 _SIGNS = " .,;:!?…。！？-"
-_FENCED = re.compile(r"(?:^|(?<=\n))[ \t]{0,3}(```|~~~).*?(?:\n[ \t]{0,3}\1|\Z)", re.DOTALL)
-_END = re.compile(
+_FENCED = compile_late(r"(?:^|(?<=\n))[ \t]{0,3}(```|~~~).*?(?:\n[ \t]{0,3}\1|\Z)", re.DOTALL)
+_END = compile_late(
     r"""[!?…][)"'”’»\]*]{0,3}\ +
     |(?<![\ (.][^\W\d_])(?<![\ (]\d)(?<![\ (]\d\d)(?<!\b(?:Mr|Dr|Nr|No|St|vs|ca))\.[)"'”’»\]*]{0,3}\ +
     |[。！？][」』”）]{0,3}""",
     re.VERBOSE,
 )
 """The end of a sentence. A full stop after a single letter, a short number or a title such as `Dr` does not end one."""
-_LIST = re.compile(r"(?:[-*+>•#]{1,4}|\d{1,3}[.)]) +")
+_LIST = compile_late(r"(?:[-*+>•#]{1,4}|\d{1,3}[.)]) +")
 
 
 class Statement(NamedTuple):

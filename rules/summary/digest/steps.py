@@ -17,6 +17,7 @@ import msgspec
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
 from trimtab.rules.summary.quoting import quote_line
+from trimtab.rules.text.late import compile_late
 
 ARGUMENTS_CHARS = 4000
 """Characters read of a call's arguments. Chosen: bounds the work."""
@@ -29,20 +30,20 @@ FILES = 200
 RECENT_CALLS = 40
 """Maximum number of different calls returned, the newest ones. Chosen."""
 
-_PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}:(?:\\?/){2}(?:[^\s\"'<>\\]|\\/)*", re.IGNORECASE)
+_PATH = compile_late(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
+_URL = compile_late(r"\b[a-z][a-z0-9+.-]{1,15}:(?:\\?/){2}(?:[^\s\"'<>\\]|\\/)*", re.IGNORECASE)
 """URLs: they are not files, even if they end like a path."""
-_NAMED = re.compile(
+_NAMED = compile_late(
     r'"(?:path|file_?path|file_?name|file|target_?file|notebook_path|absolute_path|relative_path)"\s{0,4}:\s{0,4}"([^"\\]{1,256})"',
     re.IGNORECASE,
 )
-_EDITOR = re.compile(
+_EDITOR = compile_late(
     r'"command"\s{0,4}:\s{0,4}"(view|create|str|insert|undo|edit|write|read|delete|replace|append)(?:_[a-z]+)?"'
 )
 """The `command` of an editing tool. In other tools, `command` is a command line."""
-_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_SEGMENTS = re.compile(r"&&|\|\|?|;|\n")
-_ESCAPED = re.compile(r"\\[ntr]|\\(?=[\"'/])")
+_NAME_PARTS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")
+_SEGMENTS = compile_late(r"&&|\|\|?|;|\n")
+_ESCAPED = compile_late(r"\\[ntr]|\\(?=[\"'/])")
 
 
 class Deed(StrEnum):
@@ -273,12 +274,12 @@ OPEN = 64
 """Maximum number of open errors followed at the same time; the oldest is dropped. Chosen: it bounds the time per
 call."""
 
-_WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
-_NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
+_WORD = compile_late(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
+_NONE = compile_late(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
 _SIGNS = " \t\r:.!-=*"
 """If a line has only these characters besides the word, it is a title and not an error."""
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
-_SOURCE = re.compile(
+_SOURCE = compile_late(
     r"[ \t]{0,12}\d{1,7}[ \t:|\u2192-]{1,80}"
     r"(?:#|//|/\*|\*|--|<!--|\"\"\"|@|(?:raise|def|class|throw|except|catch|return|import|from)\b)"
 )

@@ -106,7 +106,7 @@ def spell_set(items: Iterable[Any]) -> Iterator[str]:
 
 def patterns_of(value: object) -> Iterator["re.Pattern[str]"]:
     """The patterns within the table of words."""
-    if isinstance(value, re.Pattern):
+    if hasattr(value, "search"):
         yield value
     elif isinstance(value, tuple):
         for item in value:
