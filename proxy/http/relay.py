@@ -317,6 +317,9 @@ async def _pass_body(
     tap: Listener | None,
 ) -> None:
     """Pass on the body to the client. Raises aiohttp's errors if the body breaks off."""
+    # Strategy: wait for each piece as usual until the client has taken everything. From then on a stream is followed:
+    # aiohttp's protocol hands over each piece as it is parsed, and no task is woken for it. As soon as the client lags,
+    # or the body ends, the loop waits again, from where the follower has stopped.
     upstream = answer.connection.protocol if answer.connection is not None else None
     content, monotonic = answer.content, time.monotonic
     follows = reply.is_stream

@@ -83,6 +83,8 @@ class Uploads:
 
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The body, piece by piece. Raises SlowRequestError."""
+        # Strategy: only the time in `readany` counts against the client. While the caller is busy, for example because
+        # the upstream takes nothing, the clock stands. Each byte that came buys time, so a slow, steady client passes.
         loop = asyncio.get_running_loop()
         waited_seconds, received_bytes = 0.0, 0
         while True:

@@ -114,6 +114,7 @@ _Pipe = tuple[aiohttp.StreamReader, StreamWriter]
 
 async def _pump_both(*pipes: _Pipe) -> bool:
     """Pass bytes both ways until one side ends and its last bytes were passed on. False if they were not taken."""
+    # One side's end ends both: there is no half-closed WebSocket. Source: RFC 6455 section 7.1.1.
     async with asyncio.TaskGroup() as tasks:
         pumps = [tasks.create_task(_pump(*pipe)) for pipe in pipes]
         ended, running = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)

@@ -228,6 +228,8 @@ class Kept:
             await self.write(model, **changes)
 
     async def _read(self, model: Model) -> None:
+        # Strategy: the chain of records decides, never this process alone. A longer chain is news; a shorter one means
+        # that the store has lost records, so ours is written again; else only a window of discovery may be to be added.
         try:
             generation, record = await self._records.read(model.name)
             if record is not None and record.forgotten < self._count_forgotten(model.name):

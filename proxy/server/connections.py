@@ -259,6 +259,8 @@ class _Reader:
 
     def feed_data(self, data: bytes) -> _Read:
         """Return the requests whose heads are complete now. Raises aiohttp's HttpProcessingError."""
+        # Strategy: cut the bytes at each place where a request may end, and feed the pieces one by one. Between two of
+        # them it is seen whether a body has ended: then the next head gets a new parser, and reading may pause.
         if self._is_over:
             return _NOTHING
         found: list[Any] = []

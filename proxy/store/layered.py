@@ -116,6 +116,8 @@ class LayeredStore:
         with suppress(StoreError):
             await self._durable.close()
 
+    # Strategy: while the durable store is well, every operation goes there first. Its first failure starts the one task
+    # of recovery, and as long as that runs, nobody waits for the store: memory answers, and notes what was missed.
     async def _ask(self, operation: Callable[[SummaryStore], Awaitable[T]]) -> T:
         if self._tasks.is_idle:
             try:

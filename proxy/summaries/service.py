@@ -160,6 +160,8 @@ class Summaries:
 
     async def _write(self, summary_id: str, task: Task, result: str) -> Summary | None:
         """Write a summary and store it, or wait for the process that is writing it; None if none is available."""
+        # Strategy: look, try to get the lease, wait, look again. Whoever holds the lease looks once more before asking,
+        # because the last holder may have written between our look and our lease.
         summary = await self._read(summary_id, task.summariser)
         deadline = time.monotonic() + task.summariser.settings.timeout_seconds + WAIT_SLACK_SECONDS
         while summary is None and time.monotonic() < deadline:

@@ -49,6 +49,8 @@ class Follower:
 
     def look(self) -> None:
         """Take what has arrived; called when bytes arrived or the connection failed."""
+        # Strategy: empty the buffer in a loop, then decide once whether this was the end. Whatever goes wrong, `over`
+        # is done: with a result, an error, or a cancellation, because its caller waits for nothing else.
         if self._is_looking or self.over.done():  # reading may call this again: aiohttp then parses what it put off
             return
         self._is_looking = True

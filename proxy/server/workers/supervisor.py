@@ -129,6 +129,8 @@ class Supervisor:
 
     def run(self) -> Worker | int:
         """Return the worker, in a worker's process; else the exit status, once no worker is left."""
+        # Strategy: one loop that never blocks but in `poll`. Signals only fill a list and wake it; a worker's death is
+        # the end of its line. So all state changes in this one place, and a fork finds nothing half done.
         self._take_signals()
         self._places[0].due_at = time.monotonic()  # the others follow once this one has started
         while True:

@@ -58,6 +58,9 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; returns the data of each event that is complete now."""
+        # Strategy: C splits whole events of one line each at once, else the lines of a chunk; only a line that has not
+        # ended is kept between chunks. An event is the `data:` lines up to a blank one; names, ids and comments are
+        # passed over. Source: the HTML standard, section 9.2.6. It lets a bare CR end a line; no server is known to.
         events: list[bytes] = []
         plain = None if self._rest or self._size else _PLAIN.match(chunk)
         if plain is not None and plain.end() <= MAX_EVENT_BYTES:
@@ -155,6 +158,9 @@ class FirstEvent:
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; returns those that may pass."""
+        # Strategy: read on line by line from where the last chunk ended, and move two marks through `held`: `_read`,
+        # up to where lines were looked at, and `passed`, up to where bytes may leave. Greetings stay at the beginning
+        # of `held`, because an error may still follow them, and then the client must get neither.
         self.held += chunk
         passed, free = self._greeted, b""
         while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:

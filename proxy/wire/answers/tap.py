@@ -169,10 +169,9 @@ class Tap:
         return self._last_at
 
     def _catch_up(self, *, skips: bool = False) -> None:
-        """Read what has not been read yet.
-
-        The last chunks are read one by one, to learn which of them has the last text and when it arrived.
-        """
+        # Strategy: join what waits and decode it in one go, since an event alone costs more than twice as much. If the
+        # end of the stream reports the usage, only a sample of the events is decoded. But the last chunks are read one
+        # by one, to learn which of them has the last text, and when it arrived.
         unread, self.unread = self.unread, []
         self.size_bytes += sum([len(chunk) for chunk, _ in unread])
         skips = skips or (self._asks_usage and any(_USAGE.search(chunk) for chunk, _ in unread[-LAST_CHUNKS:]))
@@ -198,6 +197,8 @@ class Tap:
 
         Those are the first event with a usage, everything after it, and an event that has not ended.
         """
+        # Strategy: jump from part to part, and decode of each part only the events at its beginning, whose text then
+        # counts for the whole part. All cuts are at blank lines, so no event is decoded in halves.
         usage = _USAGE.search(chunk)
         stop = chunk.rfind(b"\n\n", 0, len(chunk) if usage is None else usage.start()) + 2
         start = chunk.find(b"\n\n") + 2  # the chunk may begin within an event

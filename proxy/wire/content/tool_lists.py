@@ -127,8 +127,8 @@ def drop_tools(
 ) -> tuple[bytes, int]:
     """The body without the declarations of tools whose names match one of `globs`, and their number.
 
-    The body itself if there are none, or if a list cannot be found in it. A list of which nothing would be left stays
-    whole if the transcript has `used` tools. transcript: where the messages are, so that they need not be searched.
+    The body itself if there are none, or if a list is not found in it as it was read. A list of which nothing would be
+    left stays whole if the transcript has `used` tools. transcript: where the messages are, which need no search.
     """
     short = [_shorten(each, used, globs, memo) for each in lists]
     changed = [(each, new) for each, new in zip(lists, short, strict=True) if new.number]

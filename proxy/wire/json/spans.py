@@ -88,6 +88,8 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Itera
     `body` must be valid JSON; a byte order mark may precede it. `elements` are those that a decoder found under `key`.
     `others` are values under other keys; they are skipped without a scan. `key` includes its quotes.
     """
+    # Strategy: walk over the top level only. Known values are skipped by a comparison, which is a memcmp; of all others
+    # only the nesting is followed. The walk goes on behind a match: of equal keys, decoders take the last one.
     skipped = [other for other in others if other[:1] in _BRACKETS]
     found: Array | None = None
     spellings = _spell(key)

@@ -57,6 +57,7 @@ class Part(NamedTuple):
 
 def split_blocks(raw: bytes, content: msgspec.Raw) -> list[Block]:
     """The blocks of an element's content, which may be repaired. Raises one of DECODE_ERRORS."""
+    # A repair keeps all offsets, so a block that was decoded from the mended text is at the same place in the own one.
     text, at = bytes(content), 0
     own = text if text in raw else read_content(raw)
     blocks: list[Block] = []

@@ -31,6 +31,9 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
 
     The messages are one message of an assistant or a system, or some of the user's side.
     """
+    # Strategy: the client's own element is the base, and keeps its other members. An assistant's or a system's is
+    # changed text by text. On the user's side, the blocks are set together again, each from its own bytes: results
+    # first, in their order, because Anthropic's API refuses a text before them. Source: its page on tool use.
     is_written = placed[0][0].is_written and placed[0][0].edited
     placed = [(message.as_said(), origin) for message, origin in placed]
     first = placed[0][0]

@@ -142,6 +142,9 @@ class _Run:
 
 def find_units(raws: Sequence[bytes], start: int = 0) -> Iterator[tuple[int, int]]:
     """The units from the item `start` on, where a unit begins: the half-open range of each, in order."""
+    # Strategy: one pass with one open run, which is everything that the model has said since the client's last item.
+    # A second message splits it; reasoning right before that message goes along, since it belongs to what follows.
+    # Whatever comes later can only lengthen the last run, so units that have ended stay as they are.
     run: _Run | None = None
     for at in range(start, len(raws)):
         kind = tell_kind(*read_head(raws[at]))
