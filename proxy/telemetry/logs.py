@@ -202,7 +202,7 @@ class JsonLines:
         line = orjson.dumps(members, default=repr, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE)
         with self._lock:
             self._waiting.append(line)
-        if together.lines is None:
+        if together.lines is None or together.thread != threading.get_ident():
             self.flush()
         else:
             together.lines.add(self)
@@ -217,16 +217,16 @@ class JsonLines:
 
 
 class _Together:
-    """A block whose lines of JSON are written by one call, at its end."""
+    """A block of one thread, whose lines of JSON are written by one call, at its end."""
 
     def __init__(self) -> None:
         self.lines: set[JsonLines] | None = None
+        self.thread = 0
 
     def __enter__(self) -> None:
-        self.lines = set()
+        self.thread, self.lines = threading.get_ident(), set()
 
     def __exit__(self, *_: object) -> None:
-        # Another thread's line is waiting before it looks for a block: one of both writes it.
         lines, self.lines = self.lines or (), None
         for each in lines:
             each.flush()

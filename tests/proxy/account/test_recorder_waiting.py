@@ -106,6 +106,16 @@ def test_a_fault_loses_one_request_for_one_observer(recorder: Recorder, told: li
     assert [line["phase"] for line in log.lines if line["event"] == "fail_open"] == ["tell"]
 
 
+def test_an_observer_that_takes_nothing_does_not_hold_the_others(recorder: Recorder, told: list[list[str]]) -> None:
+    def fail(_: Iterator[Outcome]) -> None:
+        raise ValueError
+
+    recorder.observers.insert(0, fail)
+    record(recorder, 1, 2)
+    recorder.drain()
+    assert told == [["1", "2"]]
+
+
 def test_without_a_timer_nothing_waits(log: ListLog) -> None:
     """Nobody would tell it."""
     recorder = Recorder(Metrics(), log)

@@ -28,6 +28,17 @@ def test_lines_of_a_block_are_written_together_at_its_end(event: str) -> None:
     assert _read(stream) == [1, 2, 3]
 
 
+def test_another_threads_line_does_not_wait_for_the_block() -> None:
+    """The block may already be over when that thread looks for it."""
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    with together:
+        other = threading.Thread(target=lines.write, args=("info", "request", {"n": 1}))
+        other.start()
+        other.join()
+        assert _read(stream) == [1]
+
+
 def test_lines_are_written_whole_for_other_processes_write_to_the_same_pipe() -> None:
     """A write has whole lines, at most what a pipe takes as one write. A longer line is written alone."""
     pieces: list[bytes] = []
