@@ -166,7 +166,8 @@ class BytesLRU(Generic[K, V]):
                 bound.total_bytes += size - known[1]
                 return
             was_used = known is not None or not bound.tells_unused
-            self._take(key)
+            if known is not None or key in self._unused:
+                self._take(key)
             if size > bound.max_bytes or self._is_closed:
                 return
             if was_used or (self._is_used is not None and self._is_used(value)):

@@ -272,7 +272,8 @@ class Codec(Answers):
             messages, origins = (*before, *messages), (OUTSIDE,) * len(before) + origins
         tokens = fixed.format_tokens + fixed.tools_tokens
         if fixed.has_functions and messages:
-            tokens += count_shared_frame(messages[0], counting.count, counting.costs)
+            count_first = partial(count_shared_frame, count=counting.count, costs=counting.costs)
+            tokens += known.count_first(messages[0], count_first)
         return Conversation(messages, max(tokens, 0), origins, shape, continues)
 
     def uncounted_bytes(self, request: Request, counting: Counting) -> int:

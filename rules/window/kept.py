@@ -7,7 +7,6 @@ kept.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from itertools import chain, islice
 
 from trimtab.rules.conversation import Message
@@ -166,7 +165,7 @@ class Repeats:
         """
         self._open, self._step = {}, index
         for call in message.tool_calls:
-            key = _hash(f"{len(call.name)}:{call.name}{call.arguments}")
+            key = hash((call.name, call.arguments))
             newest = self._newest.get(key)
             if newest is not None and not (newest[0] < index and is_just_removed(newest[0])):
                 newest = None
@@ -177,7 +176,9 @@ class Repeats:
         key, removed = self._open.pop(message.answers or "", (None, None))
         if key is None:
             return
-        result = _hash("\n".join(message.texts))
+        # Python's hash is keyed, so nobody can construct an equal one, and a text remembers its own. A SHA-256 would
+        # read each result once more, and it gives the interpreter away in between.
+        result = hash("\n".join(message.texts))
         self._newest[key] = self._step, result
         self._times[key] = self._times.get(key, 0) + 1 if result == removed else 0
         if self._times[key] >= REMOVALS:
@@ -187,7 +188,3 @@ class Repeats:
     def list(self) -> Iterator[int]:
         """The steps of the newest loops, newest first, each once."""
         return iter(dict.fromkeys(islice(reversed(self.loops.values()), MAX_LOOPS)))
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()[:8])

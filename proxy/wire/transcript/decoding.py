@@ -70,9 +70,10 @@ class FixedTokens(NamedTuple):
 class KnownView:
     """What is remembered of one dialect's requests, for one way of counting."""
 
-    __slots__ = ("_elements", "_fixed", "number")
+    __slots__ = ("_elements", "_first", "_fixed", "number")
 
     def __init__(self, elements: "Elements", fixed: "Fixed", number: int) -> None:
+        self._first: tuple[Message, int] | None = None
         self._elements = elements
         self._fixed = fixed
         self.number = number
@@ -110,6 +111,13 @@ class KnownView:
         if fixed is None:
             fixed = self._fixed[self.number, raws] = count_fixed(raws)
         return fixed
+
+    def count_first(self, first: Message, count_first: Callable[[Message], int]) -> int:
+        """What `count_first` says of a transcript's first message; the newest one is remembered."""
+        known = self._first
+        if known is None or known[0] is not first:
+            known = self._first = first, count_first(first)
+        return known[1]
 
 
 class Known:
