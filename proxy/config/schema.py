@@ -83,10 +83,11 @@ def _check_odd_path(path: str) -> str:
 
 
 class CompactionConfig(Section):
-    """Which further requests are compacted, and which prompts are counted."""
+    """Which further requests are compacted, which prompts are counted, and how people ask for a cut."""
 
     paths: dict[Annotated[RootedPath, AfterValidator(_check_odd_path)], Dialect] = Field({})
     count_tokens: Literal["forwarded", "passed"] = "forwarded"
+    command: bool = False
 
 
 MAX_MODEL_CHARS = 256

@@ -53,6 +53,7 @@ class Call(msgspec.Struct, frozen=True):
     idle_seconds: how long the session was silent before this request; None if it is not known.
     session: the name of its session, for people; empty until the request is planned.
     tells_compaction: whether the client says that it asks for a summary of its own; None if it says nothing of that.
+    words: what the summary of a cut that was asked for now is to heed.
     """
 
     arrival: Arrival
@@ -67,6 +68,7 @@ class Call(msgspec.Struct, frozen=True):
     idle_seconds: float | None = None
     session: str = ""
     tells_compaction: bool | None = None
+    words: str = ""
 
 
 class Chosen(msgspec.Struct, frozen=True):

@@ -5,6 +5,9 @@ every process. A request waits for a summary only if the cut pays for it. If the
 nothing is cut. Where the policy asks no model, the cut gets a digest, as it would later. After an answer, its time is
 remembered for the session's next request, and the summary of a cut that may come is prepared.
 
+A cut that somebody asks for, by a header or by a message, is kept and replayed in the same way, whatever the cache has.
+What was said with it reaches the model that writes the summary, and nobody else.
+
 What is not known is not cold: neither a session of whose last request no process remembers the time, nor one of a
 server that keeps prompts as long as it has memory.
 """
@@ -20,6 +23,7 @@ from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.compaction.compactor import Planned
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.exchange.attempt import Attempt, Call, Prepared
+from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.summary import choose_summariser, make_task, wait_for, write_ahead
 from trimtab.proxy.http.relay import Reply
@@ -35,6 +39,12 @@ from trimtab.rules.window.state import ColdCut
 
 COLD_CACHE = "cold_cache"
 """The name of the decision in the ledger."""
+COMPACT_NOW = "compact_now"
+"""The name of the decision about a cut that somebody asks for."""
+WAS_CUT, IS_CUT = "a cut was asked for, and was made here before", "a cut was asked for"
+TOO_SHORT = "a cut was asked for, but the conversation is too short for one"
+_COMMAND = re.compile(rf"/compact(?:\s+(.{{1,{MAX_WORDS_CHARS}}}))?", re.DOTALL)
+
 ANCHOR_MESSAGES = 8
 """A session is recognised by this many messages after its leading ones. Chosen: by then two sessions of one client
 differ, and a shorter transcript has too few steps for a summary (`summary_min_steps`)."""
@@ -60,11 +70,14 @@ def uses_cache(upstream: UpstreamConfig) -> bool:
     return upstream.cache == "auto" and upstream.cache_seconds != 0
 
 
-def find_session(services: Services, call: Call, planned: Planned) -> Session | None:
-    """The session of a request, if it may be cut at a cold cache once it is long enough; else None."""
+def find_session(services: Services, call: Call, planned: Planned, *, is_asked: bool = False) -> Session | None:
+    """The session of a request, if it may be cut at a cold cache once it is long enough; else None.
+
+    is_asked: somebody asks for a cut, whatever the cache has.
+    """
     plan = planned.plan
     messages, arrival = plan.conversation.messages, call.arrival
-    if not services.cold_cuts.is_kept or not uses_cache(call.route.upstream):
+    if not is_asked and not (services.cold_cuts.is_kept and uses_cache(call.route.upstream)):
         return None
     if call.route.target.mode != "enforce" or planned.original.continues or plan.is_client_compaction:
         return None
@@ -175,6 +188,43 @@ async def _cut(
             trial, _ = await plan_again(call)
         _note(call, trial)
         return call, trial
+    return call, planned
+
+
+async def heed_wish(services: Services, call: Call, planned: Planned, plan_again: PlanAgain) -> tuple[Call, Planned]:
+    """The call and plan with a cut, if one is asked for and frees enough. Raises UndecodableError and BusyError."""
+    words = call.route.compact_now
+    if words is None:
+        words = read_command(planned.plan.conversation.messages)
+    if words is None or call.request.codec.is_count:
+        return call, planned
+    session, here = find_session(services, call, planned, is_asked=True), planned.plan.hashes[-1]
+    if session is None:
+        return _note_wish(call, planned, TOO_SHORT)
+    if here in call.cold:
+        return _note_wish(call, planned, WAS_CUT)
+    trial, _ = await plan_again(structs.replace(call, cold={**call.cold, here: ColdCut.NOW}))
+    if trial.plan.window == planned.plan.window:
+        return _note_wish(call, planned, TOO_SHORT)
+    known = await services.cold_cuts.add(session, here, ColdCut.NOW)
+    call = structs.replace(call, cold={**call.cold, **known}, words=words)
+    if known.get(here) is not ColdCut.NOW:  # another process was first, or the session has too many marks
+        trial, _ = await plan_again(call)
+    return _note_wish(call, trial, IS_CUT)
+
+
+def read_command(messages: Sequence[Message]) -> str | None:
+    """What the last message tells a summary to heed, if it is the command for a cut; may be empty. Else None."""
+    if not messages or messages[-1].role is not Role.USER or len(messages[-1].texts) != 1:
+        return None
+    found = _COMMAND.fullmatch(messages[-1].texts[0][: 2 * MAX_WORDS_CHARS].strip())
+    return None if found is None else found[1] or ""
+
+
+def _note_wish(call: Call, planned: Planned, reason: str) -> tuple[Call, Planned]:
+    """Write down what became of the wish."""
+    tokens = planned.sections.scale(planned.policy.token_ratio).tokens
+    call.ledger.note(call.attempt, planned.plan.model_limit, [Decision(COMPACT_NOW, reason, tokens, tokens, 0, 0)])
     return call, planned
 
 

@@ -26,7 +26,7 @@ from trimtab.proxy.exchange.attempt import (
     Refused,
     add_key,
 )
-from trimtab.proxy.exchange.cold import heed_cold_cache, name_cache
+from trimtab.proxy.exchange.cold import heed_cold_cache, heed_wish, name_cache
 from trimtab.proxy.exchange.route import Route, find_help
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.session import name_session, tells_compaction
@@ -56,10 +56,9 @@ WOULD_REFUSE = "mode enforce would refuse this request"
 
 async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
     """Make the first attempt. A client that waits long for a summary gets comments through its `reply`."""
-    if route.target.mode == "off":
-        return Passed("off")
-    if request.codec.is_count and services.config.compaction.count_tokens == "passed":
-        return Passed("passed")
+    passes_count = request.codec.is_count and services.config.compaction.count_tokens == "passed"
+    if route.target.mode == "off" or passes_count:
+        return Passed("off" if route.target.mode == "off" else "passed")
     attempt: Attempt = Passed("failed_open")
     phases = Phases("plan")
     try:
@@ -74,6 +73,9 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
                 if services.cold_cuts.is_kept:
                     again = partial(_plan, services, phases=phases)
                     call, planned = await heed_cold_cache(services, call, planned, again, reply)
+                if route.compact_now is not None or services.config.compaction.command:
+                    again = partial(_plan, services, phases=phases)
+                    call, planned = await heed_wish(services, call, planned, again)
                 unpaired = await _find_unpaired(services, call, request, planned)
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
@@ -99,7 +101,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts, route.upstream)
-    cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name)) if services.cold_cuts.is_kept else {}
+    cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name)) if services.cold_cuts.is_used else {}
     return Call(
         arrival,
         route,

@@ -22,7 +22,7 @@ from trimtab.proxy.config.secrets import find_in_name
 from trimtab.proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream
 from trimtab.proxy.http.client import origin_form, target_url
 from trimtab.proxy.http.credentials import keep_credentials
-from trimtab.proxy.http.errors import PathNotAllowedError, UnknownModeError, UnknownProfileError
+from trimtab.proxy.http.errors import PathNotAllowedError, UnknownCompactError, UnknownModeError, UnknownProfileError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.model_policy import name_model
 from trimtab.proxy.models.records import ModelName
@@ -34,6 +34,8 @@ EDGE_BYTES = 4096
 """Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""
 _BETAS = re.compile(rb'"(?:anthropic_beta|betas)"\s{0,8}:\s{0,8}(\[[^\]]{0,1000}\]|"[^"]{0,1000}")')
 _CLAUDE = ("claude", "sonnet", "opus")
+MAX_WORDS_CHARS = 500
+"""Of what the summary of a cut that was asked for is to heed. Chosen: some sentences."""
 THINKING: Addition = "thinking"
 """What the provider is told of a changed transcript."""
 OwnHeaders = CIMultiDict[str] | CIMultiDictProxy[str]
@@ -80,6 +82,7 @@ class Route:
     adds: what the host takes for its prompt cache, if this upstream has not refused it.
     asked: the name under which refusals are remembered.
     may_ask_million: whether the request's own words may ask for a window of a million tokens.
+    compact_now: set if the client asks for a cut now: what the summary is to heed, may be empty.
     """
 
     target: Target
@@ -94,6 +97,7 @@ class Route:
     adds: frozenset[Addition]
     asked: Asked
     may_ask_million: bool
+    compact_now: str | None = None
 
 
 def choose_route(
@@ -145,6 +149,7 @@ def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, c
         adds=find_additions(upstream.base_url, codec.name, model) if takes_help else frozenset(),
         asked=(arrival.tenant.id, upstream.base_url, model),
         may_ask_million=settings.context_window == "auto" and (_is_claude(model) or model.endswith("]")),
+        compact_now=_read_compact(overrides.getall("x-trimtab-compact", ())),
     )
 
 
@@ -217,6 +222,18 @@ def _find_control(config: Config, matched: ModelConfig | None, profile: PolicyCo
     if "observe_share" in profile.model_fields_set:
         share = max(chosen.observe_share, limits.observe_share)
     return mode, share
+
+
+def _read_compact(wanted: Iterable[str]) -> str | None:
+    """What a request for a cut tells the summary to heed; None without the header. Raises UnknownCompactError."""
+    values = {value.strip() for value in wanted}
+    if not values:
+        return None
+    asked, _, words = values.pop().partition(" ")
+    if values or asked.lower() != "now" or len(words) > MAX_WORDS_CHARS:
+        message = f"x-trimtab-compact must be `now`, or `now` and up to {MAX_WORDS_CHARS} characters for the summary"
+        raise UnknownCompactError(message)
+    return words.strip()
 
 
 def _lower_mode(configured: str, wanted: str | None) -> str:

@@ -38,6 +38,7 @@ from trimtab.rules.conversation import count_leading
 from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from trimtab.rules.summary.handoff import read_given
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
+from trimtab.rules.window.state import ColdCut
 
 T = TypeVar("T")
 MOST_SYSTEM_SHARE = 3 / 4
@@ -190,7 +191,10 @@ class _Choice:
 
     async def _find_excess(self, earlier: Chosen, fitting: int) -> Compacted | None:
         """What would be forwarded with an earlier plan, if that is more than `fitting`; None if it fits."""
-        if earlier.planned.plan.reserved_tokens <= fitting:
+        plan = earlier.planned.plan
+        if plan.cold.get(len(plan.hashes) - 1) is ColdCut.NOW:  # who asks for a cut waits for its summary
+            return await self._apply(earlier)
+        if plan.reserved_tokens <= fitting:
             return None
         # The plan's size is an upper bound: the summary may be shorter, and dedupe shortens results.
         compacted = await self._apply(earlier)
@@ -253,12 +257,18 @@ def make_task(
     """Make the task of writing a summary for a planned request, with the operator's own instructions."""
     summariser = replace(summariser, payer=replace(summariser.payer, session=call.session))
     return Task(
-        _instruct(wanted, summariser), summariser, call.compactor.count, inline, _write_apart(call, summariser, planned)
+        _instruct(call, wanted, summariser),
+        summariser,
+        call.compactor.count,
+        inline,
+        _write_apart(call, summariser, planned),
     )
 
 
-def _instruct(wanted: SummaryRequest, summariser: Summariser) -> SummaryRequest:
-    return replace(wanted, instructions=summariser.settings.instructions or "")
+def _instruct(call: Call, wanted: SummaryRequest, summariser: Summariser) -> SummaryRequest:
+    """The request with the operator's instructions, and with what was said when a cut was asked for."""
+    said = (summariser.settings.instructions, call.words)
+    return replace(wanted, instructions="\n".join(filter(None, said)))
 
 
 def _write_inline(
@@ -272,7 +282,7 @@ def _write_inline(
         return None  # another model does not share the prompt cache
     tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
     tokens += EXCERPTS_TOKENS if wanted.pruned else 0
-    wanted = _instruct(wanted, summariser)
+    wanted = _instruct(call, wanted, summariser)
     tokens += call.compactor.count(wanted.instructions)
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None

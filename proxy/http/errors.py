@@ -189,6 +189,12 @@ class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):
     param = "x-trimtab-profile"
 
 
+class UnknownCompactError(ProxyError, status=400, code="unknown_compact"):
+    """The request asks for a cut in a form that does not exist."""
+
+    param = "x-trimtab-compact"
+
+
 class UnknownModeError(ProxyError, status=400, code="unknown_mode"):
     """The request names a mode that does not exist."""
 

@@ -55,13 +55,14 @@ class _Known:
 class ColdCuts:
     """The cold cuts of all sessions. `clock`: seconds since the epoch; processes that share a store share it.
 
-    is_kept: the store survives this process.
+    is_kept: the store survives this process. is_used: there may be cuts; without such a store only those that somebody
+    has asked for in this process.
     """
 
     def __init__(self, store: SummaryStore, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self._store = store
-        self.is_kept = store.name != "memory"
+        self.is_kept = self.is_used = store.name != "memory"
         self._known: BytesLRU[tuple[str, str, bytes], _Known] = BytesLRU(
             MAX_BYTES, lambda _, known: HASH_BYTES * (len(known.cuts) + 2)
         )
@@ -98,6 +99,7 @@ class ColdCuts:
     async def add(self, session: Session, prefix: bytes, kind: ColdCut) -> Mapping[bytes, ColdCut]:
         """Make a cold cut. Returns all cuts of the session; another process may have written some of them."""
         known = self._known.get((session.tenant, session.model, session.anchor)) or _Known()
+        self.is_used = True
         while prefix not in known.cuts and len(known.cuts) < MAX_CUTS:
             record_id = session.name_cut(len(known.cuts))
             record = await self._write(session, record_id, f"{prefix.hex()} {kind}")

@@ -5,6 +5,8 @@ Law: pure. The cut stays where it is, so that what is forwarded stays the same f
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from trimtab.rules.pipeline.plan import Plan
 
 
@@ -16,5 +18,5 @@ def keep_messages(plan: Plan) -> Plan:
     window, cut = plan.window, plan.window.cut
     if cut is not None:
         spared = (*cut.kept_steps, *(step for step in window.spared if step[0] >= cut.at))
-        window = replace(window, cuts=(), prune_stop=max(cut.at, window.prune_stop), spared=spared)
+        window = structs.replace(window, cuts=(), prune_stop=max(cut.at, window.prune_stop), spared=spared)
     return replace(plan, window=window, request=None, prefetch=None)

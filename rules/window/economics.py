@@ -205,14 +205,15 @@ def choose_cold(
     heeds_written: a cut takes the summary that was written ahead.
     """
     policy, prices = cuts.policy, cuts.policy.prices
-    if policy.overflow_strategy is OverflowStrategy.ERROR or prices.cache_write <= prices.cached_input:
+    pays = prices.cache_write > prices.cached_input or kind is ColdCut.NOW
+    if policy.overflow_strategy is OverflowStrategy.ERROR or not pays:
         return None
     if size < _find_cold_mark(cuts) or not cuts.is_roomy:
         return None
     choice = cuts.propose(window)
     chosen, left = choice.window, choice.tokens
-    if kind is ColdCut.PRUNE:
-        chosen = choice.pruned or cuts.remove_images(window, 0) or cuts.drop_memory(window, 0)
+    if kind in {ColdCut.PRUNE, ColdCut.NOW}:
+        chosen = _cut_now(cuts, window) if kind is ColdCut.NOW else _remove_cheaply(cuts, window)
         left = 0 if chosen is None else cuts.size(chosen)
     if chosen is None:
         return None
@@ -228,6 +229,17 @@ def choose_cold(
         return None
     is_asked = kind is ColdCut.ASK and len(chosen.cuts) > len(window.cuts)
     return None if is_asked and not economics.bears_cold(change) else change
+
+
+def _remove_cheaply(cuts: Cuts, window: Window) -> Window | None:
+    """The window without what can go without a summary."""
+    return cuts.propose(window).pruned or cuts.remove_images(window, 0) or cuts.drop_memory(window, 0)
+
+
+def _cut_now(cuts: Cuts, window: Window) -> Window | None:
+    """The window cut to low water, also if pruning alone would do: who asks for a cut has something to tell it."""
+    at = cuts.find_cut(window, 0, spares=True) if window.next_cut is None else window.next_cut
+    return None if at is None else cuts.cut_at(window, at)
 
 
 def _find_cold_mark(cuts: Cuts) -> int:

@@ -27,12 +27,14 @@ class CutKind(StrEnum):
 class ColdCut(StrEnum):
     """What is removed at a cold cache: only what needs no summary (`PRUNE`), or as much as an ordinary cut (`CUT`).
 
-    `ASK`: the same cut, if it also pays when its summary is not written yet.
+    `ASK`: the same cut, if it also pays when its summary is not written yet. `NOW`: the same cut, whether it pays or
+    not, because somebody asked for it.
     """
 
     PRUNE = "prune"
     CUT = "cut"
     ASK = "ask"
+    NOW = "now"
 
 
 NOT_COLD: Mapping[int, ColdCut] = MappingProxyType({})
